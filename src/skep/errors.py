@@ -1,0 +1,168 @@
+"""Everything that can go wrong, as one tree.
+
+::
+
+    SkepError
+    ├── InvalidInputError        a value was refused at the edge; nothing was written
+    │   ├── EmptyTextError
+    │   ├── TextTooLongError
+    │   ├── BadTextError         control characters, lone surrogates
+    │   ├── OutOfRangeError      NaN, a confidence of 1.5, an inverted interval
+    │   ├── WrongTypeError
+    │   └── UnknownKeyError
+    ├── ConfigError              settings or a recall config that cannot work
+    ├── NotFoundError            no such memory, event or version
+    ├── ForgottenError           it was there, and was erased on request
+    ├── ConflictError            the write contradicts what is stored
+    ├── LineageError             a cycle, or a memory that would replace itself
+    ├── UndoError                that event cannot be undone
+    ├── StorageError
+    │   ├── BankNotFoundError
+    │   ├── NotABankError        the file is something else
+    │   ├── NewerVersionError    written by a newer skep
+    │   ├── CorruptBankError
+    │   ├── ReadOnlyError
+    │   ├── DiskFullError
+    │   └── BusyError            another process held the write lock for too long
+    ├── EmbeddingError
+    │   ├── EmbedderUnavailableError
+    │   └── EmbedderMismatchError
+    ├── SyncError                replicas could not exchange events
+    ├── JudgeError               the judge answered with something unusable
+    └── MissingExtraError        an optional dependency is not installed
+
+Every message says what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skep.model import Conflict
+
+
+class SkepError(Exception):
+    """The root of every error skep raises on purpose."""
+
+
+class InvalidInputError(SkepError, ValueError):
+    """A value was refused at the edge; nothing was written."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        self.field = field
+        super().__init__(message)
+
+
+class EmptyTextError(InvalidInputError):
+    """There is nothing to remember."""
+
+
+class TextTooLongError(InvalidInputError):
+    """The text is over the limit."""
+
+
+class BadTextError(InvalidInputError):
+    """Control characters or lone surrogates, which cannot be stored faithfully."""
+
+
+class OutOfRangeError(InvalidInputError):
+    """A number, time or interval that means nothing."""
+
+
+class WrongTypeError(InvalidInputError, TypeError):
+    """A value of the wrong type."""
+
+
+class UnknownKeyError(InvalidInputError):
+    """A key that skep does not know; the message says which it may have meant."""
+
+
+class ConfigError(SkepError, ValueError):
+    """Settings or a recall config that cannot work."""
+
+
+class NotFoundError(SkepError, LookupError):
+    """No such memory, event or version."""
+
+
+class ForgottenError(NotFoundError):
+    """The memory was erased on request, and stays erased."""
+
+
+class ConflictError(SkepError):
+    """A write was refused because it contradicts or repeats what is stored."""
+
+    def __init__(self, text: str, conflicts: tuple[Conflict, ...]) -> None:
+        self.conflicts = conflicts
+        ids = ", ".join(c.existing.id for c in conflicts)
+        verb = "repeats" if all(c.kind == "duplicate" for c in conflicts) else "contradicts"
+        super().__init__(f"{text!r} {verb} {ids}; pass on_conflict='supersede' to replace, or 'warn' to keep both")
+
+
+class LineageError(SkepError, ValueError):
+    """A chain of replacements that would bite its own tail."""
+
+
+class UndoError(SkepError):
+    """That event cannot be undone."""
+
+
+class StorageError(SkepError):
+    """The bank could not be read or written."""
+
+
+class BankNotFoundError(StorageError, FileNotFoundError):
+    """There is no bank at that path."""
+
+
+class NotABankError(StorageError):
+    """The file exists and is not a bank."""
+
+
+class NewerVersionError(StorageError):
+    """The bank was written by a newer skep."""
+
+
+class CorruptBankError(StorageError):
+    """The file is damaged."""
+
+
+class ReadOnlyError(StorageError, PermissionError):
+    """The bank or its folder cannot be written."""
+
+
+class DiskFullError(StorageError):
+    """No space is left; the write was rolled back."""
+
+
+class BusyError(StorageError, TimeoutError):
+    """Another process held the write lock for too long."""
+
+
+class EmbeddingError(SkepError):
+    """Text could not be turned into vectors."""
+
+
+class EmbedderUnavailableError(EmbeddingError):
+    """The model or the service behind the embedder did not answer."""
+
+
+class EmbedderMismatchError(EmbeddingError):
+    """Vectors of two different embedders would have met."""
+
+
+class SyncError(SkepError):
+    """Replicas could not exchange events."""
+
+
+class JudgeError(SkepError):
+    """The judge answered with something unusable."""
+
+
+class MissingExtraError(SkepError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{feature} needs an optional dependency; install it with: pip install 'skep[{extra}]'")

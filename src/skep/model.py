@@ -1,0 +1,242 @@
+"""The values skep speaks in. All are frozen; none knows about storage.
+
+Times are seconds since the epoch (UTC). A memory's id is the id of the event that created it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+Kind = Literal["fact", "episode", "procedure", "document"]
+Status = Literal[
+    "pending", "active", "superseded", "merged", "deprecated", "quarantined", "retracted", "expired"
+]
+ConflictKind = Literal["duplicate", "contradiction", "update"]
+OnConflict = Literal["ignore", "warn", "supersede", "raise"]
+
+KINDS: tuple[str, ...] = get_args(Kind)
+STATUSES: tuple[str, ...] = get_args(Status)
+CURRENT: tuple[str, ...] = ("active", "pending")
+"""The statuses a recall sees unless told otherwise."""
+RELATIONS: tuple[str, ...] = (
+    "supersedes",
+    "refines",
+    "derived_from",
+    "example_of",
+    "contradicts",
+    "related",
+    "entails",
+    "duplicate_of",
+)
+"""The relations the engine itself writes; users may add their own."""
+ANY = "*"
+"""In a scope that is asked for: whatever stands in this part."""
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Whom a memory is for. Any part may be absent; a scope with no part is shared."""
+
+    user: str | None = None
+    project: str | None = None
+    session: str | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is for everybody."""
+        return self.user is None and self.project is None and self.session is None
+
+    def admits(self, other: Scope) -> bool:
+        """Whether a recall with this scope may see a memory of scope `other`.
+
+        >>> Scope(user="ana").admits(Scope(user="ana")), Scope(user="ana").admits(Scope(user="ana", project="x"))
+        (True, False)
+        >>> Scope(user="ana", project="*").admits(Scope(user="ana", project="x"))
+        True
+        """
+        return (
+            self.user in (ANY, other.user)
+            and self.project in (ANY, other.project)
+            and self.session in (ANY, other.session)
+        )
+
+
+SHARED = Scope()
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing an agent knows, with where it came from and how far to trust it."""
+
+    id: str
+    kind: Kind
+    text: str
+    title: str | None = None
+    domain: str | None = None
+    agent: str | None = None
+    scope: Scope = SHARED
+    tags: tuple[str, ...] = ()
+    source: str | None = None
+    confidence: float = 0.8
+    importance: float = 0.5
+    polarity: int = 0
+    status: Status = "active"
+    pinned: bool = False
+    level: int = 0
+    created_at: float = 0.0
+    valid_from: float | None = None
+    valid_to: float | None = None
+    expires_at: float | None = None
+    last_evidence_at: float = 0.0
+    last_used_at: float | None = None
+    evidence: tuple[str, ...] = ()
+    uses: int = 0
+    successes: int = 0
+    failures: int = 0
+    confirmations: int = 0
+    disputes: int = 0
+    superseded_by: str | None = None
+    merged_into: str | None = None
+    stale: bool = False
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    embedder: str | None = None
+    """The fingerprint its vector was made with; None while it waits to be embedded."""
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """A typed, one-way edge between two memories."""
+
+    src: str
+    dst: str
+    rel: str = "related"
+    strength: float = 1.0
+
+
+class Graph(msgspec.Struct, frozen=True, kw_only=True):
+    """Memories and the links among them; `dangling` are link targets that no longer exist."""
+
+    memories: dict[str, Memory]
+    links: tuple[Link, ...]
+    dangling: tuple[str, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One change, as it stands in the log and travels between replicas."""
+
+    actor: str
+    counter: int
+    hlc: int
+    kind: str
+    body: dict[str, Any]
+    seq: int = 0
+    """Its position in this bank's log; local, never sent."""
+    signature: bytes | None = None
+
+    @property
+    def id(self) -> str:
+        """The same in every replica."""
+        return f"{self.actor}-{self.counter}"
+
+    @property
+    def at(self) -> float:
+        """When it happened, in seconds since the epoch."""
+        return (self.hlc >> 16) / 1000
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Two memories that do not go together: the one being written or examined, and one already stored."""
+
+    existing: Memory
+    memory: Memory | None
+    """The other one; None when it was refused before it was written."""
+    kind: ConflictKind
+    similarity: float
+    reason: str
+    """One of polarity, negation, antonym, number, value, custom, similarity."""
+    confidence: float
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """What `remember` did: `action` is stored, superseded or confirmed."""
+
+    memory: Memory
+    conflicts: tuple[Conflict, ...] = ()
+    action: Literal["stored", "superseded", "confirmed"] = "stored"
+    redactions: tuple[str, ...] = ()
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer to a recall, able to explain itself."""
+
+    memory: Memory
+    score: float
+    signals: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    ranks: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    flags: tuple[str, ...] = ()
+    """Among disagreement, conflict, outdated, stale, pending, expanded."""
+    conflicts_with: tuple[str, ...] = ()
+
+    def why(self) -> str:
+        """In one readable line, why this was returned."""
+        parts = [
+            f"{name} {value:.2f}" + (f" (#{self.ranks[name]})" if name in self.ranks else "")
+            for name, value in sorted(self.signals.items(), key=lambda item: -item[1])
+        ]
+        line = f"{self.score:.3f} = " + (", ".join(parts) or "unscored")
+        if self.flags:
+            line += "; " + ", ".join(self.flags)
+        if self.conflicts_with:
+            line += "; conflicts with " + ", ".join(self.conflicts_with)
+        return line
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """What one stage of a recall did."""
+
+    name: str
+    kept: int
+    cut: int = 0
+    note: str = ""
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """The hits of a recall; a sequence of `Hit`. `reason` says why there are none or fewer."""
+
+    hits: tuple[Hit, ...] = ()
+    reason: str = ""
+    trace: tuple[Stage, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self.hits)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self.hits[index]
+
+    def __bool__(self) -> bool:
+        return bool(self.hits)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task went, and which memories were used in it."""
+
+    id: str
+    task: str
+    success: bool
+    used: tuple[str, ...] = ()
+    metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    task_type: str | None = None
+    domain: str | None = None
+    at: float = 0.0
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What `forget` erased, and where."""
+
+    memories: tuple[str, ...]
+    erased: dict[str, int]
+    """Per place (rows, log, words, vectors, links, segments, backups): how many entries."""
+    event: str | None = None
+    dry_run: bool = False
