@@ -1,0 +1,202 @@
+"""How good a ranked answer is, with distractors counted as the harm they are.
+
+An irrelevant result wastes a slot; a distractor misleads whoever reads it. UDCG therefore gives a relevant
+document its grade, an irrelevant one 0 and a distractor −1, discounted by rank. Labels are about documents
+while retrieval returns chunks: only the best-ranked chunk of a document counts, and later chunks are
+removed *before* ranks are assigned.
+
+All functions take ranked document ids; `score_query` is the one that takes raw chunk results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+DEFAULT_K = 10
+
+
+class Labels(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about one query: relevant documents with their grades, and distractors."""
+
+    relevant: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
+    distractors: frozenset[str] = frozenset()
+
+    def utility(self, document: str) -> float:
+        """What it is worth to hand over `document`: its grade, 0, or −1."""
+        if document in self.relevant:
+            return self.relevant[document]
+        return -1.0 if document in self.distractors else 0.0
+
+
+def first_per_document(documents: Iterable[str]) -> list[str]:
+    """The documents in order of their best-ranked chunk.
+
+    >>> first_per_document(["a", "b", "a", "c", "b"])
+    ['a', 'b', 'c']
+    """
+    return list(dict.fromkeys(documents))
+
+
+def discount(rank: int) -> float:
+    """1 / log2(rank + 1), for ranks from 1."""
+    return 1.0 / math.log2(rank + 1)
+
+
+def discounted(utilities: Iterable[float]) -> float:
+    """The sum of utilities, each discounted by its rank."""
+    return math.fsum(utility * discount(rank) for rank, utility in enumerate(utilities, start=1))
+
+
+def udcg(ranked: Sequence[str], labels: Labels, *, k: int = DEFAULT_K) -> float:
+    """Utility-discounted cumulative gain of the first `k` documents; negative when distractors prevail."""
+    return discounted(labels.utility(document) for document in ranked[:k])
+
+
+def ideal(labels: Labels, *, k: int = DEFAULT_K) -> float:
+    """The UDCG of the best answer there could be: min(k, relevant) relevant documents, best grade first."""
+    return discounted(sorted(labels.relevant.values(), reverse=True)[:k])
+
+
+def nudcg(ranked: Sequence[str], labels: Labels, *, k: int = DEFAULT_K) -> float | None:
+    """UDCG over its ideal: at most 1, below 0 when distractors prevail, None without a relevant document."""
+    best = ideal(labels, k=k)
+    return udcg(ranked, labels, k=k) / best if best > 0 else None
+
+
+def ndcg(ranked: Sequence[str], labels: Labels, *, k: int = DEFAULT_K) -> float | None:
+    """The classic measure, to which a distractor is only a zero. None without a relevant document."""
+    best = ideal(labels, k=k)
+    if best <= 0:
+        return None
+    return discounted(labels.relevant.get(document, 0.0) for document in ranked[:k]) / best
+
+
+def precision(ranked: Sequence[str], labels: Labels, *, k: int = DEFAULT_K) -> float:
+    """The share of relevant documents among those returned, at most `k`; 0 for an empty answer.
+
+    Divided by what was returned and not by `k`: an answer that stops in time is not punished for its length.
+    """
+    top = ranked[:k]
+    return sum(document in labels.relevant for document in top) / len(top) if top else 0.0
+
+
+def recall(ranked: Sequence[str], labels: Labels, *, k: int = DEFAULT_K) -> float | None:
+    """The share of the relevant documents that were returned. None without a relevant document."""
+    if not labels.relevant:
+        return None
+    return sum(document in labels.relevant for document in ranked[:k]) / len(labels.relevant)
+
+
+def reciprocal_rank(ranked: Sequence[str], labels: Labels, *, k: int = DEFAULT_K) -> float | None:
+    """1 / rank of the first relevant document, 0 when none was returned. None without a relevant document."""
+    if not labels.relevant:
+        return None
+    for rank, document in enumerate(ranked[:k], start=1):
+        if document in labels.relevant:
+            return 1.0 / rank
+    return 0.0
+
+
+class QueryScore(msgspec.Struct, frozen=True, kw_only=True):
+    """One query, measured. The five quality figures are None when no document is labelled relevant."""
+
+    query: str
+    """The id of the query."""
+    answerable: bool
+    returned: int
+    """Documents in the answer, after removing later chunks, at most k."""
+    distractors: tuple[str, ...] = ()
+    nudcg: float | None = None
+    ndcg: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    mrr: float | None = None
+    milliseconds: float = 0.0
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the answer was empty."""
+        return self.returned == 0
+
+
+class Overall(msgspec.Struct, frozen=True, kw_only=True):
+    """All queries together. Means are over answerable queries; counts are over all."""
+
+    queries: int
+    answerable: int
+    nudcg: float
+    ndcg: float
+    precision: float
+    recall: float
+    mrr: float
+    distractors: int
+    """How many distractors were handed over, all queries together."""
+    abstained_right: int
+    """Queries without an answer that got none."""
+    abstained_wrong: int
+    """Queries with an answer that got none."""
+    latency_ms: float = 0.0
+    """The 95th percentile over the queries."""
+
+    @property
+    def unanswerable(self) -> int:
+        """Queries without a labelled relevant document; an empty answer is right there."""
+        return self.queries - self.answerable
+
+
+def score_query(
+    query: str, documents: Iterable[str], labels: Labels, *, k: int = DEFAULT_K, milliseconds: float = 0.0
+) -> QueryScore:
+    """Measure one answer, given as the document of each returned chunk in rank order."""
+    ranked = first_per_document(documents)[:k]
+    answerable = ideal(labels, k=k) > 0
+    return QueryScore(
+        query=query,
+        answerable=answerable,
+        returned=len(ranked),
+        distractors=tuple(document for document in ranked if labels.utility(document) == -1.0),
+        nudcg=nudcg(ranked, labels, k=k),
+        ndcg=ndcg(ranked, labels, k=k),
+        precision=precision(ranked, labels, k=k) if answerable else None,
+        recall=recall(ranked, labels, k=k) if answerable else None,
+        mrr=reciprocal_rank(ranked, labels, k=k) if answerable else None,
+        milliseconds=milliseconds,
+    )
+
+
+def overall(scores: Sequence[QueryScore]) -> Overall:
+    """Fold the scores of all queries into one set of figures; every mean of nothing is 0."""
+    answerable = [score for score in scores if score.answerable]
+
+    def mean(name: str) -> float:
+        values = [getattr(score, name) for score in answerable]
+        return math.fsum(values) / len(values) if values else 0.0
+
+    return Overall(
+        queries=len(scores),
+        answerable=len(answerable),
+        nudcg=mean("nudcg"),
+        ndcg=mean("ndcg"),
+        precision=mean("precision"),
+        recall=mean("recall"),
+        mrr=mean("mrr"),
+        distractors=sum(len(score.distractors) for score in scores),
+        abstained_right=sum(score.abstained for score in scores if not score.answerable),
+        abstained_wrong=sum(score.abstained for score in answerable),
+        latency_ms=percentile([score.milliseconds for score in scores], 0.95),
+    )
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed; 0 of nothing.
+
+    >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5)
+    2.0
+    """
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
