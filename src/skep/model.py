@@ -240,3 +240,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Per place (rows, log, words, vectors, links, segments, backups): how many entries."""
     event: str | None = None
     dry_run: bool = False
+    derived: tuple[str, ...] = ()
+    """Memories that were derived from what was erased and may repeat it; now marked stale."""
+    unreached: tuple[str, ...] = ()
+    """Copies that could not be opened, and why."""

@@ -1,0 +1,71 @@
+"""One frozen settings tree, read once by the entry points."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from skep.errors import ConfigError
+
+BANK_NAME = "bank.skep"
+PROJECT_FOLDER = ".skep"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits and defaults of one open bank."""
+
+    text_limit: int = 65_536
+    """Characters in one memory; longer texts belong in several (see `skep tune index` for documents)."""
+    title_limit: int = 500
+    label_limit: int = 200
+    """Characters in a tag, domain, agent, source or part of a scope."""
+    tags_limit: int = 64
+    metadata_limit: int = 65_536
+    """Bytes of metadata as JSON."""
+    busy_seconds: float = 60.0
+    """How long a write waits for other processes before `BusyError`."""
+    max_drift_seconds: float = 3600.0
+    """Events of other replicas stamped further ahead than this are held back until their time comes."""
+    flush_uses_every: int = 64
+    """Use counters are written to the log once per this many recalls, and on close."""
+    conflict_candidates: int = 8
+    """How many near memories are compared with a new one."""
+    cache_entries: int = 256
+    cache_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if not value > 0:
+                raise ConfigError(f"setting {name} must be above 0, got {value!r}")
+
+
+def find_bank(path: str | os.PathLike[str] | None, environ: Mapping[str, str], start: Path) -> Path:
+    """Where the bank is: the path given, `SKEP_BANK`, the project's `.skep` folder, or the user's own.
+
+    Args:
+        path: What the caller asked for, if anything.
+        environ: The environment; passed in, so that only entry points read it.
+        start: Where to begin looking upward for a project folder.
+    """
+    chosen = path or environ.get("SKEP_BANK")
+    if chosen:
+        return Path(chosen).expanduser()
+    for folder in (start, *start.parents):
+        if (folder / PROJECT_FOLDER).is_dir():
+            return folder / PROJECT_FOLDER / BANK_NAME
+    return user_data(environ) / BANK_NAME
+
+
+def user_data(environ: Mapping[str, str]) -> Path:
+    """The user's data folder by the conventions of the platform."""
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "~").expanduser()
+    if sys.platform == "win32":
+        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "skep"
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "skep"
+    return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "skep"

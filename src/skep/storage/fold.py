@@ -1,0 +1,286 @@
+"""From events to state: the one definition of what a log means. Pure.
+
+The state of a memory is the fold of every event that mentions it, in the total order (hlc, actor, counter).
+It depends on the *set* of events alone, so replicas that have seen the same events agree, whatever the order of
+arrival. Three rules are not plain last-writer-wins:
+
+* membership is an observed-remove set: a retract removes the additions its author had seen, so that a concurrent
+  restore survives it;
+* `forget` wins over everything, before or after;
+* an `undo` makes its target as if it had never been; undoing the undo brings it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from skep.model import SHARED, Event, Memory, Scope, Status
+
+SUPPORT = 0.05
+"""How much of the remaining doubt one piece of evidence removes, and a failure adds."""
+DISPUTE = 0.5
+
+
+class State(msgspec.Struct, kw_only=True):
+    """What the log says of one memory; a `Memory` plus what is needed to judge later events."""
+
+    memory: Memory
+    present: bool = True
+    forgotten: bool = False
+    dots: tuple[str, ...] = ()
+    """The additions that are in force; a retract lists those it saw."""
+    replaced_by: str | None = None
+    replaced_how: Status = "superseded"
+    replaced_at: tuple[int, str, int] | None = None
+    blame: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+
+def order(event: Event) -> tuple[int, str, int]:
+    """The place of an event in the total order."""
+    return (event.hlc, event.actor, event.counter)
+
+
+def mentioned(event: Event) -> tuple[str, ...]:
+    """The memories (and settings, as `setting:key`) that an event speaks of."""
+    body = event.body
+    match event.kind:
+        case "remember":
+            return (event.id,)
+        case "supersede":
+            return (body["old"], body["new"])
+        case "merge":
+            return (body["loser"], body["winner"])
+        case "link" | "unlink":
+            return (body["src"], body["dst"])
+        case "outcome":
+            return tuple(body.get("used", ()))
+        case "forget":
+            return tuple(body["memories"])
+        case "undo":
+            return tuple(body.get("mentions", ()))
+        case "setting":
+            return (f"setting:{body['key']}",)
+        case "use":
+            return ()
+        case _:
+            return (body["memory"],) if "memory" in body else ()
+
+
+def voided(events: Iterable[Event]) -> set[str]:
+    """The ids of events that were undone and whose undoing was not itself undone."""
+    undos = [(event.id, event.body["event"]) for event in sorted(events, key=order) if event.kind == "undo"]
+    void: set[str] = set()
+    for undo, target in reversed(undos):
+        if undo not in void:
+            void.add(target)
+    return void
+
+
+def fold(memory_id: str, events: Iterable[Event]) -> State | None:
+    """The state of one memory; None while the event that creates it is not known."""
+    events = sorted(events, key=order)
+    if any(event.kind == "forget" and memory_id in event.body["memories"] for event in events):
+        return _tombstone(memory_id, events)
+    void = voided(events)
+    first = next((event for event in events if event.kind == "remember" and event.id == memory_id), None)
+    if first is None:
+        return None
+    fields = _initial(first)
+    fold = _Fold(memory_id, fields, first)
+    fold.added(first, gone=first.id in void)
+    for event in events:
+        if event is not first and event.id not in void:
+            fold.step(event)
+    return fold.state()
+
+
+def _tombstone(memory_id: str, events: list[Event]) -> State:
+    last = max(event.at for event in events)
+    memory = Memory(
+        id=memory_id, kind="fact", text="", status="retracted", created_at=0.0, last_evidence_at=last
+    )
+    return State(memory=memory, present=False, forgotten=True)
+
+
+def _initial(event: Event) -> dict[str, Any]:
+    body = dict(event.body)
+    scope = body.pop("scope", None)
+    ttl = body.pop("ttl", None)
+    created = body.setdefault("created_at", event.at)
+    body["scope"] = Scope(**scope) if scope else SHARED
+    body["tags"] = tuple(body.get("tags", ()))
+    body["evidence"] = tuple(body.get("evidence", ()))
+    body["last_evidence_at"] = created
+    if ttl is not None:
+        body["expires_at"] = created + ttl
+    body.setdefault("kind", "fact")
+    return body
+
+
+class _Fold:
+    """One pass over the events of one memory."""
+
+    def __init__(self, memory_id: str, fields: dict[str, Any], first: Event) -> None:
+        self.id = memory_id
+        self.fields = fields
+        self.dots: list[str] = []
+        self.confidence: float = fields.get("confidence", 0.8)
+        self.importance: float = fields.get("importance", 0.5)
+        self.evidence = dict.fromkeys(fields["evidence"])
+        self.confirmers: set[str] = set()
+        self.disputers: set[str] = set()
+        self.successes = self.failures = 0
+        self.mark: Status | None = None
+        self.replaced: tuple[str, Status, tuple[int, str, int]] | None = None
+        self.observed: set[str] = set()
+        self.blame = {key: first.id for key in first.body}
+        self.blame["text"] = first.id
+
+    def added(self, event: Event, *, gone: bool = False) -> None:
+        if not gone:
+            self.dots.append(event.id)
+
+    def step(self, event: Event) -> None:
+        handler = getattr(self, f"_{event.kind}", None)
+        if handler is not None:
+            handler(event)
+
+    def _support(self, at: float) -> None:
+        self.confidence += SUPPORT * (1 - self.confidence)
+        self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], at)
+
+    def _revise(self, event: Event) -> None:
+        changes = dict(event.body.get("changes", {}))
+        for key in changes:
+            self.blame[key] = event.id
+        scope = changes.pop("scope", None)
+        if scope is not None:
+            self.fields["scope"] = Scope(**scope)
+        if "tags" in changes:
+            self.fields["tags"] = tuple(changes.pop("tags"))
+        if "ttl" in changes:
+            self.fields["expires_at"] = event.at + changes.pop("ttl")
+        self.confidence = changes.pop("confidence", self.confidence)
+        self.importance = changes.pop("importance", self.importance)
+        self.fields.update(changes)
+
+    def _retract(self, event: Event) -> None:
+        self.observed.update(event.body.get("observed", ()))
+        self.blame["status"] = event.id
+
+    def _restore(self, event: Event) -> None:
+        self.added(event)
+        self.mark = None
+        self.replaced = None
+        self.blame["status"] = event.id
+
+    def _supersede(self, event: Event) -> None:
+        if event.body["old"] == self.id:
+            self.replaced = (event.body["new"], "superseded", order(event))
+            self.blame["status"] = event.id
+
+    def _merge(self, event: Event) -> None:
+        if event.body["loser"] == self.id:
+            self.replaced = (event.body["winner"], "merged", order(event))
+            self.blame["status"] = event.id
+        else:
+            self.evidence.update(dict.fromkeys(event.body.get("evidence", ())))
+            self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], event.at)
+
+    def _mark(self, event: Event) -> None:
+        status = event.body["status"]
+        self.mark = None if status == "active" else status
+        self.blame["status"] = event.id
+
+    def _evidence(self, event: Event) -> None:
+        for source in event.body.get("sources", ()):
+            if source not in self.evidence:
+                self.evidence[source] = None
+                self._support(event.at)
+        self.blame["confidence"] = event.id
+
+    def _confirm(self, event: Event) -> None:
+        by = event.body.get("by") or event.actor
+        if by in self.confirmers or by == self.fields.get("agent"):
+            return
+        self.confirmers.add(by)
+        self._support(event.at)
+        self.importance += SUPPORT * (1 - self.importance)
+        self.blame["confidence"] = event.id
+
+    def _dispute(self, event: Event) -> None:
+        by = event.body.get("by") or event.id
+        if by not in self.disputers:
+            self.disputers.add(by)
+            self.confidence *= DISPUTE
+            self.blame["confidence"] = event.id
+
+    def _outcome(self, event: Event) -> None:
+        if event.body.get("success"):
+            self.successes += 1
+            self._support(event.at)
+        else:
+            self.failures += 1
+            self.confidence -= SUPPORT * self.confidence
+        self.blame["confidence"] = event.id
+
+    def state(self) -> State:
+        dots = tuple(dot for dot in self.dots if dot not in self.observed)
+        status: Status = self.mark or "active"
+        if not dots:
+            status = "retracted"
+        fields = self.fields | {
+            "confidence": min(1.0, max(0.0, self.confidence)),
+            "importance": min(1.0, max(0.0, self.importance)),
+            "evidence": tuple(self.evidence),
+            "successes": self.successes,
+            "failures": self.failures,
+            "confirmations": len(self.confirmers),
+            "disputes": len(self.disputers),
+            "status": status,
+        }
+        known = {key: value for key, value in fields.items() if key in Memory.__struct_fields__}
+        state = State(memory=Memory(id=self.id, **known), dots=dots, present=bool(dots), blame=self.blame)
+        if self.replaced:
+            state.replaced_by, state.replaced_how, state.replaced_at = self.replaced
+        return state
+
+
+class LinkState(msgspec.Struct, frozen=True, kw_only=True):
+    """The last word on one link."""
+
+    src: str
+    dst: str
+    rel: str
+    strength: float
+
+
+def fold_links(src: str, events: Iterable[Event]) -> list[LinkState]:
+    """The links that go out of one memory, given every event that mentions it."""
+    events = sorted(events, key=order)
+    void = voided(events)
+    links: dict[tuple[str, str], LinkState] = {}
+    for event in events:
+        body = event.body
+        if event.id in void or body.get("src") != src:
+            continue
+        if event.kind == "link":
+            links[body["dst"], body["rel"]] = LinkState(
+                src=src, dst=body["dst"], rel=body["rel"], strength=body.get("strength", 1.0)
+            )
+        elif event.kind == "unlink":
+            links.pop((body["dst"], body["rel"]), None)
+    return list(links.values())
+
+
+def fold_setting(events: Iterable[Event]) -> tuple[bool, Any]:
+    """The value of one setting, and whether it is set at all."""
+    events = sorted(events, key=order)
+    void = voided(events)
+    for event in reversed(events):
+        if event.kind == "setting" and event.id not in void:
+            return event.body["value"] is not None, event.body["value"]
+    return False, None

@@ -1,0 +1,157 @@
+"""Creating, checking and migrating the file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+import apsw
+
+from skep.errors import BankNotFoundError, BusyError, NewerVersionError, NotABankError, ReadOnlyError
+from skep.storage.connection import MEMORY, Connection, translated
+from skep.storage.schema import APPLICATION_ID, STEPS, VERSION
+
+_ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
+
+
+def new_actor() -> str:
+    """A name for a replica that nobody else will draw."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(10))
+
+
+def prepare(path: Path | str, *, create: bool) -> Path | str:
+    """Make sure there is a file to open, private to its owner."""
+    if str(path) == MEMORY:
+        return MEMORY
+    path = Path(path)
+    if path.is_dir():
+        raise NotABankError(f"{path} is a folder; give the path of the bank file inside it")
+    if not path.exists():
+        if not create:
+            raise BankNotFoundError(f"there is no bank at {path}; create one with `skep init`")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        except (PermissionError, OSError) as error:
+            raise ReadOnlyError(
+                f"{path} cannot be created ({error.strerror}); choose a folder you may write"
+            ) from error
+    return path
+
+
+def connect(path: Path | str, *, busy_seconds: float, read_only: bool = False) -> Connection:
+    """A connection to a bank whose schema is current.
+
+    Switching a new file to write-ahead logging needs it alone for a moment, and SQLite does not wait for that by
+    itself; when many processes open a new bank at once, all but one try again.
+    """
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection = Connection(path, busy_seconds=busy_seconds, read_only=read_only)
+            break
+        except BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+    try:
+        _check(connection)
+        if not read_only:
+            _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: Connection) -> None:
+    with translated(connection.path):
+        application = connection.db.pragma("application_id")
+        version = connection.db.pragma("user_version")
+        if application == APPLICATION_ID:
+            if version > VERSION:
+                raise NewerVersionError(
+                    f"{connection.path} was written by a newer skep (schema {version}, this one knows {VERSION});"
+                    " upgrade skep to open it"
+                )
+            return
+        tables = connection.one("SELECT count(*) FROM sqlite_schema")
+        if tables or application:
+            raise NotABankError(
+                f"{connection.path} is an SQLite file, but not a skep bank; choose another path"
+            )
+        if connection.read_only:
+            raise NotABankError(f"{connection.path} is empty; there is nothing to read")
+
+
+def _migrate(connection: Connection) -> None:
+    version = connection.db.pragma("user_version")
+    if version == VERSION:
+        return
+    if version:
+        copy = Path(f"{connection.path}.before-v{VERSION}")
+        if not copy.exists():
+            copy_file(connection, copy)
+    with connection.transaction():
+        version = connection.db.pragma("user_version")
+        for number in range(version, VERSION):
+            connection.db.execute(STEPS[number])
+        if version == 0:
+            connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (secrets.token_hex(16),))
+            connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))
+        connection.db.pragma("user_version", VERSION)
+        connection.db.pragma("application_id", APPLICATION_ID)
+
+
+def claim_actor(connection: Connection) -> str:
+    """The name under which this file writes.
+
+    A file that was copied would otherwise go on under the name of the original, and two replicas would give
+    different events the same id; so a file that is no longer where its name was drawn draws a new one.
+    """
+    actor = connection.one("SELECT value FROM meta WHERE key = 'actor'")
+    if str(connection.path) == MEMORY or connection.read_only:
+        return actor
+    stat = os.stat(connection.path)
+    place = f"{stat.st_dev}:{stat.st_ino}"
+    if connection.one("SELECT value FROM meta WHERE key = 'place'") == place:
+        return actor
+    with connection.transaction():
+        known = connection.one("SELECT value FROM meta WHERE key = 'place'")
+        if known == place:
+            return connection.one("SELECT value FROM meta WHERE key = 'actor'")
+        if known is not None:
+            actor = new_actor()
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'actor'", (actor,))
+        connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('place', ?)", (place,))
+    return actor
+
+
+def copy_file(connection: Connection, target: Path) -> None:
+    """An online, consistent copy, complete or not there at all."""
+    partial = target.with_name(target.name + ".partial")
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_CREAT | os.O_RDWR, 0o600))
+    with translated(target):
+        copy = apsw.Connection(str(partial))
+        try:
+            with copy.backup("main", connection.db, "main") as backup:
+                while not backup.done:
+                    backup.step(2048)
+            copy.execute("PRAGMA journal_mode=DELETE")
+        except BaseException:
+            copy.close(True)
+            partial.unlink(missing_ok=True)
+            raise
+        copy.close()
+    with open(partial, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(partial, target)
+
+
+def free_bytes(path: Path) -> int:
+    """Space left on the disk of a file."""
+    return shutil.disk_usage(path.parent).free

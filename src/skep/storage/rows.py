@@ -1,0 +1,221 @@
+"""Between rows and memories, and from a `Filter` to a WHERE clause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from skep.model import ANY, SHARED, Event, Memory, Scope
+from skep.storage.base import Filter
+from skep.storage.fold import State
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder().decode
+_decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
+
+STATE_COLUMNS = (
+    "kind",
+    "text",
+    "title",
+    "domain",
+    "agent",
+    "scope_user",
+    "scope_project",
+    "scope_session",
+    "tags",
+    "source",
+    "confidence",
+    "importance",
+    "polarity",
+    "own_status",
+    "pinned",
+    "level",
+    "created_at",
+    "valid_from",
+    "valid_to",
+    "expires_at",
+    "last_evidence_at",
+    "evidence",
+    "successes",
+    "failures",
+    "confirmations",
+    "disputes",
+    "metadata",
+    "replaced_by",
+    "replaced_how",
+    "replaced_at",
+    "forgotten",
+)
+"""What the fold decides. `status` and `stale` also depend on other memories."""
+
+SELECT = """
+SELECT m.id, m.kind, m.text, m.title, m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags,
+       m.source, m.confidence, m.importance, m.polarity, m.status, m.pinned, m.level, m.created_at, m.valid_from,
+       m.valid_to, m.expires_at, m.last_evidence_at, m.evidence, m.successes, m.failures, m.confirmations,
+       m.disputes, m.metadata, m.replaced_by, m.stale, u.count, u.last_at, p.row, m.row
+FROM memories m
+LEFT JOIN uses u ON u.memory = m.id
+LEFT JOIN pending p ON p.row = m.row AND p.space = :space
+"""
+
+
+def state_values(state: State) -> list[Any]:
+    """The values of `STATE_COLUMNS`."""
+    m = state.memory
+    return [
+        m.kind,
+        m.text,
+        m.title,
+        m.domain,
+        m.agent,
+        m.scope.user,
+        m.scope.project,
+        m.scope.session,
+        _json(m.tags),
+        m.source,
+        m.confidence,
+        m.importance,
+        m.polarity,
+        m.status,
+        m.pinned,
+        m.level,
+        m.created_at,
+        m.valid_from,
+        m.valid_to,
+        m.expires_at,
+        m.last_evidence_at,
+        _json(m.evidence),
+        m.successes,
+        m.failures,
+        m.confirmations,
+        m.disputes,
+        _json(m.metadata) if m.metadata else "{}",
+        state.replaced_by,
+        state.replaced_how if state.replaced_by else None,
+        _json(state.replaced_at) if state.replaced_at else None,
+        state.forgotten,
+    ]
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode() if value else "[]"
+
+
+def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
+    """A memory from a row of `SELECT`."""
+    (
+        id_, kind, text, title, domain, agent, user, project, session, tags, source, confidence, importance,
+        polarity, status, pinned, level, created, start, end, expires, evidence_at, evidence, successes, failures,
+        confirmations, disputes, metadata, replaced, stale, uses, used_at, pending, _row,
+    ) = row  # fmt: skip
+    waits = pending is not None or fingerprint is None
+    return Memory(
+        id=id_,
+        kind=kind,
+        text=text,
+        title=title,
+        domain=domain,
+        agent=agent,
+        scope=SHARED
+        if user is None and project is None and session is None
+        else Scope(user=user, project=project, session=session),
+        tags=() if tags == "[]" else _decode_list(tags),
+        source=source,
+        confidence=confidence,
+        importance=importance,
+        polarity=polarity,
+        status="pending" if waits and status == "active" else status,
+        pinned=bool(pinned),
+        level=level,
+        created_at=created,
+        valid_from=start,
+        valid_to=end,
+        expires_at=expires,
+        last_evidence_at=evidence_at,
+        last_used_at=used_at,
+        evidence=() if evidence == "[]" else _decode_list(evidence),
+        uses=uses or 0,
+        successes=successes,
+        failures=failures,
+        confirmations=confirmations,
+        disputes=disputes,
+        superseded_by=replaced if status == "superseded" else None,
+        merged_into=replaced if status == "merged" else None,
+        stale=bool(stale),
+        metadata={} if metadata == "{}" else _decode(metadata),
+        embedder=None if waits else fingerprint,
+    )
+
+
+def event_of(row: tuple[Any, ...]) -> Event:
+    """An event from (seq, actor, counter, hlc, kind, body, signature)."""
+    seq, actor, counter, hlc, kind, body, signature = row
+    return Event(
+        seq=seq, actor=actor, counter=counter, hlc=hlc, kind=kind, body=_decode(body), signature=signature
+    )
+
+
+def encode_body(body: dict[str, Any]) -> str:
+    """The JSON that stands in the log."""
+    return _encode(body).decode()
+
+
+def searched_text(title: str | None, text: str) -> str:
+    """What words and vectors are made from."""
+    return f"{title}\n{text}" if title else text
+
+
+def where_clause(where: Filter) -> tuple[str, dict[str, Any]]:
+    """The conditions of a filter over `memories m` (joined with `pending p`), and their bindings."""
+    parts = ["m.forgotten = 0"]
+    values: dict[str, Any] = {}
+
+    def bind(value: Any) -> str:
+        name = f"w{len(values)}"
+        values[name] = value
+        return f":{name}"
+
+    def among(column: str, options: tuple[str, ...]) -> None:
+        if options:
+            parts.append(f"{column} IN ({', '.join(bind(o) for o in options)})")
+
+    scope = where.scope
+    if scope is not None:
+        same = " AND ".join(
+            f"m.scope_{part} IS {bind(getattr(scope, part))}"
+            for part in ("user", "project", "session")
+            if getattr(scope, part) != ANY
+        )
+        same = same or "1"
+        if where.include_shared:
+            same = (
+                f"({same} OR (m.scope_user IS NULL AND m.scope_project IS NULL AND m.scope_session IS NULL))"
+            )
+        parts.append(same)
+    among("m.kind", where.kinds)
+    among("m.domain", where.domains)
+    among("m.agent", where.agents)
+    status = "CASE WHEN m.status = 'active' AND p.row IS NOT NULL THEN 'pending' ELSE m.status END"
+    among(f"({status})", where.statuses)
+    for group in where.tags:
+        options = ", ".join(bind(tag) for tag in group)
+        parts.append(f"m.row IN (SELECT row FROM tags WHERE tag IN ({options}))")
+    if where.since is not None:
+        parts.append(f"m.created_at >= {bind(where.since)}")
+    if where.until is not None:
+        parts.append(f"m.created_at < {bind(where.until)}")
+    if where.valid_at is not None:
+        at = bind(where.valid_at)
+        parts.append(
+            f"(m.valid_from IS NULL OR m.valid_from <= {at}) AND (m.valid_to IS NULL OR {at} < m.valid_to)"
+            f" AND (m.expires_at IS NULL OR {at} < m.expires_at)"
+        )
+    if where.min_confidence is not None:
+        days = f"max(0, ({bind(where.now)} - m.last_evidence_at) / 86400.0)"
+        parts.append(
+            f"m.confidence * exp(-{bind(where.decay_per_day)} * {days}) >= {bind(where.min_confidence)}"
+        )
+    if where.min_importance is not None:
+        parts.append(f"m.importance >= {bind(where.min_importance)}")
+    return " AND ".join(parts), values

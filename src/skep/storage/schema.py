@@ -1,0 +1,105 @@
+"""The tables, as numbered steps. A bank remembers the last step it has taken."""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x736B6570
+"""`skep` in ASCII, in the header of the file."""
+
+STEPS: tuple[str, ...] = (
+    """
+    CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+    -- The log: the only truth. Everything below this table can be rebuilt from it.
+    CREATE TABLE events(
+        seq INTEGER PRIMARY KEY,
+        actor TEXT NOT NULL,
+        counter INTEGER NOT NULL,
+        hlc INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        body TEXT NOT NULL,
+        signature BLOB,
+        UNIQUE(actor, counter)
+    );
+    CREATE INDEX events_outcome ON events(seq) WHERE kind = 'outcome';
+    CREATE TABLE mentions(memory TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(memory, seq)) WITHOUT ROWID;
+    CREATE TABLE actors(actor TEXT PRIMARY KEY, counter INTEGER NOT NULL, hlc INTEGER NOT NULL) WITHOUT ROWID;
+    -- Events of other replicas that cannot be taken yet: a gap before them, or a stamp from the future.
+    CREATE TABLE held(
+        actor TEXT NOT NULL, counter INTEGER NOT NULL, hlc INTEGER NOT NULL, kind TEXT NOT NULL,
+        body TEXT NOT NULL, signature BLOB, PRIMARY KEY(actor, counter)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE memories(
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        changed INTEGER NOT NULL,
+        forgotten INTEGER NOT NULL DEFAULT 0,
+        kind TEXT NOT NULL,
+        text TEXT NOT NULL,
+        title TEXT,
+        domain TEXT,
+        agent TEXT,
+        scope_user TEXT,
+        scope_project TEXT,
+        scope_session TEXT,
+        tags TEXT NOT NULL DEFAULT '[]',
+        source TEXT,
+        confidence REAL NOT NULL,
+        importance REAL NOT NULL,
+        polarity INTEGER NOT NULL DEFAULT 0,
+        status TEXT NOT NULL,
+        pinned INTEGER NOT NULL DEFAULT 0,
+        level INTEGER NOT NULL DEFAULT 0,
+        created_at REAL NOT NULL,
+        valid_from REAL,
+        valid_to REAL,
+        expires_at REAL,
+        last_evidence_at REAL NOT NULL,
+        evidence TEXT NOT NULL DEFAULT '[]',
+        successes INTEGER NOT NULL DEFAULT 0,
+        failures INTEGER NOT NULL DEFAULT 0,
+        confirmations INTEGER NOT NULL DEFAULT 0,
+        disputes INTEGER NOT NULL DEFAULT 0,
+        metadata TEXT NOT NULL DEFAULT '{}',
+        own_status TEXT NOT NULL,
+        replaced_by TEXT,
+        replaced_how TEXT,
+        replaced_at TEXT,
+        stale INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX memories_changed ON memories(changed);
+    CREATE INDEX memories_replaced ON memories(replaced_by) WHERE replaced_by IS NOT NULL;
+    CREATE INDEX memories_expires ON memories(expires_at) WHERE expires_at IS NOT NULL;
+    CREATE TABLE tags(tag TEXT NOT NULL, row INTEGER NOT NULL, PRIMARY KEY(tag, row)) WITHOUT ROWID;
+    -- Hot counters, apart from the rows so that using a memory rewrites nothing else.
+    CREATE TABLE uses(memory TEXT PRIMARY KEY, count INTEGER NOT NULL, last_at REAL NOT NULL) WITHOUT ROWID;
+    CREATE TABLE links(
+        src TEXT NOT NULL, dst TEXT NOT NULL, rel TEXT NOT NULL, strength REAL NOT NULL,
+        PRIMARY KEY(src, dst, rel)
+    ) WITHOUT ROWID;
+    CREATE INDEX links_dst ON links(dst, rel);
+    CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL, seq INTEGER NOT NULL) WITHOUT ROWID;
+
+    -- Vectors, one space per embedder. The key is space << 40 | row.
+    CREATE TABLE spaces(
+        space INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, dim INTEGER NOT NULL, spec TEXT,
+        state TEXT NOT NULL CHECK(state IN ('active', 'building', 'retired'))
+    );
+    CREATE TABLE vectors(key INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+    CREATE TABLE pending(
+        space INTEGER NOT NULL, row INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+        retry_at REAL NOT NULL DEFAULT 0, error TEXT, PRIMARY KEY(space, row)
+    ) WITHOUT ROWID;
+
+    -- Words, analysed by skep.words; SQLite only splits at spaces.
+    CREATE VIRTUAL TABLE words USING fts5(
+        terms, content='', detail=none, tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'"
+    );
+    INSERT INTO words(words, rank) VALUES('secure-delete', 1);
+
+    -- Copies this bank has made of itself, so that `forget` can reach them.
+    CREATE TABLE backups(path TEXT PRIMARY KEY, made_at REAL NOT NULL) WITHOUT ROWID;
+    """,
+)
+
+VERSION = len(STEPS)

@@ -1,0 +1,328 @@
+"""The tables that make the log visible. Everything here can be rebuilt from the events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from skep.model import Event
+from skep.storage.connection import Connection
+from skep.storage.fold import State, fold, fold_links, fold_setting, mentioned
+from skep.storage.log import Log
+from skep.storage.rows import STATE_COLUMNS, encode_body, searched_text, state_values
+from skep.storage.vectors import Vectors
+from skep.words import terms
+
+_INSERT = (
+    f"INSERT INTO memories(id, changed, status, stale, {', '.join(STATE_COLUMNS)})"
+    f" VALUES({','.join('?' * (4 + len(STATE_COLUMNS)))})"
+)
+_UPDATE = f"UPDATE memories SET {', '.join(f'{c} = ?' for c in STATE_COLUMNS)} WHERE row = ?"
+_GONE = ("retracted", "expired")
+
+
+class Changes(msgspec.Struct):
+    """What a batch of events touched; handed from step to step inside one transaction."""
+
+    created: list[tuple[int, str, str]] = msgspec.field(default_factory=list[tuple[int, str, str]])
+    """(row, id, searched text) of new memories, in order."""
+    retexted: list[int] = msgspec.field(default_factory=list[int])
+    """Rows whose searched text changed: their vectors are outdated."""
+    erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    forgotten_rows: list[int] = msgspec.field(default_factory=list[int])
+
+
+class Tables:
+    """Writes what events mean. Every method is called inside a transaction."""
+
+    def __init__(self, connection: Connection, log: Log, vectors: Vectors) -> None:
+        self._c = connection
+        self._log = log
+        self._vectors = vectors
+
+    def apply(self, events: Sequence[Event], *, fresh: bool) -> Changes:
+        """Bring the tables up to date with events that were just inserted.
+
+        Args:
+            events: The new events.
+            fresh: They were minted here, so nothing can mention a memory before it is created.
+        """
+        changes = Changes()
+        new: list[State] = []
+        subjects: dict[str, None] = {}
+        linked: dict[str, None] = {}
+        keys: dict[str, None] = {}
+        for event in events:
+            if event.kind == "remember" and (fresh or self._only_mention(event.id)):
+                state = fold(event.id, (event,))
+                if state is not None:
+                    new.append(state)
+                continue
+            if event.kind == "use":
+                self._count_uses(event)
+                continue
+            for subject in mentioned(event):
+                if subject.startswith("setting:"):
+                    keys[subject.removeprefix("setting:")] = None
+                else:
+                    subjects[subject] = None
+            if event.kind in ("link", "unlink"):
+                linked[event.body["src"]] = None
+            elif event.kind == "undo":
+                linked.update(dict.fromkeys(s for s in mentioned(event) if not s.startswith("setting:")))
+        self._create(new, changes)
+        moved: set[str] = set()
+        for subject in subjects:
+            moved |= self._refold(subject, changes)
+        for src in linked:
+            moved |= self._relink(src)
+        for key in keys:
+            self._reset(key)
+        if moved:
+            self._restale(moved)
+        return changes
+
+    def rebuild(self, subjects: Iterable[str]) -> None:
+        """Recompute memories, links and settings from the log as it now is."""
+        changes = Changes()
+        moved: set[str] = set()
+        for subject in subjects:
+            if subject.startswith("setting:"):
+                self._reset(subject.removeprefix("setting:"))
+                continue
+            events = self._log.of(subject)
+            if fold(subject, events) is None:
+                self._vanish(subject)
+            else:
+                moved |= self._refold(subject, changes)
+            moved |= self._relink(subject)
+        self._c.execute("DELETE FROM uses")
+        for event in self._log.after(0):
+            if event.kind == "use":
+                self._count_uses(event)
+        for space in self._vectors.spaces():
+            self._vectors.queue(space.number, changes.retexted)
+        self._restale(moved)
+
+    def _vanish(self, memory_id: str) -> None:
+        """Take out a memory that the log does not know (any more)."""
+        self._c.execute(
+            "UPDATE memories SET forgotten = 1, text = '', title = NULL, changed = ? WHERE id = ?",
+            (self.next_change(), memory_id),
+        )
+
+    def next_change(self) -> int:
+        """The number the next change of a searchable row will take."""
+        return (self._c.one("SELECT max(changed) FROM memories") or 0) + 1
+
+    def touch(self, rows: Iterable[int]) -> None:
+        """Mark rows as changed, so that the derived index looks at them again."""
+        number = self.next_change()
+        self._c.db.executemany(
+            "UPDATE memories SET changed = ? WHERE row = ?", [(number + i, row) for i, row in enumerate(rows)]
+        )
+
+    def _only_mention(self, memory_id: str) -> bool:
+        return self._c.one("SELECT count(*) FROM mentions WHERE memory = ?", (memory_id,)) == 1
+
+    def _create(self, states: Sequence[State], changes: Changes) -> None:
+        if not states:
+            return
+        db = self._c.db
+        row = (self._c.one("SELECT seq FROM sqlite_sequence WHERE name = 'memories'") or 0) + 1
+        change = self.next_change()
+        values: list[list[Any]] = []
+        words: list[tuple[int, str]] = []
+        tags: list[tuple[str, int]] = []
+        for i, state in enumerate(states):
+            m = state.memory
+            values.append([m.id, change + i, m.status, 0, *state_values(state)])
+            text = searched_text(m.title, m.text)
+            words.append((row + i, " ".join(terms(text))))
+            tags.extend((tag, row + i) for tag in m.tags)
+            changes.created.append((row + i, m.id, text))
+        db.executemany(_INSERT, values)
+        db.executemany("INSERT INTO words(rowid, terms) VALUES(?,?)", words)
+        if tags:
+            db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", tags)
+
+    def _refold(self, memory_id: str, changes: Changes) -> set[str]:
+        """Recompute one memory from its events; the ids whose standing may have changed."""
+        events = self._log.of(memory_id)
+        state = fold(memory_id, events)
+        if state is None:
+            return set()
+        known = self._c.rows(
+            "SELECT row, title, text, forgotten, own_status, replaced_by, tags FROM memories WHERE id = ?",
+            (memory_id,),
+        )
+        if not known:
+            if state.forgotten:
+                self._log.scrub(memory_id)
+            self._create([state], changes)
+            if state.forgotten:
+                changes.created.pop()
+            return self._settle(memory_id)
+        row, title, text, was_forgotten, _own, old_target, old_tags = known[0]
+        if state.forgotten:
+            self._forget(memory_id, row, searched_text(title, text), bool(was_forgotten), changes)
+        m = state.memory
+        self._c.execute(_UPDATE, [*state_values(state), row])
+        self.touch([row])
+        before, after = searched_text(title, text), searched_text(m.title, m.text)
+        if before != after and not state.forgotten:
+            self._c.execute(
+                "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)",
+                (row, " ".join(terms(before))),
+            )
+            self._c.execute("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, " ".join(terms(after))))
+            changes.retexted.append(row)
+        if old_tags != (encode_body(m.tags) if m.tags else "[]"):  # type: ignore[arg-type]
+            self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
+            self._c.db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", [(tag, row) for tag in m.tags])
+        moved = self._settle(memory_id)
+        if old_target and old_target != state.replaced_by:
+            moved |= self._settle(old_target)
+        return moved
+
+    def _settle(self, start: str) -> set[str]:
+        """Decide the status of a memory and of those it was replaced by.
+
+        Replicas may concurrently replace a by b and b by a. In such a ring the newest replacement does not count;
+        that depends on the set of events alone.
+        """
+        chain: list[tuple[str, str, str | None, str, str, Any]] = []
+        seen: set[str] = set()
+        at: str | None = start
+        while at is not None and at not in seen:
+            seen.add(at)
+            rows = self._c.rows(
+                "SELECT id, own_status, replaced_by, replaced_how, status, replaced_at FROM memories WHERE id = ?",
+                (at,),
+            )
+            if not rows:
+                break
+            chain.append(rows[0])
+            at = rows[0][2]
+        ring_void: str | None = None
+        if at is not None and chain and at in seen and any(link[0] == at for link in chain):
+            ring = chain[next(i for i, link in enumerate(chain) if link[0] == at) :]
+            ring_void = max(ring, key=lambda link: _stamp(link[5]))[0]
+        moved = {start}
+        for memory_id, own, target, how, status, _at in chain:
+            wanted = own
+            if target is not None and own != "retracted" and memory_id != ring_void:
+                wanted = how
+            if wanted != status:
+                self._c.execute(
+                    "UPDATE memories SET status = ?, changed = ? WHERE id = ?",
+                    (wanted, self.next_change(), memory_id),
+                )
+                moved.add(memory_id)
+        return moved
+
+    def _relink(self, src: str) -> set[str]:
+        links = fold_links(src, self._log.of(src))
+        if self._c.one("SELECT forgotten FROM memories WHERE id = ?", (src,)):
+            links = []
+        before = self._c.rows("SELECT dst, rel FROM links WHERE src = ?", (src,))
+        self._c.execute("DELETE FROM links WHERE src = ?", (src,))
+        self._c.db.executemany(
+            "INSERT INTO links(src, dst, rel, strength) VALUES(?,?,?,?)",
+            [(src, link.dst, link.rel, link.strength) for link in links],
+        )
+        derived = any(rel == "derived_from" for _dst, rel in before) or any(
+            link.rel == "derived_from" for link in links
+        )
+        return {src} if derived else set()
+
+    def _reset(self, key: str) -> None:
+        events = self._log.of(f"setting:{key}")
+        there, value = fold_setting(events)
+        if there:
+            self._c.execute(
+                "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)",
+                (key, msgspec.json.encode(value).decode(), max(event.seq for event in events)),
+            )
+        else:
+            self._c.execute("DELETE FROM settings WHERE key = ?", (key,))
+
+    def _count_uses(self, event: Event) -> None:
+        at = event.body.get("at", event.at)
+        self._c.db.executemany(
+            "INSERT INTO uses(memory, count, last_at) SELECT ?, ?, ? WHERE NOT EXISTS"
+            " (SELECT 1 FROM memories WHERE id = ? AND forgotten = 1) ON CONFLICT(memory) DO UPDATE SET"
+            " count = count + excluded.count, last_at = max(last_at, excluded.last_at)",
+            [(memory, count, at, memory) for memory, count in event.body["counts"].items()],
+        )
+
+    def _restale(self, moved: set[str]) -> None:
+        """Recompute `stale` for everything derived, directly or not, from memories whose standing changed."""
+        affected = set(moved)
+        frontier = set(moved)
+        while frontier:
+            found: set[str] = set()
+            for memory_id in frontier:
+                found |= {
+                    src
+                    for (src,) in self._c.rows(
+                        "SELECT src FROM links WHERE dst = ? AND rel = 'derived_from'", (memory_id,)
+                    )
+                }
+            frontier = found - affected
+            affected |= found
+        sources: dict[str, list[str]] = {}
+        for memory_id in affected:
+            rows = self._c.rows("SELECT dst FROM links WHERE src = ? AND rel = 'derived_from'", (memory_id,))
+            sources[memory_id] = [dst for (dst,) in rows]
+        stale = {m for m, from_ in sources.items() if any(self._undermined(m, s, affected) for s in from_)}
+        grown = True
+        while grown:
+            more = {m for m, from_ in sources.items() if m not in stale and any(s in stale for s in from_)}
+            stale |= more
+            grown = bool(more)
+        for memory_id in affected:
+            now_stale = memory_id in stale
+            self._c.execute(
+                "UPDATE memories SET stale = ?, changed = ? WHERE id = ? AND stale != ?",
+                (now_stale, self.next_change(), memory_id, now_stale),
+            )
+
+    def _undermined(self, derived: str, source: str, affected: set[str]) -> bool:
+        rows = self._c.rows(
+            "SELECT status, disputes, replaced_by, forgotten, stale FROM memories WHERE id = ?", (source,)
+        )
+        if not rows:
+            return False
+        status, disputes, target, forgotten, stale = rows[0]
+        if forgotten or disputes or status in _GONE or (stale and source not in affected):
+            return True
+        return status == "superseded" and target != derived
+
+    def _forget(self, memory_id: str, row: int, text: str, again: bool, changes: Changes) -> None:
+        erased = changes.erased
+        db = self._c.db
+
+        def count(place: str, number: int) -> None:
+            erased[place] = erased.get(place, 0) + number
+
+        count("log", self._log.scrub(memory_id))
+        if again:
+            return
+        changes.forgotten_rows.append(row)
+        self._c.execute(
+            "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, " ".join(terms(text)))
+        )
+        count("words", 1)
+        count("rows", 1)
+        count("vectors", self._vectors.erase(row))
+        self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
+        self._c.execute("DELETE FROM uses WHERE memory = ?", (memory_id,))
+        self._c.execute("DELETE FROM links WHERE src = ?", (memory_id,))
+        count("links", db.changes())
+
+
+def _stamp(value: str | None) -> tuple[int, str, int]:
+    return tuple(msgspec.json.decode(value)) if value else (0, "", 0)

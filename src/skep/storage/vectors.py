@@ -1,0 +1,135 @@
+"""Vectors in their spaces, one per embedder, and the queue of what still has to be embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from skep.storage.connection import Connection
+from skep.storage.rows import searched_text
+
+SHIFT = 40
+
+
+class Space(msgspec.Struct, frozen=True, kw_only=True):
+    """The vectors of one embedder. Exactly one space is active: recall uses it, and no other."""
+
+    number: int
+    fingerprint: str
+    dim: int
+    spec: str | None
+    state: str
+
+
+class Vectors:
+    """The vector tables of one bank."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._c = connection
+
+    def spaces(self) -> list[Space]:
+        """Every space, oldest first."""
+        rows = self._c.rows("SELECT space, fingerprint, dim, spec, state FROM spaces ORDER BY space")
+        return [Space(number=n, fingerprint=f, dim=d, spec=s, state=state) for n, f, d, s, state in rows]
+
+    def create(self, fingerprint: str, dim: int, spec: str | None, state: str) -> Space:
+        """A new space. Call inside a transaction."""
+        self._c.execute(
+            "INSERT INTO spaces(fingerprint, dim, spec, state) VALUES(?,?,?,?)",
+            (fingerprint, dim, spec, state),
+        )
+        number = self._c.db.last_insert_rowid()
+        return Space(number=number, fingerprint=fingerprint, dim=dim, spec=spec, state=state)
+
+    def queue_all(self, space: int) -> None:
+        """Queue every memory that has no vector in a space."""
+        self._c.execute(
+            "INSERT OR IGNORE INTO pending(space, row) SELECT :space, row FROM memories WHERE forgotten = 0 AND"
+            " NOT EXISTS (SELECT 1 FROM vectors WHERE key = (:space << 40) | memories.row)",
+            {"space": space},
+        )
+
+    def put(self, space: int, rows: Sequence[int], vectors: Iterable[bytes]) -> None:
+        """Store vectors, and take their rows out of the queue."""
+        db = self._c.db
+        db.executemany(
+            "INSERT OR REPLACE INTO vectors(key, vector) VALUES(?,?)",
+            [((space << SHIFT) | row, vector) for row, vector in zip(rows, vectors, strict=True)],
+        )
+        db.executemany("DELETE FROM pending WHERE space = ? AND row = ?", [(space, row) for row in rows])
+
+    def queue(self, space: int, rows: Iterable[int]) -> None:
+        """Queue rows; what they had in this space is outdated and goes."""
+        rows = list(rows)
+        db = self._c.db
+        db.executemany("DELETE FROM vectors WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
+        db.executemany(
+            "INSERT OR REPLACE INTO pending(space, row) VALUES(?,?)", [(space, row) for row in rows]
+        )
+
+    def claim(self, space: int, limit: int, now: float, lease: float) -> list[tuple[int, str, int]]:
+        """Rows that may be embedded now, with their text and past attempts; nobody else gets them for a while."""
+        rows = self._c.rows(
+            "SELECT p.row, m.title, m.text, p.attempts FROM pending p JOIN memories m ON m.row = p.row"
+            " WHERE p.space = ? AND p.retry_at <= ? ORDER BY p.row LIMIT ?",
+            (space, now, limit),
+        )
+        self._c.db.executemany(
+            "UPDATE pending SET retry_at = ? WHERE space = ? AND row = ?",
+            [(now + lease, space, row) for row, *_ in rows],
+        )
+        return [(row, searched_text(title, text), attempts) for row, title, text, attempts in rows]
+
+    def failed(self, space: int, rows: Iterable[int], error: str, retry_at: float) -> None:
+        """Note that embedding failed, and when to try again."""
+        self._c.db.executemany(
+            "UPDATE pending SET attempts = attempts + 1, error = ?, retry_at = ? WHERE space = ? AND row = ?",
+            [(error, retry_at, space, row) for row in rows],
+        )
+
+    def waiting(self, space: int) -> int:
+        """How many rows wait in a space."""
+        return self._c.one("SELECT count(*) FROM pending WHERE space = ?", (space,)) or 0
+
+    def last_error(self, space: int) -> str | None:
+        """The newest failure of the queue."""
+        return self._c.one(
+            "SELECT error FROM pending WHERE space = ? AND error IS NOT NULL ORDER BY retry_at DESC LIMIT 1",
+            (space,),
+        )
+
+    def activate(self, space: int) -> None:
+        """Make a complete space the active one and drop the vectors of the others. Call inside a transaction."""
+        self._c.execute(
+            "DELETE FROM vectors WHERE key < ? OR key >= ?", (space << SHIFT, (space + 1) << SHIFT)
+        )
+        self._c.execute("DELETE FROM pending WHERE space != ?", (space,))
+        self._c.execute("DELETE FROM spaces WHERE space != ?", (space,))
+        self._c.execute("UPDATE spaces SET state = 'active' WHERE space = ?", (space,))
+
+    def drop(self, space: int) -> None:
+        """Give up a space that was being built."""
+        self._c.execute(
+            "DELETE FROM vectors WHERE key >= ? AND key < ?", (space << SHIFT, (space + 1) << SHIFT)
+        )
+        self._c.execute("DELETE FROM pending WHERE space = ?", (space,))
+        self._c.execute("DELETE FROM spaces WHERE space = ?", (space,))
+
+    def erase(self, row: int) -> int:
+        """Delete the vectors of a row in every space."""
+        erased = 0
+        for space in self.spaces():
+            self._c.execute("DELETE FROM vectors WHERE key = ?", ((space.number << SHIFT) | row,))
+            erased += self._c.db.changes()
+        self._c.execute("DELETE FROM pending WHERE row = ?", (row,))
+        return erased
+
+    def get(self, space: int, rows: Iterable[int]) -> dict[int, bytes]:
+        """The stored vectors of rows."""
+        found: dict[int, bytes] = {}
+        for row in rows:
+            vector = self._c.one("SELECT vector FROM vectors WHERE key = ?", ((space << SHIFT) | row,))
+            if vector is not None:
+                found[row] = vector
+        return found

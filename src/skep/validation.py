@@ -1,0 +1,317 @@
+"""The edge: what a caller hands in becomes a clean event body, or a named error. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from skep.config import Settings
+from skep.errors import (
+    BadTextError,
+    EmptyTextError,
+    InvalidInputError,
+    OutOfRangeError,
+    TextTooLongError,
+    UnknownKeyError,
+    WrongTypeError,
+)
+from skep.model import ANY, KINDS, SHARED, STATUSES, Scope
+
+Time = float | int | str | datetime
+"""A moment: seconds since the epoch, an ISO 8601 string, or a datetime (naive means UTC)."""
+
+_BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
+
+REMEMBER_KEYS = (
+    "text",
+    "kind",
+    "title",
+    "domain",
+    "agent",
+    "scope",
+    "tags",
+    "source",
+    "confidence",
+    "importance",
+    "polarity",
+    "pinned",
+    "level",
+    "created_at",
+    "valid_from",
+    "valid_to",
+    "ttl",
+    "evidence",
+    "metadata",
+)
+REVISABLE = (
+    "text",
+    "title",
+    "domain",
+    "agent",
+    "scope",
+    "tags",
+    "source",
+    "confidence",
+    "importance",
+    "polarity",
+    "pinned",
+    "valid_from",
+    "valid_to",
+    "ttl",
+    "metadata",
+)
+
+
+def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = False) -> dict[str, Any]:
+    """Check what the caller gave and return the event body, defaults left out.
+
+    Args:
+        given: Arguments of `remember` or, with `partial`, of `revise`.
+        settings: The limits.
+        partial: Only check what is there; None clears a field.
+    """
+    known = REVISABLE if partial else REMEMBER_KEYS
+    refuse_unknown(given, known)
+    body: dict[str, Any] = {}
+    for key in known:
+        if key not in given:
+            continue
+        value = given[key]
+        if value is None:
+            if partial and key in ("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl"):
+                body["expires_at" if key == "ttl" else key] = None
+                continue
+            if key != "text":
+                continue
+        body[key] = _CHECKS[key](key, value, settings)
+    if not partial and "text" not in body:
+        raise EmptyTextError("there is no text; pass the text to remember", field="text")
+    scope = body.get("scope")
+    if scope is not None:
+        body["scope"] = msgspec.to_builtins(scope)
+    start, end = body.get("valid_from"), body.get("valid_to")
+    if start is not None and end is not None and start >= end:
+        raise OutOfRangeError(
+            "valid_from must be before valid_to; swap them or leave one out", field="valid_to"
+        )
+    return body
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise for keys nobody knows, with the nearest known one."""
+    known = tuple(known)
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+            raise UnknownKeyError(f"unknown key {key!r}{hint}", field=str(key))
+
+
+def clean_text(field: str, value: object, limit: int) -> str:
+    """A text that can be stored faithfully."""
+    if not isinstance(value, str):
+        raise WrongTypeError(f"{field} must be a string, got {type(value).__name__}", field=field)
+    found = _BAD.search(value)
+    if found:
+        raise BadTextError(
+            f"{field} holds the character U+{ord(found.group()):04X} at position {found.start()}, which cannot be"
+            " stored faithfully; remove or escape it",
+            field=field,
+        )
+    if not value.strip():
+        raise EmptyTextError(f"{field} is empty; give it at least one visible character", field=field)
+    if len(value) > limit:
+        raise TextTooLongError(
+            f"{field} has {len(value):,} characters, over the limit of {limit:,}; split it into several memories",
+            field=field,
+        )
+    return value
+
+
+def clean_time(field: str, value: object) -> float:
+    """Seconds since the epoch from a number, an ISO string or a datetime."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | datetime):
+        raise WrongTypeError(
+            f"{field} must be seconds, an ISO 8601 string or a datetime, got {type(value).__name__}",
+            field=field,
+        )
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidInputError(
+                f"{field} {value!r} is not an ISO 8601 time; write it like 2026-03-01 or 2026-03-01T12:00:00+00:00",
+                field=field,
+            ) from None
+    if isinstance(value, datetime):
+        value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    seconds = float(value)
+    if not _FIRST_YEAR <= seconds < _LAST_YEAR:
+        raise OutOfRangeError(
+            f"{field} must be a time between the years 1 and 9999, got {value!r}", field=field
+        )
+    return seconds
+
+
+def clean_number(field: str, value: object, low: float, high: float) -> float:
+    """A finite number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise WrongTypeError(f"{field} must be a number, got {type(value).__name__}", field=field)
+    if not math.isfinite(value) or not low <= value <= high:
+        raise OutOfRangeError(f"{field} must be between {low:g} and {high:g}, got {value!r}", field=field)
+    return float(value)
+
+
+def clean_scope(field: str, value: object, limit: int, *, asked: bool = False) -> Scope:
+    """A scope from a `Scope` or a mapping. Only a scope that is asked for may hold the wildcard."""
+    if isinstance(value, Mapping):
+        refuse_unknown(value, Scope.__struct_fields__)
+        value = Scope(**value)
+    if not isinstance(value, Scope):
+        raise WrongTypeError(
+            f"{field} must be a mapping with user, project or session, got {type(value).__name__}",
+            field=field,
+        )
+    for part in Scope.__struct_fields__:
+        text = getattr(value, part)
+        if text is None:
+            continue
+        clean_text(f"{field}.{part}", text, limit)
+        if text == ANY and not asked:
+            raise InvalidInputError(
+                f"{field}.{part} is {ANY!r}, which is only for asking; leave it out to share the memory",
+                field=field,
+            )
+    return value
+
+
+def clean_tags(field: str, value: object, settings: Settings) -> tuple[str, ...]:
+    """Tags in the order given, each once."""
+    if isinstance(value, str):
+        value = (value,)
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise WrongTypeError(f"{field} must be a list of strings, got {type(value).__name__}", field=field)
+    tags = tuple(dict.fromkeys(clean_text(field, tag, settings.label_limit) for tag in value))
+    if len(tags) > settings.tags_limit:
+        raise OutOfRangeError(
+            f"{field} holds {len(tags)}, over the limit of {settings.tags_limit}", field=field
+        )
+    return tags
+
+
+def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if value in choices:
+        return str(value)
+    near = difflib.get_close_matches(str(value), choices, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise InvalidInputError(f"{field} must be one of {', '.join(choices)}, got {value!r}{hint}", field=field)
+
+
+def clean_metadata(field: str, value: object, limit: int) -> dict[str, Any]:
+    """A JSON object that round-trips."""
+    if not isinstance(value, Mapping):
+        raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
+    try:
+        encoded = msgspec.json.encode(value)
+        decoded: Any = msgspec.json.decode(encoded)
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        UnicodeEncodeError,
+        msgspec.MsgspecError,
+    ) as error:
+        raise InvalidInputError(f"{field} is not plain JSON: {error}", field=field) from None
+    if len(encoded) > limit:
+        raise TextTooLongError(f"{field} is {len(encoded):,} bytes, over the limit of {limit:,}", field=field)
+    if b"\\u0000" in encoded:
+        raise BadTextError(f"{field} holds a NUL character; remove it", field=field)
+    if decoded != value and _has_nan(value):
+        raise OutOfRangeError(f"{field} holds NaN or infinity, which JSON cannot; use null", field=field)
+    return decoded
+
+
+def _has_nan(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(_has_nan(v) for v in value.values())
+    if isinstance(value, list | tuple):
+        return any(_has_nan(v) for v in value)
+    return False
+
+
+def _check_flag(field: str, value: object, _settings: Settings) -> bool:
+    if not isinstance(value, bool):
+        raise WrongTypeError(f"{field} must be true or false, got {type(value).__name__}", field=field)
+    return value
+
+
+def _check_polarity(field: str, value: object, _settings: Settings) -> int:
+    if isinstance(value, bool) or value not in (-1, 0, 1):
+        raise OutOfRangeError(f"{field} must be -1, 0 or 1, got {value!r}", field=field)
+    return int(value)  # type: ignore[arg-type]
+
+
+def _check_level(field: str, value: object, _settings: Settings) -> int:
+    return int(clean_number(field, value, 0, 100))
+
+
+def _unit(field: str, value: object, _settings: Settings) -> float:
+    return clean_number(field, value, 0.0, 1.0)
+
+
+def _label(field: str, value: object, settings: Settings) -> str:
+    return clean_text(field, value, settings.label_limit)
+
+
+def _moment(field: str, value: object, _settings: Settings) -> float:
+    return clean_time(field, value)
+
+
+_CHECKS: dict[str, Any] = {
+    "text": lambda f, v, s: clean_text(f, v, s.text_limit),
+    "kind": lambda f, v, _s: clean_choice(f, v, KINDS),
+    "title": lambda f, v, s: clean_text(f, v, s.title_limit),
+    "domain": _label,
+    "agent": _label,
+    "scope": lambda f, v, s: clean_scope(f, v, s.label_limit),
+    "tags": clean_tags,
+    "source": lambda f, v, s: clean_text(f, v, s.text_limit),
+    "confidence": _unit,
+    "importance": _unit,
+    "polarity": _check_polarity,
+    "pinned": _check_flag,
+    "level": _check_level,
+    "created_at": _moment,
+    "valid_from": _moment,
+    "valid_to": _moment,
+    "ttl": lambda f, v, _s: clean_number(f, v, 1e-3, 1e11),
+    "evidence": clean_tags,
+    "metadata": lambda f, v, s: clean_metadata(f, v, s.metadata_limit),
+}
+
+__all__ = [
+    "REMEMBER_KEYS",
+    "REVISABLE",
+    "SHARED",
+    "STATUSES",
+    "Time",
+    "body_of",
+    "clean_choice",
+    "clean_number",
+    "clean_scope",
+    "clean_tags",
+    "clean_text",
+    "clean_time",
+    "refuse_unknown",
+]
