@@ -1,0 +1,366 @@
+"""Text to index terms, and queries to the terms that are looked up.
+
+Both sides fold alike: compatibility forms (NFKC), case and accents are removed, English words are stemmed,
+CJK becomes single characters and pairs, emoji are terms of their own. Identifiers are kept whole *and* split, so
+that `MemoryStore.recall` is found by itself, by `MemoryStore`, by `memory` and by `recall`. Whole identifiers
+are never stemmed.
+
+Words repeat, so the terms of each blank-separated chunk are remembered in a bounded table.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+MEMO_ENTRIES = 1 << 17
+"""Chunks remembered per side; the table is emptied when it is full."""
+MEMO_CHARS = 48
+"""Longer chunks are seldom seen twice."""
+SPLIT_CHARS = 64
+"""A single word longer than this (a key, a blob) is kept whole and not split."""
+
+_STOP_WORDS = """
+a about above after again all am an and any are arent as at be because been before being below between both but by can
+cant could couldnt did didnt do does doesnt doing dont during each etc for from further had has hasnt have havent
+having he her here hers herself him himself his how i if in into is isnt it its itself just me more most my myself of
+off on once only or other our ours ourselves out over own same shall she should shouldnt so some such than that the
+their theirs them themselves then there these they this those through to too under until up us very was wasnt we were
+werent what when where which while who whom whose why will with wont would wouldnt you your yours yourself yourselves
+"""
+STOP = frozenset(_STOP_WORDS.split())
+"""Words that carry no meaning of their own in a query. Negations stay: they do."""
+
+_CJK = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3040-\u30ff"
+    "\u3105-\u312f\u3130-\u318f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Scripts written without blanks between words (and Hangul, whose endings bigrams see through)."""
+_PICTURES = (
+    "\u2190-\u245f\u2500-\u2bff\u3030\u303d\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff"
+)
+_FLAGS = "\U0001f1e6-\U0001f1ff"
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
+    "\u0900-\u0dff\u0f00-\u0fff"
+)
+"""Combining marks and scripts whose vowels are marks; `\\w` alone would cut words there."""
+_WORD = rf"[\w{_MARKS}]"
+
+_special = re.compile(rf"[{_CJK}]+|[{_FLAGS}]{{2}}|[{_PICTURES}{_FLAGS}]")
+_cjk = re.compile(rf"[{_CJK}]")
+_pieces = re.compile(r"""[()\[\]{}<>"`|;,!*^¡¿«»“”„‹›、。，；！？（）「」…—–]+""")
+_edges = re.compile(rf"^(?:(?!{_WORD}).)+|(?:(?!{_WORD}).)+$", re.DOTALL)
+_sigil = re.compile(rf"[^\w{_MARKS}]*?([#@$]|(?<!\.)\.|--?)(?={_WORD})")
+_sharp = re.compile(r"[A-Za-z]{1,2}(?:\+\+|#)(?!\w)")
+_thousands = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
+_version = re.compile(r"[vV]?\d+(?:\.\d+)+$")
+_levels = (re.compile(r"[?&=#:@%$]+"), re.compile(r"[/\\~]+"), re.compile(r"[.\-+'·‐‑]+"))
+_ticket = re.compile(r"(?<=\w)#\d+\b")
+_humps = re.compile(rf"(?<=[a-z{_MARKS}])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_mixed = re.compile(r"(?:([^\W\d_]+)(\d+)|(\d+)([^\W\d_]+))$")
+_clitic = re.compile(r"'(?:s|ll|re|ve|d|m)$", re.IGNORECASE)
+_negated = re.compile(r"[a-z]+n't$", re.IGNORECASE)
+_plain = re.compile(r"[a-z]+$")
+_accents = re.compile("[\u0300-\u036f]+")
+_ignored = dict.fromkeys([0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF])
+_ignored |= dict.fromkeys([*range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400), 0x20E3])
+_letters = str.maketrans(
+    {
+        "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "æ": "ae", "Æ": "Ae",
+        "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ħ": "h", "Ħ": "H", "ŧ": "t", "Ŧ": "T", "ı": "i",
+        "’": "'", "‘": "'", "ʼ": "'", "′": "'",
+    }
+    | {chr(point): None for point in _ignored}
+)  # fmt: skip
+
+
+def terms(text: str) -> list[str]:
+    """The terms under which a text is found, with repetitions, in order.
+
+    >>> terms("Deployed foo_bar in PR #441")
+    ['deploi', 'foo_bar', 'foo', 'bar', 'in', 'pr', '#441', '441']
+    """
+    memo = _indexed
+    return [term for chunk in _chunks(text) for term in memo[chunk]]
+
+
+def query_terms(text: str) -> list[str]:
+    """The distinct terms to look up for a query; stop words only when there is nothing else.
+
+    >>> query_terms("who deployed the store?"), query_terms("Who is it?")
+    (['deploi', 'store'], ['who', 'is', 'it'])
+    """
+    memo = _queried
+    found = list(dict.fromkeys(term for chunk in _chunks(text) for term in memo[chunk]))
+    return [term for term in found if term not in STOP] or found
+
+
+def fold(text: str) -> str:
+    """Text without case, accents and compatibility forms. Folding twice changes nothing.
+
+    >>> fold("Čeština ＦＵＬＬ Straße")
+    'cestina full strasse'
+    """
+    if text.isascii():
+        return text.lower()
+    for _ in range(4):
+        before, text = text, _compose(_compose(text).casefold())
+        if text == before:
+            break
+    return text
+
+
+def _compose(text: str) -> str:
+    """NFKC, without accents, invisible characters and typographic apostrophes; case stays, for camelCase."""
+    apart = unicodedata.normalize("NFKD", text.translate(_letters))
+    return unicodedata.normalize("NFKC", _accents.sub("", apart.translate(_letters)))
+
+
+def _chunks(text: str) -> list[str]:
+    return (text if text.isascii() else _compose(text)).split()
+
+
+class _Memo(dict[str, tuple[str, ...]]):
+    """The terms of chunks already seen, bounded by being emptied when full."""
+
+    def __init__(self, *, query: bool) -> None:
+        super().__init__()
+        self.query = query
+
+    def __missing__(self, chunk: str) -> tuple[str, ...]:
+        found = tuple(_analyse(chunk, query=self.query))
+        if len(chunk) <= MEMO_CHARS:
+            if len(self) >= MEMO_ENTRIES:
+                self.clear()
+            self[chunk] = found
+        return found
+
+
+_indexed = _Memo(query=False)
+_queried = _Memo(query=True)
+
+
+def _analyse(chunk: str, *, query: bool) -> list[str]:
+    """Every term of one chunk of composed text that has no blank inside."""
+    if chunk.isascii():
+        return _words(chunk)
+    out: list[str] = []
+    position = 0
+    for match in _special.finditer(chunk):
+        out += _words(chunk[position : match.start()])
+        out += _grams(match.group(), query=query)
+        position = match.end()
+    return out + _words(chunk[position:])
+
+
+def _grams(run: str, *, query: bool) -> list[str]:
+    """Pairs of neighbours; on the index side also the single characters, so that one character is a query."""
+    if not _cjk.match(run):
+        return [run]
+    run = fold(run)
+    pairs = [run[i : i + 2] for i in range(len(run) - 1)]
+    return pairs if query and pairs else [*run, *pairs]
+
+
+def _words(chunk: str) -> list[str]:
+    """The terms of a chunk of letters, digits and punctuation."""
+    if chunk.isalpha() and (chunk.islower() or chunk[1:].islower() or len(chunk) == 1):
+        return [_word(chunk)]
+    if _thousands.match(chunk):
+        chunk = chunk.replace(",", "")
+    out: list[str] = []
+    for piece in _pieces.split(chunk):
+        if piece:
+            _piece(piece, out)
+    return out
+
+
+def _piece(piece: str, out: list[str]) -> None:
+    """One stretch without brackets, quotes and commas: a word, an identifier, a path or an address."""
+    sharp = _sharp.search(piece)
+    if sharp:
+        out.append(fold(sharp.group()))
+    sigil = _sigil.match(piece)
+    if sigil and sigil.group(1) != "-":
+        tail = _edges.sub("", piece[sigil.end() :])
+        out.append(fold(sigil.group(1) + tail))
+    out += _ticket.findall(piece)
+    core = _edges.sub("", piece)
+    core = core.partition("://")[2] or core
+    if core:
+        _split(core, 0, out)
+
+
+def _split(core: str, level: int, out: list[str]) -> None:
+    """The whole, if it is made of parts, and then its parts."""
+    if level == 2:
+        core = _clitic.sub("", core)
+        if _negated.match(core):
+            out.append(_word(core.replace("'", "")))
+            return
+    if _version.match(core):
+        _number(core, out)
+        return
+    if level == len(_levels):
+        _atom(core, out)
+        return
+    parts = [part for part in _levels[level].split(core) if part]
+    if len(parts) > 1:
+        out.append(_joined(core) if level == 2 else fold(core.strip("/")))
+    for part in parts:
+        _split(part, level + 1, out)
+
+
+def _joined(core: str) -> str:
+    """A dotted or digit-bearing name as it stands; hyphenated words in one (`e-mail` is `email`)."""
+    if "." in core or "+" in core or any(map(str.isdigit, core)):
+        return fold(core)
+    return _word(re.sub(r"[\-'·‐‑]+", "", core))
+
+
+def _number(core: str, out: list[str]) -> None:
+    """A version or a decimal, whole and by its leading parts, with and without the v."""
+    whole = core.lower()
+    out.append(whole)
+    bare = whole.lstrip("v")
+    if bare != whole:
+        out.append(bare)
+    while "." in bare:
+        bare = bare.rpartition(".")[0]
+        out.append(bare)
+
+
+def _atom(atom: str, out: list[str]) -> None:
+    """One run of word characters: a word, or a name in snake_case, camelCase or with digits."""
+    if len(atom) > SPLIT_CHARS:
+        out.append(fold(atom))
+        return
+    runs = [run for run in atom.split("_") if run]
+    if len(runs) > 1 or (runs and atom.startswith("__") and atom.endswith("__")):
+        out.append(fold(atom if atom.startswith("__") else atom.strip("_")))
+    for run in runs:
+        humps = _humps.split(run)
+        if len(humps) > 1:
+            out.append(fold(run))
+            if run.isalpha() and (stemmed := _word(run)) != out[-1]:
+                out.append(stemmed)
+        for hump in humps:
+            _part(hump, out)
+
+
+def _part(part: str, out: list[str]) -> None:
+    mixed = _mixed.match(part)
+    if mixed:
+        out.append(fold(part))
+        out += (_word(each) for each in mixed.groups() if each)
+    else:
+        out.append(_word(part))
+
+
+@lru_cache(maxsize=1 << 16)
+def _word(word: str) -> str:
+    """A word folded and, where it is plain English, stemmed."""
+    word = fold(word)
+    return stem(word) if _plain.match(word) and word not in STOP else word
+
+
+def stem(word: str) -> str:
+    """Porter's stem of a lower-case English word.
+
+    >>> [stem(word) for word in ("memories", "memory", "deploying", "relational")]
+    ['memori', 'memori', 'deploi', 'relat']
+    """
+    if len(word) <= 2:
+        return word
+    for step in (_plural, _past, _final_y, _long_suffix, _short_suffix, _residual, _final_e):
+        word = step(word)
+    return word
+
+
+_LONG = {
+    "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble",
+    "alli": "al", "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate", "ator": "ate",
+    "alism": "al", "iveness": "ive", "fulness": "ful", "ousness": "ous", "aliti": "al", "iviti": "ive",
+    "biliti": "ble", "logi": "log",
+}  # fmt: skip
+_SHORT = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
+_RESIDUAL = (
+    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ou", "ism", "ate", "iti",
+    "ous", "ive", "ize", "sion", "tion",
+)  # fmt: skip
+_long = re.compile("(?:" + "|".join(sorted(_LONG, key=len, reverse=True)) + ")$")
+_short = re.compile("(?:" + "|".join(sorted(_SHORT, key=len, reverse=True)) + ")$")
+_rest = re.compile("(?:" + "|".join(sorted(_RESIDUAL, key=len, reverse=True)) + ")$")
+_vowels = str.maketrans("abcdefghijklmnopqrstuvwxyz", "vcccvcccvcccccvcccccvcccyc")
+_y_vowel = re.compile("cy")
+
+
+def _shape(part: str) -> str:
+    """Vowels as v, consonants as c; y is a vowel after a consonant."""
+    shape = part.translate(_vowels)
+    return _y_vowel.sub("cv", shape).replace("y", "c") if "y" in shape else shape
+
+
+def _measure(part: str) -> int:
+    return _shape(part).count("vc")
+
+
+def _short_syllable(part: str) -> bool:
+    return _shape(part[-3:]) == "cvc" and part[-1] not in "wxy"
+
+
+def _plural(word: str) -> str:
+    if word.endswith(("sses", "ies")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us")) else word
+
+
+def _past(word: str) -> str:
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) else word
+    cut = 2 if word.endswith("ed") else 3 if word.endswith("ing") else 0
+    if not cut or "v" not in _shape(word[:-cut]):
+        return word
+    word = word[:-cut]
+    if word.endswith(("at", "bl", "iz")):
+        return word + "e"
+    if len(word) > 1 and word[-1] == word[-2] and word[-1] not in "aeioulsz":
+        return word[:-1]
+    return word + "e" if _measure(word) == 1 and _short_syllable(word) else word
+
+
+def _final_y(word: str) -> str:
+    return word[:-1] + "i" if word.endswith("y") and "v" in _shape(word[:-1]) else word
+
+
+def _long_suffix(word: str) -> str:
+    found = _long.search(word)
+    if found and _measure(word[: found.start()]):
+        return word[: found.start()] + _LONG[found.group()]
+    return word
+
+
+def _short_suffix(word: str) -> str:
+    found = _short.search(word)
+    if found and _measure(word[: found.start()]):
+        return word[: found.start()] + _SHORT[found.group()]
+    return word
+
+
+def _residual(word: str) -> str:
+    found = _rest.search(word)
+    if not found:
+        return word
+    start = found.start() + (1 if found.group() in ("sion", "tion") else 0)
+    return word[:start] if _measure(word[:start]) > 1 else word
+
+
+def _final_e(word: str) -> str:
+    if word.endswith("e"):
+        size = _measure(word[:-1])
+        if size > 1 or (size == 1 and not _short_syllable(word[:-1])):
+            word = word[:-1]
+    return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
