@@ -1,0 +1,1 @@
+"""Many banks that share: replication, topologies, gossip, trust and control, without a coordinator."""

@@ -1,0 +1,231 @@
+"""What travels on a bus: one frozen type per thing that can be said, and the envelope around it.
+
+Frames are tagged msgpack, so a receiver decodes them in one step and refuses anything else with a named
+error. The envelope carries who sent it, where to answer, the trace it belongs to and the hives it has
+passed through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from skep.errors import SyncError
+from skep.hive.versions import Versions
+from skep.model import Event
+
+WIRE_VERSION = 1
+"""Raised when a frame changes in a way an older reader would misread."""
+
+
+class FactPromoted(msgspec.Struct, frozen=True, tag="FACT_PROMOTED", kw_only=True):
+    """A memory reached the hive. The events are the original ones: same id, author and signature."""
+
+    memory: str
+    events: tuple[Event, ...]
+    agent: str | None = None
+    confidence: float = 0.0
+
+
+class FactRetracted(msgspec.Struct, frozen=True, tag="FACT_RETRACTED", kw_only=True):
+    """A memory was withdrawn (or, with `forgotten`, erased); every copy follows."""
+
+    memory: str
+    events: tuple[Event, ...]
+    reason: str = ""
+    forgotten: bool = False
+
+
+class ShardQuery(msgspec.Struct, frozen=True, tag="SHARD_QUERY", kw_only=True):
+    """What do you hold for this query? Answered from the local shard alone, never forwarded."""
+
+    query: str
+    budget: int
+    vector: bytes | None = None
+    """The query as float32 little-endian, embedded once by the asker."""
+    embedder: str | None = None
+    where: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """The filters of `recall`, as given."""
+    missing: tuple[str, ...] = ()
+    """Hedged retry: answer only for what these members would have answered for."""
+
+
+class ShardResponse(msgspec.Struct, frozen=True, tag="SHARD_RESPONSE", kw_only=True):
+    """What one shard holds for a query: candidates with their raw signals, and its statistics."""
+
+    member: str
+    pool: msgspec.Raw
+    error: str | None = None
+
+
+class ShardStore(msgspec.Struct, frozen=True, tag="SHARD_STORE", kw_only=True):
+    """Keep these events; you are one of their owners."""
+
+    events: tuple[Event, ...]
+
+
+class ShardStored(msgspec.Struct, frozen=True, tag="SHARD_STORED", kw_only=True):
+    """The answer to a store: what was new, and what is held back."""
+
+    member: str
+    applied: int
+    refused: tuple[str, ...] = ()
+
+
+class Gossip(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
+    """One gossip message: what I have seen, and the most valuable of what you seem to lack."""
+
+    hive: str
+    seen: Versions
+    events: tuple[Event, ...] = ()
+
+
+class SyncRequest(msgspec.Struct, frozen=True, tag="SYNC_REQUEST", kw_only=True):
+    """Send me what I lack, at most `limit` events at a time; I have seen this."""
+
+    seen: Versions
+    limit: int = 1000
+
+
+class SyncEvents(msgspec.Struct, frozen=True, tag="SYNC_EVENTS", kw_only=True):
+    """Events the asker lacked, what the answerer has seen, and how many are still to come."""
+
+    events: tuple[Event, ...]
+    seen: Versions
+    left: int = 0
+
+
+class AgentOnline(msgspec.Struct, frozen=True, tag="AGENT_ONLINE", kw_only=True):
+    """An agent has joined."""
+
+    agent: str
+    domains: tuple[str, ...] = ()
+    key: bytes | None = None
+
+
+class AgentReady(msgspec.Struct, frozen=True, tag="AGENT_READY", kw_only=True):
+    """An agent has learnt all it was fed and can be asked."""
+
+    agent: str
+    learnt: int = 0
+
+
+class AgentProgress(msgspec.Struct, frozen=True, tag="AGENT_PROGRESS", kw_only=True):
+    """How far an agent is."""
+
+    agent: str
+    done: int
+    total: int | None = None
+
+
+class AgentShutdown(msgspec.Struct, frozen=True, tag="AGENT_SHUTDOWN", kw_only=True):
+    """An agent leaves; its shards move to the next owners."""
+
+    agent: str
+    reason: str = ""
+
+
+class LearnContent(msgspec.Struct, frozen=True, tag="LEARN_CONTENT", kw_only=True):
+    """Something to learn."""
+
+    text: str
+    source: str | None = None
+    domain: str | None = None
+    confidence: float = 0.8
+
+
+class FeedComplete(msgspec.Struct, frozen=True, tag="FEED_COMPLETE", kw_only=True):
+    """Nothing more will come; per agent, how many LEARN_CONTENT frames it was sent."""
+
+    expected: dict[str, int]
+
+
+class Query(msgspec.Struct, frozen=True, tag="QUERY", kw_only=True):
+    """A question to an agent, answered through whatever hive it belongs to."""
+
+    query: str
+    limit: int = 5
+
+
+class QueryResponse(msgspec.Struct, frozen=True, tag="QUERY_RESPONSE", kw_only=True):
+    """An agent's answer: ids and texts, best first, and how much of the hive was heard."""
+
+    agent: str
+    hits: tuple[tuple[str, str], ...] = ()
+    completeness: float = 1.0
+
+
+class Failed(msgspec.Struct, frozen=True, tag="FAILED", kw_only=True):
+    """The answer of a handler that could not answer."""
+
+    member: str
+    error: str
+
+
+Frame = (
+    FactPromoted
+    | FactRetracted
+    | ShardQuery
+    | ShardResponse
+    | ShardStore
+    | ShardStored
+    | Gossip
+    | SyncRequest
+    | SyncEvents
+    | AgentOnline
+    | AgentReady
+    | AgentProgress
+    | AgentShutdown
+    | LearnContent
+    | FeedComplete
+    | Query
+    | QueryResponse
+    | Failed
+)
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frame on its way."""
+
+    subject: str
+    frame: Frame
+    id: str = ""
+    """Equal ids are one message: a stream stores it once."""
+    sender: str = ""
+    trace: str = ""
+    reply_to: str = ""
+    path: tuple[str, ...] = ()
+    """The hives and relays it has passed through, first to last."""
+    sent_at: float = 0.0
+    version: int = WIRE_VERSION
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Envelope] = msgspec.msgpack.Decoder(Envelope)
+
+
+def name_of(frame: Frame) -> str:
+    """The frame's name in the vocabulary, e.g. FACT_PROMOTED."""
+    return str(type(frame).__struct_config__.tag)
+
+
+def encode(envelope: Envelope) -> bytes:
+    """The bytes of a message."""
+    return _ENCODER.encode(envelope)
+
+
+def decode(data: bytes) -> Envelope:
+    """Read a message; anything that is not one is a `SyncError`."""
+    try:
+        envelope = _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise SyncError(f"not a frame this skep knows: {error}; is the sender a newer version?") from error
+    if envelope.version > WIRE_VERSION:
+        raise SyncError(f"the frame has wire version {envelope.version}; update skep to read it")
+    return envelope
+
+
+def without_position(event: Event) -> Event:
+    """The event as it travels: its place in the sender's log stays at home."""
+    return event if event.seq == 0 else msgspec.structs.replace(event, seq=0)
