@@ -1,0 +1,63 @@
+"""Texts to vectors: the bundled default, local models, remote services, and the queue for the slow ones.
+
+`default_embedder()` needs nothing but numpy. `open_embedder(spec)` opens any of them by name.
+Importing this package imports neither numpy nor any optional dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skep.embedding.base import Embedder
+from skep.errors import ConfigError
+
+__all__ = ["Embedder", "default_embedder", "open_embedder"]
+
+
+def default_embedder() -> Embedder:
+    """The embedder a bank uses unless told otherwise: the bundled table, offline and instant."""
+    from skep.embedding.static import StaticEmbedder
+
+    return StaticEmbedder()
+
+
+def _static(rest: str, **_: str | None) -> Embedder:
+    from pathlib import Path
+
+    from skep.embedding.static import DATA, StaticEmbedder
+
+    return StaticEmbedder(Path(rest) if rest else DATA)
+
+
+def _hash(rest: str, **_: str | None) -> Embedder:
+    from skep.embedding.hashing import HashingEmbedder
+
+    if rest and not rest.isdigit():
+        raise ConfigError(f"'hash:{rest}' is not a dimension; write for example 'hash:256'")
+    return HashingEmbedder(int(rest)) if rest else HashingEmbedder()
+
+
+_OPENERS: dict[str, Callable[..., Embedder]] = {
+    "static": _static,
+    "hash": _hash,
+}
+
+
+def open_embedder(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> Embedder:
+    """Open an embedder by name.
+
+    | spec | what |
+    |---|---|
+    | `static` | the bundled table (the default) |
+    | `hash:256` | feature hashing, for tests |
+
+    Args:
+        spec: A name, or a name, a colon and what it needs.
+        api_key: For remote services. Environment variables are the caller's business.
+        base_url: For remote services, if not the usual address.
+    """
+    name, _, rest = spec.partition(":")
+    opener = _OPENERS.get(name)
+    if opener is None:
+        raise ConfigError(f"unknown embedder {spec!r}; choose one of {', '.join(sorted(_OPENERS))}")
+    return opener(rest, api_key=api_key, base_url=base_url)

@@ -1,0 +1,61 @@
+"""One scale for every embedder: a monotone map from its raw cosines to the scale thresholds are written on.
+
+On the common scale random pairs lie around 0, close paraphrases around 0.80, near-identical texts around
+0.95, and equal texts at 1. A map is a handful of knots with straight lines between them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from skep.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Knot = tuple[float, float]
+
+
+class Calibration:
+    """A monotone, piecewise linear map of [-1, 1] onto itself.
+
+    >>> Calibration([(0.4, 0.0), (0.9, 0.8)])(0.65)
+    0.4
+    """
+
+    def __init__(self, knots: Iterable[Sequence[float]] = ()) -> None:
+        inner = sorted((float(raw), float(common)) for raw, common in knots)
+        inner = [knot for knot in inner if -1 < knot[0] < 1]
+        self.knots: tuple[Knot, ...] = ((-1.0, -1.0), *inner, (1.0, 1.0))
+        for (raw, common), (next_raw, next_common) in zip(self.knots, self.knots[1:], strict=False):
+            if not (raw < next_raw and common <= next_common):
+                raise ConfigError(
+                    f"calibration knots must rise; {(raw, common)} is followed by {(next_raw, next_common)}"
+                )
+        self._raw = [raw for raw, _ in self.knots]
+
+    def __call__(self, cosine: float) -> float:
+        """The common-scale value of one raw cosine."""
+        right = min(max(bisect_right(self._raw, cosine), 1), len(self.knots) - 1)
+        (x0, y0), (x1, y1) = self.knots[right - 1], self.knots[right]
+        return min(max(y0 + (cosine - x0) * (y1 - y0) / (x1 - x0), -1.0), 1.0)
+
+    def many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The common-scale values of an array of raw cosines."""
+        import numpy as np
+
+        return np.interp(cosines, self._raw, [common for _, common in self.knots]).astype(np.float32)
+
+    def inverse(self, common: float) -> float:
+        """The smallest raw cosine that reaches a value on the common scale."""
+        for (x0, y0), (x1, y1) in zip(self.knots, self.knots[1:], strict=False):
+            if common <= y1:
+                return x1 if y1 == y0 else min(max(x0 + (common - y0) * (x1 - x0) / (y1 - y0), -1.0), 1.0)
+        return 1.0
+
+
+IDENTITY = Calibration()
+"""Raw cosines as they are: for embedders whose scale is the common one, or unknown."""

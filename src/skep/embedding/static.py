@@ -1,0 +1,130 @@
+"""The bundled default: a table of word vectors. No network, no model to load, no warm-up.
+
+A text is the normalised, weighted sum of the rows of its word pieces. The table lies beside this module as
+int8 and is memory-mapped, so that opening it reads nothing. `scripts/build_static_table.py` makes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from skep.embedding.calibration import Calibration
+from skep.embedding.wordpiece import WordPiece
+from skep.errors import EmbedderUnavailableError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from skep.embedding.base import Vectors
+
+DATA = Path(__file__).parent / "data"
+CHUNK = 4096
+"""Word pieces summed at once, so that a long text needs little memory."""
+
+
+class _Table(NamedTuple):
+    rows: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+
+class StaticEmbedder:
+    """Word vectors from a bundled table, summed with weights that favour rare words."""
+
+    def __init__(self, folder: Path = DATA) -> None:
+        self._folder = folder
+        try:
+            about = json.loads((folder / "static.json").read_bytes())
+        except FileNotFoundError as error:
+            raise EmbedderUnavailableError(
+                f"the word-vector table is missing from {folder}; reinstall skep, or make it with "
+                "scripts/build_static_table.py"
+            ) from error
+        self._size: int = about["rows"]
+        self._dim: int = about["dim"]
+        self._fingerprint: str = about["fingerprint"]
+        self.calibration = Calibration(about["knots"])
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the table, its dimension and its content."""
+        return self._fingerprint
+
+    @property
+    def dim(self) -> int:
+        """The length of every row."""
+        return self._dim
+
+    @property
+    def instant(self) -> bool:
+        """Always: a text costs some 20 microseconds."""
+        return True
+
+    @cached_property
+    def wordpiece(self) -> WordPiece:
+        """The tokenizer, read on first use."""
+        return WordPiece.from_file(self._folder / "vocab.z")
+
+    @cached_property
+    def _table(self) -> _Table:
+        """Row scales and int8 rows, mapped from the file."""
+        import mmap
+
+        import numpy as np
+
+        with (self._folder / "static.bin").open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        expected = self._size * (4 + self._dim)
+        if len(mapped) != expected:
+            raise EmbedderUnavailableError(
+                f"the word-vector table has {len(mapped)} bytes instead of {expected}; reinstall skep"
+            )
+        scales = np.frombuffer(mapped, "<f4", self._size)
+        rows = np.frombuffer(mapped, np.int8, self._size * self._dim, self._size * 4)
+        return _Table(rows.reshape(self._size, self._dim), scales)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One unit row per text; a text without a known word gives a zero row."""
+        import numpy as np
+
+        rows, scales = self._table
+        ids_of = self.wordpiece.ids
+        out = np.zeros((len(texts), self._dim), np.float32)
+        for number, text in enumerate(texts):
+            ids = ids_of(text)
+            for start in range(0, len(ids), CHUNK):
+                chunk = np.array(ids[start : start + CHUNK])
+                out[number] += scales[chunk] @ rows[chunk].astype(np.float32)
+        norms = np.sqrt(np.einsum("ij,ij->i", out, out))[:, None]
+        np.divide(out, norms, out=out, where=norms > 0)
+        return out
+
+    def calibrate(self, cosine: float) -> float:
+        """Map a raw cosine of this table to the common scale."""
+        return self.calibration(cosine)
+
+    def tokens(self, text: str) -> list[int]:
+        """The word-piece ids of a text that carry any meaning, in order."""
+        scales = self._table.scales
+        return [number for number in self.wordpiece.ids(text) if scales[number] > 0]
+
+    def token_vectors(self, ids: Sequence[int]) -> Vectors:
+        """One unit row per word piece, for late interaction."""
+        import numpy as np
+
+        rows = self._table.rows[np.asarray(ids, np.intp)].astype(np.float32)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+        np.divide(rows, norms, out=rows, where=norms > 0)
+        return rows
+
+    def token_weights(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """How much each word piece counts in a text: near 1 for rare words, near 0 for the commonest."""
+        import numpy as np
+
+        chosen = np.asarray(ids, np.intp)
+        rows = self._table.rows[chosen].astype(np.float32)
+        return self._table.scales[chosen] * np.sqrt(np.einsum("ij,ij->i", rows, rows))
