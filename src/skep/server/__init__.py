@@ -1,0 +1,1 @@
+"""Ways in from outside: the MCP server, over stdio and HTTP."""

@@ -1,0 +1,1 @@
+"""The Model Context Protocol, spoken by a small typed loop of our own."""

@@ -1,0 +1,365 @@
+"""Requests in, results out: the part of the server that every transport shares.
+
+A `Server` is what is offered; a `Session` is what is remembered of one client of the session era. A stateless
+request is answered from its own envelope and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from skep.errors import SkepError
+from skep.server.mcp.call import Call, Cancelled, Channel, InputRequired, ToolError
+from skep.server.mcp.protocol import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LOG_LEVELS,
+    METHOD_NOT_FOUND,
+    SERVER_KEY,
+    STATELESS_VERSIONS,
+    SUBSCRIPTION_KEY,
+    Envelope,
+    Id,
+    Params,
+    Request,
+    RpcError,
+    is_stateless,
+    negotiate,
+    open_envelope,
+)
+from skep.server.mcp.registry import Registry, Reply
+
+if TYPE_CHECKING:
+    from skep.bank import Bank
+
+SESSION_ONLY: Final = {
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+}
+STATELESS_ONLY: Final = {"server/discover", "subscriptions/listen"}
+SLOW: Final = {"tools/call", "resources/read", "prompts/get", "completion/complete"}
+"""Methods that may touch the bank, and so must not hold up the reading of further messages."""
+CACHE: Final[dict[str, Params]] = {
+    "server/discover": {"ttlMs": 3_600_000, "cacheScope": "public"},
+    "tools/list": {"ttlMs": 3_600_000, "cacheScope": "public"},
+    "prompts/list": {"ttlMs": 3_600_000, "cacheScope": "public"},
+    "resources/templates/list": {"ttlMs": 3_600_000, "cacheScope": "public"},
+    "resources/list": {"ttlMs": 3_600_000, "cacheScope": "private"},
+    "resources/read": {"ttlMs": 0, "cacheScope": "private"},
+}
+"""How long a stateless client may keep an answer. What a memory says may change at any moment."""
+
+Send = Callable[[str, Params], None]
+
+
+class Hub:
+    """Who wants to hear of changed resources."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: dict[object, tuple[frozenset[str], Send]] = {}
+
+    def listen(self, key: object, uris: frozenset[str], send: Send) -> None:
+        """From now on tell `send` of every change to one of `uris`."""
+        with self._lock:
+            self._listeners[key] = (uris, send)
+
+    def leave(self, key: object) -> None:
+        """Stop telling."""
+        with self._lock:
+            self._listeners.pop(key, None)
+
+    def publish(self, changed: set[str]) -> None:
+        """Tell whoever listens to one of the changed resources."""
+        with self._lock:
+            listeners = list(self._listeners.values())
+        for uris, send in listeners:
+            for uri in sorted(uris & changed):
+                send("notifications/resources/updated", {"uri": uri})
+
+
+class Session:
+    """What is remembered of one client between its requests."""
+
+    def __init__(self, notify: Send = lambda _method, _params: None) -> None:
+        self.notify = notify
+        """Reaches the client outside of any request."""
+        self.envelope: Envelope | None = None
+        self.log_level: str | None = None
+        self.subscriptions: set[str] = set()
+        self.roots: list[str] | None = None
+        """The addresses of the folders the client works in; None until it has said."""
+        self.roots_settled = threading.Event()
+        self.roots_settled.set()
+        """Cleared while the client has been asked for its folders and has not answered."""
+
+
+class Server:
+    """What is offered, to whoever asks."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        version: str,
+        name: str = "skep",
+        instructions: str = "",
+        bank: Callable[[Call, Session], Bank],
+    ) -> None:
+        self.registry = registry
+        self.hub = Hub()
+        self.info: Params = {"name": name, "title": name, "version": version}
+        self.instructions = instructions
+        self._bank = bank
+        self._handlers: dict[str, Callable[[Call, Session], Params]] = {
+            "ping": lambda _call, _session: {},
+            "server/discover": self._discover,
+            "tools/list": self._list("tools", [t.wire() for t in registry.tools.values()]),
+            "tools/call": self._call_tool,
+            "resources/list": self._list(
+                "resources", [r.wire() for r in registry.resources if not r.template]
+            ),
+            "resources/templates/list": self._list(
+                "resourceTemplates", [r.wire() for r in registry.resources if r.template]
+            ),
+            "resources/read": self._read,
+            "prompts/list": self._list("prompts", [p.wire() for p in registry.prompts.values()]),
+            "prompts/get": self._prompt,
+        }
+        if registry.logging:
+            self._handlers["logging/setLevel"] = self._set_level
+        if registry.complete is not None:
+            self._handlers["completion/complete"] = self._complete
+
+    def capabilities(self) -> Params:
+        """What a client may use here."""
+        found: Params = {"tools": {}}
+        if self.registry.resources:
+            found["resources"] = {"subscribe": True}
+        if self.registry.prompts:
+            found["prompts"] = {}
+        if self.registry.logging:
+            found["logging"] = {}
+        if self.registry.complete is not None:
+            found["completions"] = {}
+        return found
+
+    def envelope(self, session: Session, request: Request) -> Envelope:
+        """Decide in which revision a request is answered, or refuse it.
+
+        Raises:
+            RpcError: It belongs to no session and carries no envelope, or its method is not of its era.
+        """
+        method = request.method
+        if method == "initialize" or (not is_stateless(request.params) and session.envelope is None):
+            if method in ("initialize", "ping"):
+                return Envelope(negotiate(request.params.get("protocolVersion")), {}, {})
+            if method in STATELESS_ONLY or method in self._handlers or method in SESSION_ONLY:
+                return open_envelope(request.params)
+            raise _unknown(method)
+        if is_stateless(request.params):
+            envelope = open_envelope(request.params)
+            if method in SESSION_ONLY:
+                raise _unknown(method)
+            return envelope
+        if method in STATELESS_ONLY:
+            return open_envelope(request.params)
+        return cast("Envelope", session.envelope)
+
+    def answer(
+        self, session: Session, request: Request, channel: Channel, *, envelope: Envelope | None = None
+    ) -> Params:
+        """Answer one request.
+
+        Raises:
+            RpcError: It is refused.
+            Cancelled: The client withdrew it; nothing must be sent.
+        """
+        envelope = envelope or self.envelope(session, request)
+        call = Call(
+            channel=channel,
+            envelope=envelope,
+            params=request.params,
+            bank=lambda call: self._bank(call, session),
+            log_level=session.log_level,
+        )
+        if request.method == "initialize":
+            return self._initialize(envelope, session, request.params)
+        if request.method in ("resources/subscribe", "resources/unsubscribe"):
+            return self._subscribe(call, session, leave=request.method.endswith("unsubscribe"))
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise _unknown(request.method)
+        try:
+            result = handler(call, session)
+        except InputRequired as question:
+            result = {"resultType": "input_required", "inputRequests": question.requests}
+            if question.state is not None:
+                result["requestState"] = question.state
+        if call.touched:
+            self.hub.publish(call.touched)
+        call.check()
+        return self._shape(request.method, result) if envelope.stateless else result
+
+    def guarded(self, work: Callable[[], Params]) -> Params:
+        """Run `work`; a defect of ours ends this one request with an internal error, never the server."""
+        try:
+            return work()
+        except (RpcError, Cancelled):
+            raise
+        except Exception as error:  # the edge of a worker: one bad request must not end the others
+            import traceback
+
+            traceback.print_exc(file=sys.stderr)
+            raise RpcError(
+                INTERNAL_ERROR, f"internal error: {type(error).__name__}; see the server's log"
+            ) from error
+
+    def listen(self, request: Request, key: object, send: Callable[[str, Params], None]) -> None:
+        """Open a stateless subscription; `send` carries its notifications until `hub.leave(key)`.
+
+        Raises:
+            RpcError: The request is not well formed.
+        """
+        wanted: Any = request.params.get("notifications")
+        if not isinstance(wanted, dict):
+            raise RpcError(INVALID_PARAMS, "notifications must be an object")
+        uris: Any = cast("Params", wanted).get("resourceSubscriptions")
+        known = [
+            uri for uri in cast("list[Any]", uris if isinstance(uris, list) else []) if isinstance(uri, str)
+        ]
+        honoured: Params = {"resourceSubscriptions": known} if known and self.registry.resources else {}
+        tag = {SUBSCRIPTION_KEY: request.id}
+        send("notifications/subscriptions/acknowledged", {"_meta": tag, "notifications": honoured})
+        if honoured:
+            self.hub.listen(
+                key, frozenset(known), lambda method, params: send(method, {"_meta": tag, **params})
+            )
+
+    def closed(self, identity: Id) -> Params:
+        """The result that ends a subscription from our side."""
+        result = self._shape("subscriptions/listen", {})
+        cast("Params", result["_meta"])[SUBSCRIPTION_KEY] = identity
+        return result
+
+    def _shape(self, method: str, result: Params) -> Params:
+        shaped: Params = {"resultType": "complete", **result}
+        if shaped["resultType"] == "complete":
+            shaped.update(CACHE.get(method, {}))
+        meta: Any = shaped.get("_meta", {})
+        shaped["_meta"] = {**cast("Params", meta), SERVER_KEY: self.info}
+        return shaped
+
+    def _initialize(self, envelope: Envelope, session: Session, params: Params) -> Params:
+        if not isinstance(params.get("protocolVersion"), str):
+            raise RpcError(INVALID_PARAMS, "initialize needs protocolVersion, a string")
+        client: Any = params.get("clientInfo")
+        capabilities: Any = params.get("capabilities")
+        session.envelope = Envelope(
+            envelope.version,
+            cast("Params", client) if isinstance(client, dict) else {},
+            cast("Params", capabilities) if isinstance(capabilities, dict) else {},
+        )
+        result: Params = {
+            "protocolVersion": envelope.version,
+            "capabilities": self.capabilities(),
+            "serverInfo": self.info,
+        }
+        if self.instructions:
+            result["instructions"] = self.instructions
+        return result
+
+    def _discover(self, _call: Call, _session: Session) -> Params:
+        result: Params = {"supportedVersions": list(STATELESS_VERSIONS), "capabilities": self.capabilities()}
+        if self.instructions:
+            result["instructions"] = self.instructions
+        return result
+
+    def _list(self, key: str, items: list[Params]) -> Callable[[Call, Session], Params]:
+        def handler(call: Call, _session: Session) -> Params:
+            if call.params.get("cursor") is not None:
+                raise RpcError(INVALID_PARAMS, "unknown cursor; this list has one page")
+            return {key: items}
+
+        return handler
+
+    def _call_tool(self, call: Call, _session: Session) -> Params:
+        name: Any = call.params.get("name")
+        found = self.registry.tools.get(name) if isinstance(name, str) else None
+        if found is None:
+            known = ", ".join(self.registry.tools)
+            raise RpcError(INVALID_PARAMS, f"Unknown tool: {name!r}; there are {known}")
+        try:
+            return found.call(call, call.params.get("arguments")).wire()
+        except (ToolError, SkepError) as error:
+            return Reply(text=str(error), failed=True).wire()
+
+    def _read(self, call: Call, _session: Session) -> Params:
+        uri: Any = call.params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(INVALID_PARAMS, "resources/read needs uri, a string")
+        for resource in self.registry.resources:
+            parts = resource.match(uri)
+            if parts is not None:
+                try:
+                    contents = resource.read(call, uri, **parts)
+                except (ToolError, LookupError) as error:
+                    raise RpcError(INVALID_PARAMS, f"Resource not found: {error}", {"uri": uri}) from error
+                return {"contents": [{"uri": uri, "mimeType": resource.mime, **contents}]}
+        raise RpcError(INVALID_PARAMS, "Resource not found", {"uri": uri})
+
+    def _prompt(self, call: Call, _session: Session) -> Params:
+        name: Any = call.params.get("name")
+        found = self.registry.prompts.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise RpcError(
+                INVALID_PARAMS, f"Unknown prompt: {name!r}; there are {', '.join(self.registry.prompts)}"
+            )
+        raw: Any = call.params.get("arguments")
+        given = {
+            key: str(value) for key, value in cast("Params", raw if isinstance(raw, dict) else {}).items()
+        }
+        missing = [key for key, _, required in found.arguments if required and not given.get(key)]
+        if missing:
+            raise RpcError(INVALID_PARAMS, f"prompt {name} needs {', '.join(missing)}")
+        try:
+            return {"description": found.description, "messages": found.render(call, given)}
+        except (ToolError, SkepError) as error:
+            raise RpcError(INTERNAL_ERROR, str(error)) from error
+
+    def _complete(self, call: Call, _session: Session) -> Params:
+        reference: Any = call.params.get("ref")
+        argument: Any = call.params.get("argument")
+        if (
+            not isinstance(reference, dict)
+            or not isinstance(argument, dict)
+            or self.registry.complete is None
+        ):
+            raise RpcError(INVALID_PARAMS, "completion/complete needs ref and argument, both objects")
+        values = self.registry.complete(cast("Params", reference), cast("Params", argument))
+        return {"completion": {"values": values[:100], "total": len(values), "hasMore": len(values) > 100}}
+
+    def _set_level(self, call: Call, session: Session) -> Params:
+        level: Any = call.params.get("level")
+        if level not in LOG_LEVELS:
+            raise RpcError(INVALID_PARAMS, f"level must be one of {', '.join(LOG_LEVELS)}")
+        session.log_level = level
+        return {}
+
+    def _subscribe(self, call: Call, session: Session, *, leave: bool) -> Params:
+        uri: Any = call.params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(INVALID_PARAMS, "uri must be a string")
+        (session.subscriptions.discard if leave else session.subscriptions.add)(uri)
+        self.hub.listen(session, frozenset(session.subscriptions), session.notify)
+        return {}
+
+
+def _unknown(method: str) -> RpcError:
+    return RpcError(METHOD_NOT_FOUND, "Method not found", {"method": method})
