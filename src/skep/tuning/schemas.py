@@ -1,0 +1,248 @@
+"""The JSON Schemas of the three kinds of file in a workspace.
+
+They are written beside the files, where editors use them to complete and check, and `schema_check` reads
+the same values, so that an editor and `skep tune validate` never disagree.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from skep.retrieval.config import SIGNALS
+
+Schema = dict[str, Any]
+
+NAME = r"^[A-Za-z0-9]+([._-][A-Za-z0-9]+)*$"
+COLLECTION_NAME = rf"{NAME}|^\*$"
+FIELD = r"^[a-z][a-z0-9_]*$"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+MANY = 1000
+EVERYTHING = "*"
+"""In place of a collection: every memory of the bank."""
+RESERVED = "collection"
+"""The field every chunk has; no collection may define it."""
+
+
+def _object(properties: Schema, *, required: Sequence[str] = (), about: str = "") -> Schema:
+    made: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        made["required"] = list(required)
+    if about:
+        made["description"] = about
+    return made
+
+
+def _name(about: str) -> Schema:
+    return {"type": "string", "pattern": NAME, "maxLength": 64, "description": about}
+
+
+def _text(about: str) -> Schema:
+    return {"type": "string", "maxLength": 4000, "description": about}
+
+
+def _flag(about: str) -> Schema:
+    return {"type": "boolean", "description": about}
+
+
+def _whole(low: int, high: int, about: str) -> Schema:
+    return {"type": "integer", "minimum": low, "maximum": high, "description": about}
+
+
+def _number(low: float, high: float, about: str) -> Schema:
+    return {"type": "number", "minimum": low, "maximum": high, "description": about}
+
+
+def _choice(values: Sequence[str], about: str) -> Schema:
+    return {"type": "string", "enum": list(values), "description": about}
+
+
+COLLECTION: Schema = {
+    "$schema": DRAFT,
+    "title": "A collection: which documents, which fields, and how they are cut",
+    **_object(
+        {
+            "$schema": {"type": "string"},
+            "name": _name("The name of this file without .json."),
+            "description": _text("What is in it, for whoever writes configs."),
+            "folder": _text("The folder below documents/ that belongs to it; empty means all of them."),
+            "fields": {
+                "type": "object",
+                "description": "What the front matter of its documents may state.",
+                "propertyNames": {"pattern": FIELD, "maxLength": 64},
+                "additionalProperties": _object(
+                    {
+                        "type": _choice(
+                            ("text", "keyword", "number", "boolean", "date"), "What its values look like."
+                        ),
+                        "filterable": _flag("Whether configs may filter on it."),
+                        "description": _text("What it means."),
+                    },
+                    required=("type",),
+                ),
+            },
+            "chunking": _object(
+                {
+                    "strategy": _choice(("by_heading", "by_paragraph", "fixed"), "Where documents are cut."),
+                    "max_tokens": _whole(16, 8192, "No chunk is longer than about this many tokens."),
+                    "heading_level": _whole(1, 6, "by_heading cuts at headings of this level and above."),
+                }
+            ),
+        },
+        required=("name",),
+    ),
+}
+
+CONFIG: Schema = {
+    "$schema": DRAFT,
+    "title": "A search config: how a query is answered",
+    **_object(
+        {
+            "$schema": {"type": "string"},
+            "name": _name("The name of this file without .json."),
+            "note": _text("What this config tries, and why."),
+            "extends": _name("Another config that supplies everything not stated here."),
+            "collection": {
+                "type": "string",
+                "pattern": COLLECTION_NAME,
+                "maxLength": 64,
+                "description": "The collection it searches; * searches every memory of the bank.",
+            },
+            "retrieval": _object(
+                {
+                    "method": _choice(("keyword", "vector", "hybrid"), "Words, meaning, or both."),
+                    "top_k": _whole(1, MANY, "At most this many results."),
+                    "fusion": _choice(("rrf", "weighted", "minmax"), "How words and meaning are combined."),
+                    "rrf_k": _whole(
+                        1, 100_000, "With rrf: larger values flatten the advantage of the first ranks."
+                    ),
+                    "weights": {
+                        "type": "object",
+                        "description": "Weight per signal; only their proportions count.",
+                        "properties": {
+                            signal: _number(0, 1000, f"Weight of {signal}.") for signal in SIGNALS
+                        },
+                        "additionalProperties": False,
+                    },
+                    "pool": _whole(1, 100_000, "How many candidates each of words and meaning may bring."),
+                    "late": _number(0, 10, "Weight of late interaction on the short list; 0 leaves it out."),
+                }
+            ),
+            "filters": {
+                "type": "object",
+                "description": "Per filterable field the values that are let in; applied before scoring.",
+                "propertyNames": {"pattern": FIELD, "maxLength": 64},
+                "additionalProperties": {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": 200,
+                    "items": {"type": ["string", "number", "boolean"], "maxLength": 150},
+                },
+            },
+            "dynamic_k": _object(
+                {
+                    "enabled": _flag("Stop where quality falls off a cliff, instead of always at top_k."),
+                    "gap_threshold_factor": _number(1, 1000, "How many times the usual gap is a cliff."),
+                    "min_results": _whole(1, MANY, "Never stop before this many."),
+                    "max_results": _whole(1, MANY, "Never return more than this many."),
+                }
+            ),
+            "distraction_detection": _object(
+                {
+                    "enabled": _flag("Flag results that words and meaning place far apart; needs hybrid."),
+                    "disagreement_threshold": _number(0, 1, "How far apart the two ranks may lie."),
+                }
+            ),
+            "abstention": _object(
+                {
+                    "enabled": _flag("Return nothing where nothing answers."),
+                    "floor": _number(0, 1, "Results with less evidence than this are withheld."),
+                    "relative_floor": _number(
+                        0, 1, "Results scoring less than this share of the best are withheld."
+                    ),
+                }
+            ),
+            "selection": _object(
+                {
+                    "strategy": _choice(
+                        ("none", "mmr", "diversity"), "Whether near-equal results are thinned out."
+                    ),
+                    "mmr_lambda": _number(0, 1, "With mmr: 1 looks at relevance alone."),
+                    "similarity": _number(0, 1, "With diversity: from where two results count as the same."),
+                }
+            ),
+        },
+        required=("name",),
+    ),
+}
+
+EVALS: Schema = {
+    "$schema": DRAFT,
+    "title": "An eval set: queries, what answers them, and what would mislead",
+    **_object(
+        {
+            "$schema": {"type": "string"},
+            "name": _name("The name of this file without .json."),
+            "note": _text("Where the labels come from."),
+            "collection": {
+                "type": "string",
+                "pattern": COLLECTION_NAME,
+                "maxLength": 64,
+                "description": "The collection it is about; * is every memory of the bank.",
+            },
+            "k": _whole(1, MANY, "How many results are looked at; the same for every config."),
+            "latency_budget_ms": _number(
+                0.001, 600_000, "The 95th percentile a deployed config may take per query."
+            ),
+            "queries": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 100_000,
+                "items": _object(
+                    {
+                        "id": _name("Unique over all eval sets."),
+                        "query": {"type": "string", "minLength": 1, "maxLength": 4000},
+                        "relevant": {
+                            "type": "array",
+                            "description": "Documents that answer it; empty when nothing should be returned.",
+                            "items": {"type": "string", "minLength": 1, "maxLength": 1000},
+                        },
+                        "distractors": {
+                            "type": "array",
+                            "description": "Documents that look right and mislead.",
+                            "items": {"type": "string", "minLength": 1, "maxLength": 1000},
+                        },
+                        "grades": {
+                            "type": "object",
+                            "description": "What a relevant document is worth; 1 unless stated.",
+                            "additionalProperties": _number(0.01, 100, "Its grade."),
+                        },
+                        "split": _choice(("tune", "holdout"), "Tuned on, or kept for the gate."),
+                        "note": _text("Why it is labelled so."),
+                    },
+                    required=("id", "query", "relevant"),
+                ),
+            },
+        },
+        required=("name", "queries"),
+    ),
+}
+
+FILES: dict[str, tuple[str, Schema]] = {
+    "collections": ("collection.schema.json", COLLECTION),
+    "configs": ("config.schema.json", CONFIG),
+    "evals": ("evals.schema.json", EVALS),
+}
+"""Per folder of a workspace: the name of the schema file written there, and its content."""
+
+
+def config_schema(values: Mapping[str, Sequence[str]]) -> Schema:
+    """The config schema with the filterable fields and their values, so that an editor can offer them."""
+    made = copy.deepcopy(CONFIG)
+    filters = made["properties"]["filters"]
+    filters["properties"] = {
+        field: {"type": "array", "minItems": 1, "items": {"enum": list(known)}}
+        for field, known in values.items()
+    }
+    return made

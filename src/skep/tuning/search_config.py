@@ -1,0 +1,246 @@
+"""The search config of a workspace, and what it becomes in a bank.
+
+A config file speaks of what its author can see (method, top_k, filters on fields). `recall_settings`
+translates it into the dictionary that `Bank.recall(config=…)` takes and that a deployment writes into the
+bank. Nothing else decides how a deployed config behaves:
+
+===========================================  ===============================================================
+file                                         recall settings
+===========================================  ===============================================================
+`retrieval.method`                           `k_words`, `k_vectors`, and which weights count
+`retrieval.pool`                             `k_words` and `k_vectors` where they are used
+`retrieval.fusion`, `weights`, `rrf_k`       the same names
+`retrieval.late`                             `late`
+`retrieval.top_k`, `dynamic_k.max_results`   `limit` and `max_results`: the smaller of the two that apply
+`dynamic_k.enabled`, `gap_threshold_factor`  `dynamic_k`, `cliff`
+`dynamic_k.min_results`                      `min_results`
+`collection`                                 `tags`: its tag, `kinds`: `document`; nothing for `*`
+`filters`                                    `tags`: one group of `field:value` per field
+`distraction_detection`                      `disagreement`; 1, which never flags, when not enabled
+`abstention`                                 `floor`, `relative_floor`; 0 when not enabled
+`selection`                                  `select`, `mmr_lambda`, `similarity`
+===========================================  ===============================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from skep.retrieval.config import QUERY_SIGNALS
+from skep.tuning.schemas import EVERYTHING, RESERVED
+
+Scalar = str | int | float | bool
+OUTSIDE_RECALL_CONFIG = ("limit", "tags", "kinds")
+"""Keys of the recall settings that narrow a recall rather than rank it; `RecallConfig` does not have them."""
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Shared options of all sections."""
+
+
+class Retrieval(_Section, frozen=True, kw_only=True):
+    """Where candidates come from and how they are ordered."""
+
+    method: Literal["keyword", "vector", "hybrid"] = "hybrid"
+    top_k: int = 10
+    fusion: Literal["rrf", "weighted", "minmax"] = "rrf"
+    rrf_k: int = 60
+    weights: dict[str, float] = msgspec.field(default_factory=lambda: {"semantic": 1.0, "lexical": 1.0})
+    pool: int = 100
+    late: float = 0.0
+
+
+class DynamicK(_Section, frozen=True, kw_only=True):
+    """Stopping at the cliff."""
+
+    enabled: bool = False
+    gap_threshold_factor: float = 3.0
+    min_results: int = 1
+    max_results: int = 10
+
+
+class Detection(_Section, frozen=True, kw_only=True):
+    """Flagging what words and meaning place far apart."""
+
+    enabled: bool = False
+    disagreement_threshold: float = 0.7
+
+
+class Abstention(_Section, frozen=True, kw_only=True):
+    """Returning nothing where nothing answers."""
+
+    enabled: bool = False
+    floor: float = 0.2
+    relative_floor: float = 0.0
+
+
+class Selection(_Section, frozen=True, kw_only=True):
+    """Thinning out near-equal results."""
+
+    strategy: Literal["none", "mmr", "diversity"] = "none"
+    mmr_lambda: float = 0.7
+    similarity: float = 0.8
+
+
+class SearchConfig(_Section, frozen=True, kw_only=True):
+    """One config, with everything it extends filled in."""
+
+    name: str
+    note: str = ""
+    collection: str = ""
+    """`*` for every memory of the bank."""
+    retrieval: Retrieval = Retrieval()
+    filters: dict[str, tuple[Scalar, ...]] = msgspec.field(default_factory=dict[str, tuple[Scalar, ...]])
+    dynamic_k: DynamicK = DynamicK()
+    distraction_detection: Detection = Detection()
+    abstention: Abstention = Abstention()
+    selection: Selection = Selection()
+
+
+def from_raw(raw: Mapping[str, Any]) -> SearchConfig:
+    """A config from the JSON of a file that has passed the schema, `extends` already merged in."""
+    kept = {key: value for key, value in raw.items() if key not in ("$schema", "extends")}
+    return msgspec.convert(kept, SearchConfig)
+
+
+def to_raw(config: SearchConfig) -> dict[str, Any]:
+    """The config as the JSON of a file, every key stated; `from_raw` reads it back to an equal config."""
+    return cast("dict[str, Any]", msgspec.to_builtins(config))
+
+
+def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says on top of the file it extends.
+
+    Sections are merged key by key; weights and filters are replaced as a whole, because half of one and
+    half of another mean nothing.
+    """
+    made = {key: value for key, value in parent.items() if key not in ("name", "note", "extends", "$schema")}
+    for key, value in child.items():
+        earlier = made.get(key)
+        if key != "filters" and isinstance(value, Mapping) and isinstance(earlier, Mapping):
+            made[key] = {**cast("dict[str, Any]", earlier), **cast("dict[str, Any]", value)}
+        else:
+            made[key] = value
+    return made
+
+
+def field_tag(field: str, value: Scalar) -> str:
+    """The tag that a document with this field value carries.
+
+    >>> field_tag("category", "faqs"), field_tag("public", True), field_tag("version", 2.0)
+    ('category:faqs', 'public:true', 'version:2')
+    """
+    if isinstance(value, bool):
+        return f"{field}:{'true' if value else 'false'}"
+    if isinstance(value, float):
+        return f"{field}:{value:.15g}"
+    return f"{field}:{value}"
+
+
+def recall_settings(config: SearchConfig) -> dict[str, Any]:
+    """What `Bank.recall(config=…)` takes: the keys of `RecallConfig` plus `limit`, `tags` and `kinds`."""
+    found, cut = config.retrieval, config.dynamic_k
+    limit = min(found.top_k, cut.max_results) if cut.enabled else found.top_k
+    abstains = config.abstention.enabled
+    return {
+        "name": config.name,
+        "k_words": 0 if found.method == "vector" else found.pool,
+        "k_vectors": 0 if found.method == "keyword" else found.pool,
+        "fusion": found.fusion,
+        "weights": effective_weights(found),
+        "rrf_k": found.rrf_k,
+        "late": found.late,
+        "select": config.selection.strategy,
+        "mmr_lambda": config.selection.mmr_lambda,
+        "similarity": config.selection.similarity,
+        "dynamic_k": cut.enabled,
+        "cliff": cut.gap_threshold_factor,
+        "min_results": min(cut.min_results, limit),
+        "max_results": limit,
+        "floor": config.abstention.floor if abstains else 0.0,
+        "relative_floor": config.abstention.relative_floor if abstains else 0.0,
+        "disagreement": config.distraction_detection.disagreement_threshold
+        if config.distraction_detection.enabled
+        else 1.0,
+        "limit": limit,
+        **_narrowing(config),
+    }
+
+
+def _narrowing(config: SearchConfig) -> dict[str, Any]:
+    tags = [[field_tag(field, value) for value in values] for field, values in sorted(config.filters.items())]
+    if config.collection == EVERYTHING:
+        return {"tags": tags}
+    tags.append([field_tag(RESERVED, config.collection)])
+    return {"tags": tags, "kinds": ["document"], "min_confidence": 0.0}
+
+
+def effective_weights(found: Retrieval) -> dict[str, float]:
+    """The weights that the method lets count.
+
+    With one method alone the other's weight is dropped; the one that is left must not be 0, so it is 1 then.
+    """
+    unused = {"keyword": "semantic", "vector": "lexical"}.get(found.method, "")
+    kept = {signal: weight for signal, weight in found.weights.items() if signal != unused}
+    if unused:
+        used = next(signal for signal in QUERY_SIGNALS if signal != unused)
+        kept[used] = kept.get(used) or 1.0
+    return kept
+
+
+def config_hash(config: SearchConfig) -> str:
+    """The same for configs that search alike, whatever they are called and whatever their note says."""
+    settings = recall_settings(config) | {"name": ""}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One key that differs between two configs."""
+
+    key: str
+    before: Any
+    after: Any
+
+    def line(self) -> str:
+        """The change in one readable line."""
+        return f"{self.key}: {_shown(self.before)} → {_shown(self.after)}"
+
+
+def difference(before: SearchConfig, after: SearchConfig) -> tuple[Change, ...]:
+    """What was changed from one config to another, names and notes aside."""
+    left, right = _flat(to_raw(before)), _flat(to_raw(after))
+    keys = [key for key in {**left, **right} if key not in ("name", "note")]
+    return tuple(
+        Change(key=key, before=left.get(key), after=right.get(key))
+        for key in keys
+        if left.get(key) != right.get(key)
+    )
+
+
+def _flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in raw.items():
+        if isinstance(value, Mapping):
+            made |= _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
+        else:
+            made[prefix + key] = value
+    return made
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(str(item) for item in cast("list[object]", value)) + "]"
+    return (
+        json.dumps(value)
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
