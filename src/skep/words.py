@@ -1,9 +1,9 @@
 """Text to index terms, and queries to the terms that are looked up.
 
 Both sides fold alike: compatibility forms (NFKC), case and accents are removed, English words are stemmed,
-CJK becomes single characters and pairs, emoji are terms of their own. Identifiers are kept whole *and* split, so
-that `MemoryStore.recall` is found by itself, by `MemoryStore`, by `memory` and by `recall`. Whole identifiers
-are never stemmed.
+CJK becomes single characters and pairs, emoji are terms of their own. Identifiers are kept whole *and* split,
+so that `MemoryStore.recall` is found by itself, by `MemoryStore`, by `memory` and by `recall`. Whole
+identifiers are never stemmed.
 
 Words repeat, so the terms of each blank-separated chunk are remembered in a bounded table.
 """
@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 
-MEMO_ENTRIES = 1 << 17
+MEMO_ENTRIES = 1 << 16
 """Chunks remembered per side; the table is emptied when it is full."""
 MEMO_CHARS = 48
 """Longer chunks are seldom seen twice."""
@@ -22,12 +21,13 @@ SPLIT_CHARS = 64
 """A single word longer than this (a key, a blob) is kept whole and not split."""
 
 _STOP_WORDS = """
-a about above after again all am an and any are arent as at be because been before being below between both but by can
-cant could couldnt did didnt do does doesnt doing dont during each etc for from further had has hasnt have havent
-having he her here hers herself him himself his how i if in into is isnt it its itself just me more most my myself of
-off on once only or other our ours ourselves out over own same shall she should shouldnt so some such than that the
-their theirs them themselves then there these they this those through to too under until up us very was wasnt we were
-werent what when where which while who whom whose why will with wont would wouldnt you your yours yourself yourselves
+a about above after again all am an and any are arent as at be because been before being below between both
+but by can cant could couldnt did didnt do does doesnt doing dont during each etc for from further had has
+hasnt have havent having he her here hers herself him himself his how i if in into is isnt it its itself
+just me more most my myself of off on once only or other our ours ourselves out over own same shall she
+should shouldnt so some such than that the their theirs them themselves then there these they this those
+through to too under until up us very was wasnt we were werent what when where which while who whom whose
+why will with wont would wouldnt you your yours yourself yourselves
 """
 STOP = frozenset(_STOP_WORDS.split())
 """Words that carry no meaning of their own in a query. Negations stay: they do."""
@@ -48,6 +48,9 @@ _MARKS = (
 )
 """Combining marks and scripts whose vowels are marks; `\\w` alone would cut words there."""
 _WORD = rf"[\w{_MARKS}]"
+
+_BEFORE, _AFTER = "([{<\"'`*", ")]}>\"'`*.,:;!?"
+"""What may stand around a plain word without making it anything else."""
 
 _special = re.compile(rf"[{_CJK}]+|[{_FLAGS}]{{2}}|[{_PICTURES}{_FLAGS}]")
 _cjk = re.compile(rf"[{_CJK}]")
@@ -167,8 +170,9 @@ def _grams(run: str, *, query: bool) -> list[str]:
 
 def _words(chunk: str) -> list[str]:
     """The terms of a chunk of letters, digits and punctuation."""
-    if chunk.isalpha() and (chunk.islower() or chunk[1:].islower() or len(chunk) == 1):
-        return [_word(chunk)]
+    bare = chunk.lstrip(_BEFORE).rstrip(_AFTER)
+    if bare.isalpha() and (bare[1:].islower() or len(bare) == 1):
+        return [_word(bare)]
     if _thousands.match(chunk):
         chunk = chunk.replace(",", "")
     out: list[str] = []
@@ -190,12 +194,17 @@ def _piece(piece: str, out: list[str]) -> None:
     out += _ticket.findall(piece)
     core = _edges.sub("", piece)
     core = core.partition("://")[2] or core
-    if core:
+    if core.isalnum():
+        _atom(core, out)
+    elif core:
         _split(core, 0, out)
 
 
 def _split(core: str, level: int, out: list[str]) -> None:
     """The whole, if it is made of parts, and then its parts."""
+    if core.isalnum():
+        _atom(core, out)
+        return
     if level == 2:
         core = _clitic.sub("", core)
         if _negated.match(core):
@@ -260,7 +269,6 @@ def _part(part: str, out: list[str]) -> None:
         out.append(_word(part))
 
 
-@lru_cache(maxsize=1 << 16)
 def _word(word: str) -> str:
     """A word folded and, where it is plain English, stemmed."""
     word = fold(word)
@@ -275,9 +283,7 @@ def stem(word: str) -> str:
     """
     if len(word) <= 2:
         return word
-    for step in (_plural, _past, _final_y, _long_suffix, _short_suffix, _residual, _final_e):
-        word = step(word)
-    return word
+    return _final_e(_residual(_short_suffix(_long_suffix(_final_y(_past(_plural(word)))))))
 
 
 _LONG = {
@@ -288,12 +294,10 @@ _LONG = {
 }  # fmt: skip
 _SHORT = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
 _RESIDUAL = (
-    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ou", "ism", "ate", "iti",
-    "ous", "ive", "ize", "sion", "tion",
+    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ou", "ism", "ate",
+    "iti", "ous", "ive", "ize", "sion", "tion",
 )  # fmt: skip
-_long = re.compile("(?:" + "|".join(sorted(_LONG, key=len, reverse=True)) + ")$")
-_short = re.compile("(?:" + "|".join(sorted(_SHORT, key=len, reverse=True)) + ")$")
-_rest = re.compile("(?:" + "|".join(sorted(_RESIDUAL, key=len, reverse=True)) + ")$")
+_long, _short, _rest = (tuple(sorted(table, key=len, reverse=True)) for table in (_LONG, _SHORT, _RESIDUAL))
 _vowels = str.maketrans("abcdefghijklmnopqrstuvwxyz", "vcccvcccvcccccvcccccvcccyc")
 _y_vowel = re.compile("cy")
 
@@ -336,26 +340,29 @@ def _final_y(word: str) -> str:
     return word[:-1] + "i" if word.endswith("y") and "v" in _shape(word[:-1]) else word
 
 
+def _suffix(word: str, endings: tuple[str, ...]) -> str:
+    """The longest of the endings that the word has, or nothing."""
+    if not word.endswith(endings):
+        return ""
+    return next(ending for ending in endings if word.endswith(ending))
+
+
 def _long_suffix(word: str) -> str:
-    found = _long.search(word)
-    if found and _measure(word[: found.start()]):
-        return word[: found.start()] + _LONG[found.group()]
-    return word
+    ending = _suffix(word, _long)
+    root = word[: -len(ending)]
+    return root + _LONG[ending] if ending and _measure(root) else word
 
 
 def _short_suffix(word: str) -> str:
-    found = _short.search(word)
-    if found and _measure(word[: found.start()]):
-        return word[: found.start()] + _SHORT[found.group()]
-    return word
+    ending = _suffix(word, _short)
+    root = word[: -len(ending)]
+    return root + _SHORT[ending] if ending and _measure(root) else word
 
 
 def _residual(word: str) -> str:
-    found = _rest.search(word)
-    if not found:
-        return word
-    start = found.start() + (1 if found.group() in ("sion", "tion") else 0)
-    return word[:start] if _measure(word[:start]) > 1 else word
+    ending = _suffix(word, _rest)
+    root = word[: -len(ending)] + (ending[0] if ending in ("sion", "tion") else "")
+    return root if ending and _measure(root) > 1 else word
 
 
 def _final_e(word: str) -> str:
