@@ -1,0 +1,98 @@
+"""The command line: one file per group of commands, imported only when a command of it runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    # name: (module:attribute, what it does)
+    "init": ("files:init", "Create a bank for this project or for the user."),
+    "add": ("memories:add", "Remember a text, or one per line of standard input."),
+    "search": ("memories:search", "Print the memories that answer a question."),
+    "get": ("memories:get", "Print one memory."),
+    "list": ("memories:list_", "List memories, newest first."),
+    "revise": ("memories:revise", "Change a memory; its history is kept."),
+    "retract": ("memories:retract", "Take a memory back; restore brings it back."),
+    "restore": ("memories:restore", "Make a memory current again."),
+    "supersede": ("memories:supersede", "Say that one memory replaces another."),
+    "forget": ("memories:forget", "Erase memories for good."),
+    "link": ("links:link", "Link two memories."),
+    "unlink": ("links:unlink", "Remove links between two memories."),
+    "neighbors": ("links:neighbors", "Show what a memory is linked to."),
+    "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
+    "history": ("log:history", "Show what happened to a memory, or last in the bank."),
+    "blame": ("log:blame", "Show who last set each field of a memory."),
+    "undo": ("log:undo", "Undo one event."),
+    "export": ("files:export", "Write everything to a file of JSON lines."),
+    "import": ("files:import_", "Take in an export, or another memory's files."),
+    "backup": ("files:backup", "Copy the bank while it is in use."),
+    "status": ("files:status", "Show counts, sizes and the embedder."),
+    "doctor": ("files:doctor", "Look the bank over and say how to mend it."),
+    "reembed": ("files:reembed", "Embed what waits, or switch to another model."),
+    "demo": ("demo:demo", "Fill a bank, recall, show a conflict and an explanation."),
+    "maintain": ("maintain:maintain", "Keep the bank clean: merge, resolve, expire."),
+    "learn": ("outcomes:learn", "Record how a task went and what was used."),
+    "recommend": ("outcomes:recommend", "Suggest what worked before for a task."),
+    "stats": ("outcomes:stats", "Show what outcomes say about memories."),
+    "tune": ("tune:group", "Search configuration as code: measure, compare, deploy."),
+    "hive": ("hive:group", "Many banks that share."),
+    "sync": ("sync:group", "Exchange events with another replica."),
+    "mcp": ("mcp:mcp", "Serve the bank to an agent over MCP."),
+    "hook": ("hook:hook", "Run as a hook of a coding agent."),
+    "install": ("install:install", "Add skep to an agent's configuration."),
+    "uninstall": ("install:uninstall", "Take skep out of an agent's configuration."),
+    "audit": ("audit:audit", "Report junk, duplicates and contradictions in a memory's files."),
+    "bench": ("bench:bench", "Measure on this machine."),
+    "completion": ("files:completion", "Print the shell completion script."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--bank", type=click.Path(), help="The bank file; default: SKEP_BANK, .skep/ upward, or the user's own.")
+@click.version_option(package_name="skep")
+@click.pass_context
+def app(ctx: click.Context, bank: str | None) -> None:
+    """A memory for AI agents, in one file."""
+    ctx.obj = {"bank": bank}
+
+
+def main() -> None:
+    """The entry point: one error in plain words and an exit code, never a stack trace."""
+    from skep.errors import SkepError
+
+    try:
+        app(prog_name="skep", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except SkepError as error:
+        click.echo(f"skep: {error}", err=True)
+        sys.exit(1)

@@ -83,11 +83,13 @@ def fold(memory_id: str, events: Iterable[Event]) -> State | None:
     """The state of one memory; None while the event that creates it is not known."""
     events = sorted(events, key=order)
     if any(event.kind == "forget" and memory_id in event.body["memories"] for event in events):
-        return _tombstone(memory_id, events)
+        return _tombstone(memory_id)
     void = voided(events)
     first = next((event for event in events if event.kind == "remember" and event.id == memory_id), None)
     if first is None:
         return None
+    if "text" not in first.body:  # erased where it came from; the forget itself is still on its way
+        return _tombstone(memory_id)
     fields = _initial(first)
     fold = _Fold(memory_id, fields, first)
     fold.added(first, gone=first.id in void)
@@ -97,11 +99,8 @@ def fold(memory_id: str, events: Iterable[Event]) -> State | None:
     return fold.state()
 
 
-def _tombstone(memory_id: str, events: list[Event]) -> State:
-    last = max(event.at for event in events)
-    memory = Memory(
-        id=memory_id, kind="fact", text="", status="retracted", created_at=0.0, last_evidence_at=last
-    )
+def _tombstone(memory_id: str) -> State:
+    memory = Memory(id=memory_id, kind="fact", text="", status="retracted")
     return State(memory=memory, present=False, forgotten=True)
 
 

@@ -25,7 +25,7 @@ class Log:
     def __init__(self, connection: Connection) -> None:
         self._c = connection
 
-    def mint(self, actor: str, plans: Sequence[tuple[str, dict[str, Any]]], now: float) -> list[Event]:
+    def mint(self, actor: str, plans: Sequence[tuple[str, Any]], now: float) -> list[Event]:
         """The next events of this bank's own actor, not yet written. Call inside a transaction."""
         counter, stamp = 0, 0
         for name, last, hlc in self._c.execute("SELECT actor, counter, hlc FROM actors"):
@@ -36,6 +36,8 @@ class Log:
         for kind, body in plans:
             counter += 1
             stamp = tick(stamp, now)
+            if callable(body):
+                body = body([event.id for event in events])
             events.append(Event(actor=actor, counter=counter, hlc=stamp, kind=kind, body=body))
         return events
 

@@ -69,7 +69,11 @@ STEPS: tuple[str, ...] = (
     );
     CREATE INDEX memories_changed ON memories(changed);
     CREATE INDEX memories_replaced ON memories(replaced_by) WHERE replaced_by IS NOT NULL;
+    CREATE INDEX memories_scope ON memories(scope_user, scope_project, scope_session, created_at, row)
+        WHERE scope_user IS NOT NULL OR scope_project IS NOT NULL OR scope_session IS NOT NULL;
     CREATE INDEX memories_expires ON memories(expires_at) WHERE expires_at IS NOT NULL;
+    CREATE INDEX memories_valid_from ON memories(valid_from) WHERE valid_from IS NOT NULL;
+    CREATE INDEX memories_valid_to ON memories(valid_to) WHERE valid_to IS NOT NULL;
     CREATE TABLE tags(tag TEXT NOT NULL, row INTEGER NOT NULL, PRIMARY KEY(tag, row)) WITHOUT ROWID;
     -- Hot counters, apart from the rows so that using a memory rewrites nothing else.
     CREATE TABLE uses(memory TEXT PRIMARY KEY, count INTEGER NOT NULL, last_at REAL NOT NULL) WITHOUT ROWID;

@@ -23,8 +23,8 @@ from skep.storage.rows import SELECT, memory_of, searched_text, where_clause
 from skep.storage.tables import Changes, Tables
 from skep.storage.vectors import SHIFT, Space, Vectors
 
-Plan = tuple[str, dict[str, Any]]
-"""The kind and the body of an event that is about to be written."""
+Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
+"""The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
 
 _INDEX_ROWS = """
 SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
@@ -290,6 +290,14 @@ class SqliteStore:
         )
         return [(row, score) for row, score in self.connection.rows(sql, values)]
 
+    def next_boundary(self, now: float) -> float:
+        """When the next memory expires, begins or ceases to hold; infinity if none will."""
+        found = [
+            self.connection.one(f"SELECT min({column}) FROM memories WHERE {column} > ?", (now,))
+            for column in ("expires_at", "valid_from", "valid_to")
+        ]
+        return min((moment for moment in found if moment is not None), default=float("inf"))
+
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """The rows of memories, by id."""
         found: dict[str, int] = {}
@@ -301,7 +309,7 @@ class SqliteStore:
 
     def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:
         """The links of one memory."""
-        found: list[Link] = []
+        found = self._lineage_links(memory_id, rel, direction)
         for column, wanted in (("src", "out"), ("dst", "in")):
             if direction in (wanted, "both"):
                 sql = f"SELECT src, dst, rel, strength FROM links WHERE {column} = :id"
@@ -315,19 +323,96 @@ class SqliteStore:
                 ]
         return found
 
+    def _lineage_links(self, memory_id: str, rel: str | None, direction: str) -> list[Link]:
+        """What replaced what, as links: the newer `supersedes` the older, a copy is a `duplicate_of` the kept one."""
+        rows = self.connection.rows(
+            "SELECT id, replaced_by, status FROM memories WHERE (id = :id OR replaced_by = :id)"
+            " AND replaced_by IS NOT NULL AND status IN ('superseded', 'merged') ORDER BY id",
+            {"id": memory_id},
+        )
+        links = [
+            Link(src=new, dst=old, rel="supersedes")
+            if status == "superseded"
+            else Link(src=old, dst=new, rel="duplicate_of")
+            for old, new, status in rows
+        ]
+        return [
+            link
+            for link in links
+            if rel in (None, link.rel)
+            and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
+        ]
+
     def all_links(self) -> list[Link]:
         """Every link."""
         rows = self.connection.rows("SELECT src, dst, rel, strength FROM links ORDER BY src, dst, rel")
         return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
 
-    def neighbours_in_time(self, row: int, span: int) -> list[tuple[int, str]]:
-        """The episodes or documents written just before and after a row, in the same scope and of the same source."""
-        sql = (
-            "SELECT n.row, n.text FROM memories m JOIN memories n ON n.row BETWEEN m.row - :span AND m.row + :span"
-            " AND n.row != m.row AND n.kind = m.kind AND n.scope_user IS m.scope_user AND n.scope_project IS"
-            " m.scope_project AND n.scope_session IS m.scope_session AND n.forgotten = 0 WHERE m.row = :row"
+    def around(self, row: int, window: int, seconds: float) -> tuple[list[int], list[int]]:
+        """The rows just before and just after one in time: same scope (not the shared one), agent and kind.
+
+        Nearest first; a pause longer than `seconds` ends the walk.
+        """
+        found = self.connection.rows(
+            "SELECT scope_user, scope_project, scope_session, created_at, agent, kind FROM memories WHERE row = ?",
+            (row,),
         )
-        return self.connection.rows(sql, {"row": row, "span": span})  # type: ignore[return-value]
+        if not found or found[0][:3] == (None, None, None):
+            return [], []
+        user, project, session, start, agent, kind = found[0]
+        sides: list[list[int]] = []
+        for compare, order in (("<", "DESC"), (">", "ASC")):
+            rows = self.connection.rows(
+                "SELECT row, created_at, agent, kind, forgotten FROM memories WHERE scope_user IS ? AND"
+                " scope_project IS ? AND scope_session IS ? AND (scope_user IS NOT NULL OR scope_project IS NOT NULL"
+                f" OR scope_session IS NOT NULL) AND (created_at, row) {compare} (?, ?)"
+                f" ORDER BY created_at {order}, row {order} LIMIT ?",
+                (user, project, session, start, row, window),
+            )
+            side: list[int] = []
+            last = start
+            for there, at, its_agent, its_kind, forgotten in rows:
+                if abs(at - last) > seconds or its_agent != agent or its_kind != kind or forgotten:
+                    break
+                side.append(there)
+                last = at
+            sides.append(side)
+        return sides[0], sides[1]
+
+    def admitted(self, rows: Sequence[int], where: Filter) -> set[int]:
+        """Those of the rows that pass a filter."""
+        if not rows:
+            return set()
+        condition, values = where_clause(where)
+        space = self.active_space()
+        values["space"] = space.number if space else -1
+        marks = ", ".join(str(int(row)) for row in rows)
+        sql = (
+            "SELECT m.row FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
+            f" WHERE m.row IN ({marks}) AND {condition}"
+        )
+        return {row for (row,) in self.connection.rows(sql, values)}
+
+    def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
+        """Title and text of rows, as indexed."""
+        if not rows:
+            return {}
+        marks = ", ".join(str(int(row)) for row in rows)
+        found = self.connection.rows(f"SELECT row, title, text FROM memories WHERE row IN ({marks})")
+        return {row: searched_text(title, text) for row, title, text in found}
+
+    def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
+        """Uses, confirmations, last use and author of rows."""
+        if not rows:
+            return {}
+        marks = ", ".join(str(int(row)) for row in rows)
+        sql = (
+            "SELECT m.row, coalesce(u.count, 0), m.confirmations, u.last_at, m.agent FROM memories m"
+            f" LEFT JOIN uses u ON u.memory = m.id WHERE m.row IN ({marks})"
+        )
+        return {
+            row: (uses, confirmed, at, agent) for row, uses, confirmed, at, agent in self.connection.rows(sql)
+        }
 
     def setting(self, key: str) -> Any:
         """The value of a setting; None if it is not set."""
@@ -439,17 +524,23 @@ class SqliteStore:
                 self.tables.touch(row for (row,) in rows)
         return None if state == "active" else space
 
-    def put_vectors(self, space: int, rows: Sequence[int], vectors: Sequence[bytes]) -> None:
-        """Store vectors the queue has made; rows that were forgotten or revised meanwhile are left alone."""
+    def put_vectors(
+        self, space: int, rows: Sequence[int], vectors: Sequence[bytes], texts: Sequence[str]
+    ) -> None:
+        """Store vectors the queue has made; rows that were forgotten or have another text by now are left alone."""
         with self.writing():
-            still = {
-                row for (row,) in self.connection.rows("SELECT row FROM pending WHERE space = ?", (space,))
-            }
-            kept = [(row, vector) for row, vector in zip(rows, vectors, strict=True) if row in still]
-            self.vectors.put(space, [row for row, _ in kept], [vector for _, vector in kept])
+            made = dict(zip(rows, zip(vectors, texts, strict=True), strict=True))
+            marks = ", ".join(str(int(row)) for row in rows)
+            still = self.connection.rows(
+                "SELECT m.row, m.title, m.text FROM pending p JOIN memories m ON m.row = p.row"
+                f" WHERE p.space = ? AND p.row IN ({marks})",
+                (space,),
+            )
+            kept = [row for row, title, text in still if searched_text(title, text) == made[row][1]]
+            self.vectors.put(space, kept, [made[row][0] for row in kept])
             active = next((s for s in self.vectors.spaces() if s.state == "active"), None)
             if active is not None and active.number == space:
-                self.tables.touch(row for row, _ in kept)
+                self.tables.touch(kept)
 
     def activate(self, space: int) -> bool:
         """Switch recall to a space that was being built, if it is complete."""

@@ -142,7 +142,8 @@ class Tables:
             text = searched_text(m.title, m.text)
             words.append((row + i, " ".join(terms(text))))
             tags.extend((tag, row + i) for tag in m.tags)
-            changes.created.append((row + i, m.id, text))
+            if not state.forgotten:
+                changes.created.append((row + i, m.id, text))
         db.executemany(_INSERT, values)
         db.executemany("INSERT INTO words(rowid, terms) VALUES(?,?)", words)
         if tags:
@@ -162,8 +163,6 @@ class Tables:
             if state.forgotten:
                 self._log.scrub(memory_id)
             self._create([state], changes)
-            if state.forgotten:
-                changes.created.pop()
             return self._settle(memory_id)
         row, title, text, was_forgotten, _own, old_target, old_tags = known[0]
         if state.forgotten:

@@ -1,0 +1,46 @@
+# Everything runs in its own environment under .venv; only Python 3.11+ and make are needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+WORKERS ?= 2
+
+.PHONY: demo test test-full check format bench bench-full bench-quality docs clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## Fill a bank, recall, show a conflict and an explanation.
+	@$(BIN)/skep demo
+
+test: $(STAMP)  ## The tests that run in a few minutes.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+
+test-full: $(STAMP)  ## All tests, the long ones too.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+check: $(STAMP)  ## Lint, types, direction of imports, docs examples.
+	$(BIN)/ruff check src tests benchmarks scripts
+	$(BIN)/ruff format --check src tests benchmarks scripts
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/docs
+
+format: $(STAMP)
+	$(BIN)/ruff format src tests benchmarks scripts
+	$(BIN)/ruff check --fix src tests benchmarks scripts
+
+bench: $(STAMP)  ## Speed against peers, in minutes.
+	$(BIN)/python -m benchmarks.speed --quick
+
+bench-full: $(STAMP)  ## Speed against peers, all sizes.
+	$(BIN)/python -m benchmarks.speed --full
+
+bench-quality: $(STAMP)  ## Quality of every preset; DATA=folder of evaluation sets.
+	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

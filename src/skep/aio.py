@@ -1,0 +1,56 @@
+"""The async façade: every method of `Bank`, run in a thread. No twin class: names and arguments are Bank's own."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+from skep.bank import Bank
+
+
+class AsyncBank:
+    """A bank whose methods are awaited. `await AsyncBank.open(...)`, then the methods of `Bank`."""
+
+    def __init__(self, bank: Bank, *, threads: int = 4) -> None:
+        self._bank = bank
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="skep")
+
+    @classmethod
+    async def open(cls, *args: Any, **options: Any) -> Self:
+        """Open a bank in a thread; the arguments are those of `Bank.open`."""
+        return cls(await asyncio.to_thread(functools.partial(Bank.open, *args, **options)))
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        value = getattr(self._bank, name)
+        if not callable(value):
+            raise AttributeError(f"{name} is not a method of Bank; use .bank.{name}")
+
+        @functools.wraps(value)
+        async def call(*args: Any, **options: Any) -> Any:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, functools.partial(value, *args, **options))
+
+        return call
+
+    @property
+    def bank(self) -> Bank:
+        """The bank itself."""
+        return self._bank
+
+    async def close(self) -> None:
+        """Finish what is running, then close the bank."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pool, self._bank.close)
+        self._pool.shutdown()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,162 @@
+"""Commands about the bank as a whole: init, export, import, backup, status, doctor, reembed, completion."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from skep.bank import Bank
+from skep.cli.shared import common, json_option, open_bank, print_json, progress_bar
+from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
+
+_LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+@click.command()
+@click.option("--project/--user", default=True, help="In this folder's .skep, or in the user's data folder.")
+@common
+def init(project: bool, bank_path: str | None, as_json: bool) -> None:
+    """Create a bank for this project (in .skep/) or for the user."""
+    target: Path
+    if bank_path is not None:
+        target = Path(bank_path)
+    elif project:
+        target = Path.cwd() / PROJECT_FOLDER / BANK_NAME
+    else:
+        target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
+    there = target.exists()
+    with Bank.open(target) as bank:
+        if project and bank_path is None and not (target.parent / ".gitignore").exists():
+            (target.parent / ".gitignore").write_text("*\n")
+        actor = bank.actor
+    if as_json:
+        print_json({"path": str(target), "created": not there, "actor": actor})
+    else:
+        click.echo(f"{'found' if there else 'created'} {target}")
+
+
+@click.command()
+@click.argument("path", type=click.Path(dir_okay=False))
+@common
+def export(path: str, bank_path: str | None, as_json: bool) -> None:
+    """Write everything to PATH as JSON lines, links and history included; - is standard output."""
+    with open_bank(bank_path, create=False) as bank:
+        if path == "-":
+            for line in bank.export_lines():
+                sys.stdout.buffer.write(line + b"\n")
+            return
+        with progress_bar("exporting") as progress:
+            count = bank.export(path, progress=progress)
+    print_json({"path": path, "events": count}) if as_json else click.echo(f"{count} events written to {path}")
+
+
+@click.command("import")
+@click.argument("path", type=click.Path(exists=True))
+@click.option("--from", "source", help="The format, if it is not a skep export and cannot be told from the file.")
+@click.option("--dry-run", is_flag=True, help="Say what would be imported, and import nothing.")
+@common
+def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None, as_json: bool) -> None:
+    """Take in PATH: a skep export, or the files of another memory."""
+    from skep.cli.importers import import_foreign, is_export
+
+    if source is None and is_export(path):
+        with open_bank(bank_path) as bank, progress_bar("importing") as progress:
+            if dry_run:
+                report = bank.import_preview(path)
+            else:
+                applied = bank.import_(path, progress=progress)
+                report = {"new": applied.new, "known": applied.known, "held": len(applied.held)}
+    else:
+        with open_bank(bank_path) as bank, progress_bar("importing") as progress:
+            report = import_foreign(bank, path, source, dry_run=dry_run, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(", ".join(f"{key} {value}" for key, value in report.items()))
+
+
+@click.command()
+@click.argument("path", type=click.Path(dir_okay=False))
+@common
+def backup(path: str, bank_path: str | None, as_json: bool) -> None:
+    """Copy the bank to PATH while it is in use."""
+    with open_bank(bank_path, create=False) as bank:
+        target = bank.backup(path)
+    print_json({"path": str(target)}) if as_json else click.echo(f"copied to {target}")
+
+
+@click.command()
+@common
+def status(bank_path: str | None, as_json: bool) -> None:
+    """Show counts, sizes, the embedder and its backlog."""
+    with open_bank(bank_path, create=False) as bank:
+        found = bank.status()
+    if as_json:
+        print_json(found)
+        return
+    for name, value in msgspec.to_builtins(found).items():
+        if name in ("versions", "held", "embed_error") and not value:
+            continue
+        if name.endswith("_bytes"):
+            name, value = name.removesuffix("_bytes"), f"{value / 1e6:.1f} MB"
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {v}" for k, v in value.items()) or "-"
+        click.echo(f"{name:>12}  {value}")
+
+
+@click.command()
+@click.option("--deep", is_flag=True, help="Also replay the whole log and compare.")
+@click.option("--mend", is_flag=True, help="Rebuild from the log what can be rebuilt.")
+@common
+def doctor(deep: bool, mend: bool, bank_path: str | None, as_json: bool) -> None:
+    """Look the bank over: integrity, index drift, disk, permissions, versions; and say how to mend each finding."""
+    with open_bank(bank_path, create=False) as bank:
+        done = bank.mend() if mend else []
+        findings = bank.doctor(deep=deep)
+    bad = any(finding.level == "error" for finding in findings)
+    if as_json:
+        print_json({"mended": done, "findings": findings, "healthy": not bad})
+    else:
+        for line in done:
+            click.echo(line)
+        for finding in findings:
+            mark = click.style(f"{finding.level:>8}", fg=_LEVELS[finding.level])
+            click.echo(f"{mark}  {finding.check}: {finding.message}" + (f"\n          mend: {finding.fix}" if finding.fix else ""))
+    if bad:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.option("--embedder", help="The model to switch to, such as static, minilm or ollama:NAME.")
+@common
+def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
+    """Embed what waits, or everything with another model; recall keeps working meanwhile."""
+    options = {"embedder": embedder} if embedder else {}
+    with open_bank(bank_path, create=False, **options) as bank, progress_bar("embedding") as progress:
+        done = bank.reembed(progress)
+        found = bank.status()
+    if as_json:
+        print_json({"embedded": done, "embedder": found.embedder, "pending": found.pending})
+    else:
+        click.echo(f"embedded {done}; {found.pending} waiting; {found.embedder}")
+    if found.embed_error:
+        click.echo(f"last error: {found.embed_error}", err=True)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@json_option
+def completion(shell: str, as_json: bool) -> None:
+    """Print the completion script for SHELL; put its output into your shell's start-up file."""
+    from click.shell_completion import get_completion_class
+
+    from skep.cli import app
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(app, {}, "skep", "_SKEP_COMPLETE").source()
+    print_json({"shell": shell, "script": script}) if as_json else click.echo(script)

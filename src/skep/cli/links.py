@@ -1,0 +1,55 @@
+"""Commands about links."""
+
+from __future__ import annotations
+
+import click
+
+from skep.cli.shared import common, memory_line, open_bank, print_json
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--rel", default="related", show_default=True)
+@click.option("--strength", type=float, default=1.0, show_default=True)
+@common
+def link(src: str, dst: str, rel: str, strength: float, bank_path: str | None, as_json: bool) -> None:
+    """Link the memory SRC to DST."""
+    with open_bank(bank_path, create=False) as bank:
+        made = bank.link(src, dst, rel, strength)
+    print_json(made) if as_json else click.echo(f"{made.src} -{made.rel}-> {made.dst}")
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--rel", help="Only this relation.")
+@common
+def unlink(src: str, dst: str, rel: str | None, bank_path: str | None, as_json: bool) -> None:
+    """Remove the links from SRC to DST."""
+    with open_bank(bank_path, create=False) as bank:
+        removed = bank.unlink(src, dst, rel)
+    print_json({"removed": removed}) if as_json else click.echo(f"removed {removed}")
+
+
+@click.command()
+@click.argument("memory_id")
+@click.option("--rel", help="Only this relation.")
+@click.option("--direction", type=click.Choice(["out", "in", "both"]), default="both", show_default=True)
+@click.option("--depth", type=int, default=1, show_default=True)
+@common
+def neighbors(
+    memory_id: str, rel: str | None, direction: str, depth: int, bank_path: str | None, as_json: bool
+) -> None:
+    """Show what MEMORY_ID is linked to."""
+    with open_bank(bank_path, create=False) as bank:
+        graph = bank.neighbors(memory_id, rel, direction, depth)  # type: ignore[arg-type]
+    if as_json:
+        print_json(graph)
+        return
+    for made in graph.links:
+        click.echo(f"{made.src} -{made.rel}-> {made.dst}")
+    for memory in graph.memories.values():
+        click.echo(memory_line(memory))
+    for gone in graph.dangling:
+        click.echo(f"{gone}  (gone)", err=True)

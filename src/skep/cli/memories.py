@@ -1,0 +1,280 @@
+"""Commands about memories: add, search, get, list, revise, retract, restore, supersede, forget, conflicts."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from skep.cli.shared import common, memory_line, open_bank, print_json, progress_bar, scope_of, scope_options, when
+from skep.errors import InvalidInputError
+from skep.model import KINDS, STATUSES, Conflict
+
+_ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True)
+@click.option("--title", help="A short heading.")
+@click.option("--domain", help="The field it belongs to.")
+@click.option("--agent", help="Who learnt it.")
+@click.option("--tag", "tags", multiple=True, help="A label; may be repeated.")
+@click.option("--source", help="Where it comes from.")
+@click.option("--confidence", type=float, help="How sure, 0 to 1.")
+@click.option("--importance", type=float, help="How much it matters, 0 to 1.")
+@click.option("--valid-from", help="Since when it holds (ISO 8601).")
+@click.option("--valid-to", help="Until when it holds (ISO 8601).")
+@click.option("--ttl", type=float, help="Seconds after which it expires.")
+@click.option("--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input.")
+@scope_options
+@common
+def add(
+    text: str | None,
+    on_conflict: str | None,
+    user: str | None,
+    project: str | None,
+    session: str | None,
+    bank_path: str | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects."""
+    fields = {key: value for key, value in fields.items() if value not in (None, ())}
+    scope = scope_of(user, project, session)
+    if scope:
+        fields["scope"] = scope
+    with open_bank(bank_path) as bank:
+        if text not in (None, "-"):
+            result = bank.remember(text, on_conflict=on_conflict or "warn", **fields)  # type: ignore[arg-type]
+            if as_json:
+                print_json(result)
+                return
+            click.echo(result.memory.id)
+            if result.action != "stored":
+                click.echo(f"{result.action}", err=True)
+            for conflict in result.conflicts:
+                click.echo(_conflict_line(conflict), err=True)
+            return
+        if sys.stdin.isatty():
+            raise click.UsageError("give a text, or lines on standard input")
+        items = [_item(number, line, fields) for number, line in enumerate(sys.stdin.buffer, 1) if line.strip()]
+        with progress_bar("remembering") as progress:
+            results = bank.remember_many(items, on_conflict=on_conflict or "ignore", progress=progress)  # type: ignore[arg-type]
+        if as_json:
+            print_json([result.memory.id for result in results])
+        else:
+            for result in results:
+                click.echo(result.memory.id)
+
+
+def _item(number: int, line: bytes, fields: dict[str, Any]) -> dict[str, Any]:
+    try:
+        text = line.decode().strip()
+        if text.startswith("{"):
+            return {**fields, **msgspec.json.decode(text, type=dict[str, Any])}
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise InvalidInputError(f"line {number} of standard input cannot be read: {error}") from error
+    return {**fields, "text": text}
+
+
+def _conflict_line(conflict: Conflict) -> str:
+    return (
+        click.style(f"{conflict.kind}", fg="yellow")
+        + f" with {conflict.existing.id}: {conflict.existing.text}"
+        + click.style(f"  ({conflict.reason}, {conflict.confidence:.0%} sure)", dim=True)
+    )
+
+
+@click.command()
+@click.argument("query")
+@click.option("-n", "--limit", type=int, default=5, show_default=True)
+@click.option("--kind", type=click.Choice(KINDS), multiple=True)
+@click.option("--tag", "tags", multiple=True)
+@click.option("--domain")
+@click.option("--agent")
+@click.option("--since", help="Made at or after this time (ISO 8601).")
+@click.option("--until", help="Made before this time (ISO 8601).")
+@click.option("--as-of", help="Answer as the bank would have at that time.")
+@click.option("--min-confidence", type=float)
+@click.option("--preset", help="A named way to rank.")
+@click.option("--include-shared", is_flag=True, help="With a scope: also what is for everybody.")
+@click.option("--include-superseded", is_flag=True)
+@click.option("--expand", is_flag=True, help="Follow links from the hits.")
+@click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
+@scope_options
+@common
+def search(
+    query: str,
+    kind: tuple[str, ...],
+    user: str | None,
+    project: str | None,
+    session: str | None,
+    explain: bool,
+    bank_path: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print the memories that answer QUERY, best first; nothing if nothing does."""
+    with open_bank(bank_path, create=False) as bank:
+        found = bank.recall(
+            query, kind=kind or None, scope=scope_of(user, project, session), explain=explain, **options
+        )
+    if as_json:
+        print_json(found)
+        return
+    for hit in found.hits:
+        mark = click.style(f" ({', '.join(hit.flags)})", fg="yellow") if hit.flags else ""
+        click.echo(f"{click.style(f'{hit.score:.3f}', fg='green')}  {memory_line(hit.memory)}{mark}")
+        if explain:
+            click.echo(click.style(f"       {hit.why()}", dim=True))
+    if explain:
+        for stage in found.trace:
+            click.echo(click.style(f"{stage.name}: kept {stage.kept}, cut {stage.cut} {stage.note}", dim=True), err=True)
+    if not found.hits:
+        click.echo(found.reason or "nothing found", err=True)
+
+
+@click.command()
+@click.argument("memory_id")
+@common
+def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
+    """Print the memory MEMORY_ID with all of its fields."""
+    with open_bank(bank_path, create=False) as bank:
+        memory = bank.get(memory_id)
+    if as_json:
+        print_json(memory)
+        return
+    for name, value in msgspec.to_builtins(memory).items():
+        if value not in (None, "", [], {}, False):
+            shown = when(value) if name.endswith("_at") or name in ("valid_from", "valid_to") else value
+            click.echo(f"{click.style(name, fg='cyan'):>30}  {shown}")
+
+
+@click.command("list")
+@click.argument("text", required=False)
+@click.option("-n", "--limit", type=int, default=20, show_default=True)
+@click.option("--kind", type=click.Choice(KINDS), multiple=True)
+@click.option("--status", type=click.Choice([*STATUSES, "all"]), multiple=True)
+@click.option("--tag", "tags", multiple=True)
+@click.option("--domain")
+@click.option("--agent")
+@click.option("--since")
+@click.option("--until")
+@click.option("--cursor", help="Go on where the last page ended.")
+@scope_options
+@common
+def list_(
+    text: str | None,
+    kind: tuple[str, ...],
+    status: tuple[str, ...],
+    user: str | None,
+    project: str | None,
+    session: str | None,
+    bank_path: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """List memories, newest first; with TEXT, those that hold all of its words."""
+    if status:
+        options["status"] = None if "all" in status else status
+    with open_bank(bank_path, create=False) as bank:
+        page = bank.find(text, kind=kind or None, scope=scope_of(user, project, session), **options)
+    if as_json:
+        print_json(page)
+        return
+    for memory in page:
+        click.echo(memory_line(memory))
+    if page.cursor:
+        click.echo(f"more: --cursor {page.cursor}", err=True)
+
+
+@click.command()
+@click.argument("memory_id")
+@click.argument("text", required=False)
+@click.option("--title")
+@click.option("--domain")
+@click.option("--tag", "tags", multiple=True, help="Replaces all tags.")
+@click.option("--confidence", type=float)
+@click.option("--importance", type=float)
+@click.option("--valid-from")
+@click.option("--valid-to")
+@common
+def revise(memory_id: str, bank_path: str | None, as_json: bool, **fields: Any) -> None:
+    """Change MEMORY_ID; what it said before stays in its history."""
+    changes = {key: value for key, value in fields.items() if value not in (None, ())}
+    with open_bank(bank_path, create=False) as bank:
+        memory = bank.revise(memory_id, **changes)
+    print_json(memory) if as_json else click.echo(memory_line(memory))
+
+
+def _simple(name: str, verb: str, help_: str) -> click.Command:
+    @click.command(name, help=help_)
+    @click.argument("memory_id")
+    @click.option("--reason", help="Why; kept in the history.")
+    @common
+    def command(memory_id: str, reason: str | None, bank_path: str | None, as_json: bool) -> None:
+        with open_bank(bank_path, create=False) as bank:
+            memory = getattr(bank, verb)(memory_id, reason)
+        print_json(memory) if as_json else click.echo(memory_line(memory))
+
+    return command
+
+
+retract = _simple("retract", "retract", "Take MEMORY_ID back: out of every recall, kept in history.")
+restore = _simple("restore", "restore", "Make MEMORY_ID current again.")
+
+
+@click.command()
+@click.argument("old")
+@click.argument("new")
+@click.option("--reason", help="Why; kept in the history.")
+@common
+def supersede(old: str, new: str, reason: str | None, bank_path: str | None, as_json: bool) -> None:
+    """Say that the memory NEW replaces OLD."""
+    with open_bank(bank_path, create=False) as bank:
+        memory = bank.supersede(old, new, reason)
+    print_json(memory) if as_json else click.echo(memory_line(memory))
+
+
+@click.command()
+@click.argument("memory_ids", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Say what would be erased, and erase nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common
+def forget(memory_ids: tuple[str, ...], dry_run: bool, yes: bool, bank_path: str | None, as_json: bool) -> None:
+    """Erase MEMORY_IDS for good, from the file, the index and the backups skep made."""
+    with open_bank(bank_path, create=False) as bank:
+        if not (dry_run or yes or as_json) and sys.stdin.isatty():
+            for memory_id in memory_ids:
+                click.echo(memory_line(bank.get(memory_id)), err=True)
+            click.confirm("Erase for good? Nothing brings it back.", abort=True, err=True)
+        receipt = bank.forget(memory_ids, dry_run=dry_run)
+    if as_json:
+        print_json(receipt)
+        return
+    places = ", ".join(f"{place} {count}" for place, count in receipt.erased.items())
+    click.echo(f"{'would erase' if dry_run else 'erased'}: {places}")
+    for memory_id in receipt.derived:
+        click.echo(f"derived from it and now stale: {memory_id}", err=True)
+    for copy in receipt.unreached:
+        click.echo(f"not reached: {copy}", err=True)
+
+
+@click.command()
+@click.argument("memory_id", required=False)
+@click.option("--threshold", type=float, default=0.80, show_default=True)
+@common
+def conflicts(memory_id: str | None, threshold: float, bank_path: str | None, as_json: bool) -> None:
+    """Find duplicates, contradictions and updates: of MEMORY_ID, or in the whole bank."""
+    with open_bank(bank_path, create=False) as bank, progress_bar("comparing") as progress:
+        found = bank.find_conflicts(memory_id, threshold=threshold, progress=progress)
+    if as_json:
+        print_json(found)
+        return
+    for conflict in found:
+        if conflict.memory is not None:
+            click.echo(memory_line(conflict.memory))
+        click.echo("  " + _conflict_line(conflict))

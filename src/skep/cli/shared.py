@@ -1,0 +1,100 @@
+"""What the commands share: options, opening the bank, and printing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from skep.bank import Bank
+from skep.model import Memory
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def bank_option(command: F) -> F:
+    """`--bank`, also accepted after the command's name."""
+    return click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")(command)
+
+
+def json_option(command: F) -> F:
+    """`--json`: one JSON document on standard output."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def common(command: F) -> F:
+    """The options of every command that opens a bank."""
+    return bank_option(json_option(command))
+
+
+def scope_options(command: F) -> F:
+    """Whom memories are for."""
+    for name in ("session", "project", "user"):
+        command = click.option(f"--{name}", help=f"The {name} of the scope.")(command)
+    return command
+
+
+def scope_of(user: str | None, project: str | None, session: str | None) -> dict[str, str] | None:
+    """A scope from the three options; None when none is given."""
+    scope = {k: v for k, v in {"user": user, "project": project, "session": session}.items() if v is not None}
+    return scope or None
+
+
+@contextlib.contextmanager
+def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Iterator[Bank]:
+    """The bank a command works on."""
+    ctx = click.get_current_context(silent=True)
+    outer = ctx.obj.get("bank") if ctx is not None and isinstance(ctx.obj, dict) else None
+    with Bank.open(bank_path or outer, create=create, **options) as bank:
+        yield bank
+
+
+def print_json(value: Any) -> None:
+    """One JSON document."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def when(seconds: float | None) -> str:
+    """A time as people read it."""
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def memory_line(memory: Memory) -> str:
+    """One memory on one line."""
+    notes = [] if memory.status == "active" else [memory.status]
+    notes += [memory.kind] if memory.kind != "fact" else []
+    notes += ["stale"] if memory.stale else []
+    notes += [f"#{tag}" for tag in memory.tags]
+    text = " ".join((f"{memory.title}: " if memory.title else "").split() + memory.text.split())
+    suffix = click.style(f"  [{', '.join(notes)}]", dim=True) if notes else ""
+    return f"{click.style(memory.id, fg='cyan')}  {text}{suffix}"
+
+
+@contextlib.contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error; nothing when it is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    shown = 0
+
+    def step(done: int, total: int) -> None:
+        nonlocal shown
+        width = 30
+        filled = width if total == 0 else width * done // total
+        line = f"\r{label} [{'#' * filled}{'-' * (width - filled)}] {done:,}/{total:,}"
+        sys.stderr.write(line)
+        sys.stderr.flush()
+        shown = len(line)
+
+    try:
+        yield step
+    finally:
+        if shown:
+            sys.stderr.write("\r" + " " * shown + "\r")
+            sys.stderr.flush()

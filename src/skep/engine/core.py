@@ -1,0 +1,123 @@
+"""The engine: what every room above needs of an open bank."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skep.clock import Now
+from skep.config import Settings
+from skep.embedding.base import Embedder
+from skep.engine.embeddings import Embeddings
+from skep.errors import ForgottenError, NotFoundError
+from skep.model import Event, Memory
+from skep.storage.sqlite import Plan, SqliteStore
+from skep.storage.tables import Changes
+
+if TYPE_CHECKING:
+    from skep.storage.segments import SegmentIndex
+
+Sign = Callable[[Event], bytes]
+
+
+class Engine:
+    """The store, the index and the embedder of one bank, and the one way to write to it."""
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        embedder: Embedder,
+        *,
+        spec: str | None,
+        settings: Settings,
+        now: Now,
+        index_folder: Path | None = None,
+        frozen: bool = False,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.now = now
+        self.frozen = frozen
+        """A view of the past: nothing may be written, nor derived on disk."""
+        self.sign: Sign | None = None
+        self.embeddings = Embeddings(store, embedder, spec, now)
+        self._index_folder = index_folder
+        self._index: SegmentIndex | None = None
+        self._uses: dict[str, int] = {}
+        self._recalls = 0
+        self._use_lock = threading.Lock()
+
+    @property
+    def index(self) -> SegmentIndex:
+        """The derived index of words and vectors, up to date."""
+        if self._index is None:
+            from skep.storage.segments import SegmentIndex
+
+            self.embeddings.adopt()
+            self._index = SegmentIndex(
+                self._index_folder, self.store, read_only=self.frozen or self.store.read_only
+            )
+        return self._index
+
+    def write(
+        self, plans: Sequence[Plan], *, check: Callable[[], None] | None = None
+    ) -> tuple[list[Event], Changes]:
+        """Write events and all they mean; slow embedding is left to the queue."""
+        self.embeddings.adopt()
+        events, changes = self.store.write(
+            plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check
+        )
+        if changes.created or changes.retexted:
+            self.embeddings.work()
+        return events, changes
+
+    def memory(self, memory_id: str) -> Memory:
+        """A memory by id, or an error that says what became of it."""
+        found = self.store.get(memory_id)
+        if found is None:
+            if self.store.is_forgotten(memory_id):
+                raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
+            raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")
+        return found
+
+    def known(self, *memory_ids: str) -> None:
+        """Raise unless every id names a memory."""
+        for memory_id in memory_ids:
+            self.memory(memory_id)
+
+    def note_uses(self, memory_ids: Sequence[str]) -> None:
+        """Count that memories were handed out. Written to the log in batches: reading stays cheap."""
+        if self.frozen or self.store.read_only:
+            return
+        with self._use_lock:
+            for memory_id in memory_ids:
+                self._uses[memory_id] = self._uses.get(memory_id, 0) + 1
+            self._recalls += 1
+            due = self._recalls >= self.settings.flush_uses_every
+        if due:
+            self.flush_uses()
+
+    def flush_uses(self) -> None:
+        """Write the use counters that are still in memory."""
+        with self._use_lock:
+            counts, self._uses, self._recalls = self._uses, {}, 0
+        if counts:
+            now = self.now()
+            self.store.write([("use", {"counts": counts, "at": now})], now=now)
+
+    def position(self) -> tuple[int, int]:
+        """Where the bank stands; equal positions mean that every read gives the same answer."""
+        return self.store.head(), self.store.log.last_seq()
+
+    def close(self) -> None:
+        """Stop the workers, write what is still in memory, release the file."""
+        self.embeddings.stop()
+        if not (self.frozen or self.store.read_only):
+            self.flush_uses()
+        self.store.close()
+
+    def setting(self, key: str) -> Any:
+        """A setting of the bank."""
+        return self.store.setting(key)

@@ -1,0 +1,189 @@
+"""The embedder at work on a bank: in place when it is instant, by the queue when it is slow, in the shadow when it
+changed. Vectors of two embedders never meet: each has its own space, and exactly one space is active."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skep.clock import Now
+from skep.embedding import open_embedder
+from skep.embedding.base import Embedder
+from skep.embedding.queue import EmbedWorker
+from skep.errors import EmbeddingError, EmbedderMismatchError, SkepError
+from skep.storage.sqlite import SqliteStore
+from skep.storage.vectors import Space
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEASE_SECONDS = 120.0
+"""For how long rows handed to one process are kept from the others; a crash costs this much delay."""
+Progress = Callable[[int, int], None]
+"""Called with what is done and what there is in all."""
+
+
+class Embeddings:
+    """What a bank does with its embedder."""
+
+    def __init__(self, store: SqliteStore, embedder: Embedder, spec: str | None, now: Now) -> None:
+        self.store = store
+        self._now = now
+        self.embedder = embedder
+        self.spec = spec
+        self._old: Embedder | None = None
+        self._old_fingerprint: str | None = None
+        self._adopted = False
+        self._workers: dict[int, EmbedWorker] = {}
+        self._lock = threading.Lock()
+
+    def adopt(self) -> None:
+        """Give the embedder its space; done before the first write or search, so that opening costs nothing."""
+        if not self._adopted:
+            self.store.adopt(self.embedder.fingerprint, self.embedder.dim, self.spec)
+            self._adopted = True
+
+    def for_space(self, space: Space) -> Embedder | None:
+        """The embedder that made a space; None if it cannot be had any more."""
+        if space.fingerprint == self.embedder.fingerprint:
+            return self.embedder
+        if self._old_fingerprint != space.fingerprint:
+            self._old_fingerprint = space.fingerprint
+            self._old = None
+            if space.spec is not None:
+                try:
+                    old = open_embedder(space.spec)
+                except SkepError:
+                    return None
+                self._old = old if old.fingerprint == space.fingerprint else None
+        return self._old
+
+    def query_vector(self, text: str) -> NDArray[np.float32] | None:
+        """The vector of a query in the active space; None when the embedder of that space is not at hand."""
+        self.adopt()
+        space = self.store.active_space()
+        embedder = self.for_space(space) if space is not None else None
+        if embedder is None:
+            return None
+        return embedder.embed([text])[0]
+
+    def calibrate(self, cosine: float) -> float:
+        """A raw cosine of the active space on the common scale."""
+        space = self.store.active_space()
+        embedder = self.for_space(space) if space is not None else None
+        return embedder.calibrate(cosine) if embedder is not None else cosine
+
+    def in_place(self, texts: Sequence[str]) -> Mapping[int, Sequence[bytes]]:
+        """Vectors of new texts, for every space whose embedder is instant; the rest is left to the queue."""
+        made: dict[int, Sequence[bytes]] = {}
+        for space in self.store.vectors.spaces():
+            embedder = self.for_space(space)
+            if embedder is not None and embedder.instant:
+                made[space.number] = _packed(embedder, texts, space)
+        return made
+
+    def backlog(self) -> int:
+        """How many memories wait for a vector in the active space."""
+        space = self.store.active_space()
+        return self.store.vectors.waiting(space.number) if space else 0
+
+    def drain(self, progress: Progress | None = None) -> int:
+        """Embed everything that waits, here and now; how many were embedded. Resumes where a crash left off."""
+        self.adopt()
+        done = 0
+        for space in self.store.vectors.spaces():
+            total = self.store.vectors.waiting(space.number)
+            if not total or self.for_space(space) is None:
+                continue
+            worker = self._worker(space)
+            finished = 0
+            while not (step := worker.run_once()).idle:
+                finished += step.embedded
+                if progress is not None:
+                    progress(min(finished, total), total)
+            done += finished
+        self.switch()
+        return done
+
+    def switch(self) -> bool:
+        """Let recall use the new space once it is complete."""
+        building = self.store.building_space()
+        return building is not None and self.store.activate(building.number)
+
+    def work(self) -> None:
+        """Start the background workers that the queue needs, if any."""
+        if self.store.read_only:
+            return
+        with self._lock:
+            for space in self.store.vectors.spaces():
+                if space.number in self._workers or not self.store.vectors.waiting(space.number):
+                    continue
+                if self.for_space(space) is not None:
+                    worker = self._worker(space)
+                    self._workers[space.number] = worker
+                    worker.start()
+            for worker in self._workers.values():
+                worker.wake()
+
+    def stop(self) -> None:
+        """End the background workers; what they have not done stays queued."""
+        with self._lock:
+            for worker in self._workers.values():
+                worker.stop()
+            self._workers.clear()
+
+    def _worker(self, space: Space) -> EmbedWorker:
+        embedder = self.for_space(space)
+        if embedder is None:
+            raise EmbedderMismatchError(
+                f"the embedder {space.fingerprint!r} is not at hand; open the bank with it, or run `skep reembed`"
+            )
+        return EmbedWorker(_Queue(self, space), embedder, clock=self._now)
+
+    def last_error(self) -> str | None:
+        """Why embedding last failed."""
+        space = self.store.building_space() or self.store.active_space()
+        return self.store.vectors.last_error(space.number) if space else None
+
+
+class _Queue:
+    """The queue of one space, as the worker sees it."""
+
+    def __init__(self, embeddings: Embeddings, space: Space) -> None:
+        self._embeddings = embeddings
+        self._store = embeddings.store
+        self._space = space
+        self._claimed: dict[int, str] = {}
+
+    def pending(self, limit: int, now: float) -> list[tuple[int, str, int]]:
+        with self._store.connection.transaction():
+            claimed = self._store.vectors.claim(self._space.number, limit, now, LEASE_SECONDS)
+        self._claimed = {row: text for row, text, _attempts in claimed}
+        return claimed
+
+    def store_vectors(self, rows: Sequence[int], vectors: Any, fingerprint: str) -> None:
+        if fingerprint != self._space.fingerprint:
+            raise EmbedderMismatchError(
+                f"vectors of {fingerprint!r} do not belong in {self._space.fingerprint!r}"
+            )
+        if vectors.shape[1] != self._space.dim:
+            raise EmbeddingError(f"expected {self._space.dim} dimensions, got {vectors.shape[1]}")
+        packed = [row.tobytes() for row in vectors.astype("<f4")]
+        self._store.put_vectors(self._space.number, rows, packed, [self._claimed[row] for row in rows])
+        if not self._store.vectors.waiting(self._space.number):
+            self._embeddings.switch()
+
+    def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:
+        with self._store.connection.transaction():
+            self._store.vectors.failed(self._space.number, rows, error, retry_at)
+
+
+def _packed(embedder: Embedder, texts: Sequence[str], space: Space) -> list[bytes]:
+    vectors = embedder.embed(texts)
+    if vectors.shape != (len(texts), space.dim):
+        raise EmbeddingError(
+            f"{embedder.fingerprint} gave {vectors.shape}, expected {(len(texts), space.dim)}"
+        )
+    return [row.tobytes() for row in vectors.astype("<f4", copy=False)]

@@ -1,0 +1,93 @@
+"""Forgetting: erased from rows, log, words, vectors, segments and the copies we made, with a receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from skep.engine.core import Engine
+from skep.errors import SkepError
+from skep.model import Receipt
+from skep.storage.sqlite import SqliteStore
+
+
+def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:
+    """Erase memories for good; nothing brings them back, no replica and no undo."""
+    engine.known(*memory_ids)
+    derived = _derived(engine, memory_ids)
+    if dry_run:
+        return Receipt(
+            memories=tuple(memory_ids), erased=_would_erase(engine, memory_ids), dry_run=True, derived=derived
+        )
+    events, changes = engine.write([("forget", {"memories": list(memory_ids)})])
+    erased = dict(changes.erased)
+    erased["segments"] = clean_derived(engine, changes.forgotten_rows)
+    reached, unreached = _forget_in_backups(engine, memory_ids)
+    erased["backups"] = reached
+    return Receipt(
+        memories=tuple(memory_ids),
+        erased=erased,
+        event=events[0].id,
+        derived=derived,
+        unreached=tuple(unreached),
+    )
+
+
+def clean_derived(engine: Engine, rows: Sequence[int]) -> int:
+    """Take forgotten rows out of the index and the write-ahead log; the number of segments rewritten."""
+    if not rows:
+        return 0
+    engine.index.refresh()
+    rewritten = engine.index.erase(rows)
+    engine.store.truncate_wal()
+    return rewritten
+
+
+def _derived(engine: Engine, memory_ids: Sequence[str]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for memory_id in memory_ids:
+        for link in engine.store.links(memory_id, rel="derived_from", direction="in"):
+            found[link.src] = None
+    return tuple(name for name in found if name not in memory_ids)
+
+
+def _would_erase(engine: Engine, memory_ids: Sequence[str]) -> dict[str, int]:
+    store = engine.store
+    rows = store.rows_of(memory_ids)
+    return {
+        "rows": len(rows),
+        "words": len(rows),
+        "log": sum(len(store.log.of(memory_id)) for memory_id in memory_ids),
+        "vectors": sum(
+            len(store.vectors.get(space.number, rows.values())) for space in store.vectors.spaces()
+        ),
+        "links": sum(len(store.links(memory_id, direction="out")) for memory_id in memory_ids),
+        "backups": sum(path.exists() for path in store.backups()),
+    }
+
+
+def _forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, list[str]]:
+    reached, unreached = 0, []
+    for path in engine.store.backups():
+        if not path.exists():
+            engine.store.drop_backup(path)
+            continue
+        try:
+            reached += _forget_in_copy(engine, path, memory_ids)
+        except SkepError as error:
+            unreached.append(f"{path}: {error}")
+    return reached, unreached
+
+
+def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> int:
+    """Erase from one copy; 1 if it held any of them. The copy stays a single file."""
+    store = SqliteStore.open(path, engine.settings, create=False)
+    try:
+        held = list(store.rows_of(memory_ids))
+        if held:
+            store.write([("forget", {"memories": held})], now=engine.now())
+            store.truncate_wal()
+        return bool(held)
+    finally:
+        store.connection.execute("PRAGMA journal_mode=DELETE")
+        store.close()

@@ -1,0 +1,177 @@
+"""Recall on an open bank: the config that applies, the pipeline, the marks that need the store, and the caches."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from skep.engine import Engine
+from skep.errors import ConfigError
+from skep.model import Hit, Recalled
+from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
+from skep.retrieval.presets import preset as preset_named
+from skep.semantics.conflicts import CANDIDATE, judge
+from skep.storage.base import Filter
+
+if TYPE_CHECKING:
+    from skep.recall.sources import BankSources
+
+CONFIG_KEY = "recall/config"
+"""The setting that holds the bank's own config; `skep tune deploy` writes it."""
+DAY = 86_400.0
+CHECKED = 10
+"""How many of the best hits are compared with one another for conflicts."""
+Reranker = Callable[[str, Sequence[str]], Sequence[float]]
+
+
+class Recaller:
+    """Answers queries on one engine, remembering recent answers for as long as nothing changes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sources: BankSources | None = None
+        self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
+        self._position: tuple[int, int] | None = None
+        self.cache_hits = 0
+
+    def config(
+        self,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        expand: Any = None,
+    ) -> RecallConfig:
+        """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
+        bank: Mapping[str, Any] | None = self._engine.setting(CONFIG_KEY) if preset is None else None
+        if isinstance(config, RecallConfig):
+            chosen = config
+        else:
+            chosen = merge(preset_named(preset or "default"), bank, config)
+        if expand:
+            how = Expand() if expand is True else expand
+            if isinstance(how, Mapping):
+                how = from_dict({"expand": dict(how)}).expand
+            if not isinstance(how, Expand):
+                raise ConfigError(
+                    f"expand must be true or a mapping with relations, depth, cap, decay, not {how!r}"
+                )
+            chosen = msgspec.structs.replace(chosen, expand=how)
+        return chosen
+
+    def run(
+        self,
+        query: str,
+        where: Filter,
+        *,
+        limit: int,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        expand: Any = None,
+        reranker: Reranker | None = None,
+        explain: bool = False,
+        count_uses: bool = True,
+    ) -> Recalled:
+        """Answer one query."""
+        chosen = self.config(preset, config, expand)
+        timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
+        key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
+        answer = self._remembered(key) if reranker is None else None
+        if answer is None:
+            answer = self._answer(query, where, limit, chosen, reranker, explain)
+            if reranker is None:
+                self._keep(key, answer)
+        if count_uses and answer.hits:
+            self._engine.note_uses([hit.memory.id for hit in answer.hits])
+        return answer
+
+    def _answer(
+        self,
+        query: str,
+        where: Filter,
+        limit: int,
+        config: RecallConfig,
+        reranker: Reranker | None,
+        explain: bool,
+    ) -> Recalled:
+        from skep.recall.sources import BankSources
+        from skep.retrieval.pipeline import run
+
+        if self._sources is None:
+            self._sources = BankSources(self._engine)
+        self._engine.index.refresh()
+        found = run(
+            query,
+            config,
+            self._sources,
+            where.now,
+            where=where,
+            limit=limit,
+            reranker=reranker,
+            explain=explain,
+        )
+        return msgspec.structs.replace(found, hits=self._mark_conflicts(found.hits))
+
+    def _mark_conflicts(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Say which of the hits do not go together."""
+        head = hits[:CHECKED]
+        if len(head) < 2:
+            return hits
+        opposed: dict[str, list[str]] = {}
+        for a, b, similarity in self._near(head):
+            older, newer = sorted((a.memory, b.memory), key=lambda m: (m.created_at, m.id))
+            conflict = judge(older, newer, similarity)
+            if conflict is not None and conflict.kind != "duplicate":
+                opposed.setdefault(a.memory.id, []).append(b.memory.id)
+                opposed.setdefault(b.memory.id, []).append(a.memory.id)
+        if not opposed:
+            return hits
+        return tuple(
+            msgspec.structs.replace(
+                hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(opposed[hit.memory.id])
+            )
+            if hit.memory.id in opposed
+            else hit
+            for hit in hits
+        )
+
+    def _near(self, hits: Sequence[Hit]) -> list[tuple[Hit, Hit, float]]:
+        """Pairs of hits of one kind that are close enough to compare."""
+        import numpy as np
+
+        rows = self._engine.store.rows_of([hit.memory.id for hit in hits])
+        vectors = self._engine.index.vectors(np.array([rows[hit.memory.id] for hit in hits], dtype=np.int64))
+        cosines = vectors @ vectors.T
+        pairs: list[tuple[Hit, Hit, float]] = []
+        for (i, a), (j, b) in combinations(enumerate(hits), 2):
+            if a.memory.kind != b.memory.kind or math.isnan(cosines[i, j]):
+                continue
+            similarity = self._engine.embeddings.calibrate(float(cosines[i, j]))
+            if similarity >= CANDIDATE:
+                pairs.append((a, b, similarity))
+        return pairs
+
+    def _remembered(self, key: Any) -> Recalled | None:
+        """A recent answer, if nothing was written since and it is not too old to be true."""
+        position = self._engine.position()
+        if position != self._position:
+            self._answers.clear()
+            self._position = position
+            return None
+        kept = self._answers.get(key)
+        if kept is None or not kept[0] <= self._engine.now() < kept[1]:
+            return None
+        self._answers.move_to_end(key)
+        self.cache_hits += 1
+        return kept[2]
+
+    def _keep(self, key: Any, answer: Recalled) -> None:
+        if self._position == self._engine.position():
+            now = self._engine.now()
+            until = min(now + self._engine.settings.cache_seconds, self._engine.store.next_boundary(now))
+            self._answers[key] = (now, until, answer)
+            while len(self._answers) > self._engine.settings.cache_entries:
+                self._answers.popitem(last=False)

@@ -1,0 +1,124 @@
+"""The bank as a recall sees it: the store, the index and the embedder behind one protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skep.engine import Engine
+from skep.model import Link, Memory
+from skep.retrieval.sources import Counters, Tokens
+from skep.storage.base import Filter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from skep.storage.segments import Pool
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Singles = NDArray[np.float32]
+
+PAUSE_SECONDS = 3600.0
+"""A longer silence than this separates one conversation from the next."""
+DEFAULT_TRUST = 1.0
+
+
+class BankSources:
+    """Implements `retrieval.sources.Sources` over one engine. One query at a time; see `Recaller`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """The table for late interaction, if the embedder has one."""
+        embedder = self._engine.embeddings.embedder
+        return embedder if hasattr(embedder, "token_vectors") else None  # type: ignore[return-value]
+
+    def embed(self, text: str) -> Singles | None:
+        """The vector of a query in the active space."""
+        vector = self._engine.embeddings.query_vector(text)
+        return None if vector is None or not vector.any() else vector
+
+    def calibrate(self, cosines: Singles) -> Singles:
+        """Raw cosines on the common scale; nan stays nan."""
+        calibrate = self._engine.embeddings.calibrate
+        flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
+        return np.array(flat, dtype=np.float32).reshape(cosines.shape)
+
+    def search(
+        self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
+    ) -> Pool:
+        """Candidates by words and by meaning under one filter."""
+        return self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
+
+    def idf(self, terms: Sequence[str]) -> Floats:
+        """How rare each term is in the whole bank."""
+        return self._engine.index.idf(terms)
+
+    def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
+        """The part of BM25 that each term gives to each row."""
+        return self._engine.index.impacts(terms, rows)
+
+    def around(self, rows: Ints, window: int, where: Filter) -> Ints:
+        """The neighbours in time of each row."""
+        found = np.full((len(rows), 2 * window), -1, dtype=np.int64)
+        for i, row in enumerate(rows.tolist()):
+            before, after = self._engine.store.around(row, window, PAUSE_SECONDS)
+            for step, there in enumerate(before, 1):
+                found[i, window - step] = there
+            for step, there in enumerate(after):
+                found[i, window + step] = there
+        there = found[found >= 0]
+        if there.size:
+            allowed = self._engine.store.admitted(np.unique(there).tolist(), where)
+            found[~np.isin(found, list(allowed))] = -1
+        return found
+
+    def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> Pool:
+        """These very rows as a pool."""
+        return self._engine.index.lookup(rows, terms, vector)
+
+    def texts(self, rows: Ints) -> list[str]:
+        """Title and text of each row."""
+        found = self._engine.store.texts_of(rows.tolist())
+        return [found.get(row, "") for row in rows.tolist()]
+
+    def vectors(self, rows: Ints) -> Singles:
+        """The unit vector of each row."""
+        return self._engine.index.vectors(rows)
+
+    def counters(self, rows: Ints) -> Counters:
+        """Use statistics of each row."""
+        found = self._engine.store.use_counts(rows.tolist())
+        empty = (0, 0, None, None)
+        entries = [found.get(row, empty) for row in rows.tolist()]
+        trust = {agent: self._trust(agent) for agent in {entry[3] for entry in entries}}
+        return Counters(
+            uses=np.array([entry[0] for entry in entries], dtype=np.int64),
+            confirmations=np.array([entry[1] for entry in entries], dtype=np.int64),
+            trust=np.array([trust[entry[3]] for entry in entries], dtype=np.float64),
+            last_used_at=np.array([np.nan if e[2] is None else e[2] for e in entries], dtype=np.float64),
+        )
+
+    def _trust(self, agent: str | None) -> float:
+        value = self._engine.setting(f"trust/{agent}") if agent is not None else None
+        return DEFAULT_TRUST if value is None else float(value)
+
+    def memories(self, rows: Ints) -> list[Memory]:
+        """The memories of these rows, in the same order."""
+        found = self._engine.store.memories(rows.tolist())
+        return [found[row] for row in rows.tolist()]
+
+    def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
+        """The row of each id that the filter admits."""
+        rows = self._engine.store.rows_of(ids)
+        allowed = self._engine.store.admitted(list(rows.values()), where)
+        return [rows[i] if i in rows and rows[i] in allowed else None for i in ids]
+
+    def links(self, ids: Sequence[str]) -> list[Link]:
+        """Every link that starts or ends at one of these memories."""
+        return [link for memory_id in ids for link in self._engine.store.links(memory_id)]

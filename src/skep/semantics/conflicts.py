@@ -1,0 +1,151 @@
+"""Which stored memories a memory does not go together with.
+
+Candidates come through the index (near in meaning, or sharing most words), so that a scan of the bank stays far from
+quadratic; each pair is then judged by `compare`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from skep.engine import Engine, Progress
+from skep.model import CURRENT, Conflict, Memory, Scope
+from skep.semantics.compare import Verdict, compare
+from skep.storage.base import Filter
+from skep.storage.rows import searched_text
+from skep.words import query_terms, terms
+
+ContradictionFn = Callable[[Memory, Memory], bool]
+"""Asked about a stored and a new memory when the rules say nothing; True means they contradict."""
+CANDIDATE = 0.80
+"""Similarity on the common scale from which two memories are compared."""
+OVERLAP = 0.5
+"""Share of words in common from which two memories are compared whatever their similarity."""
+DUPLICATE = 0.95
+
+
+def find_for(
+    engine: Engine,
+    memory: Memory,
+    *,
+    threshold: float = CANDIDATE,
+    contradiction_fn: ContradictionFn | None = None,
+    limit: int | None = None,
+) -> list[Conflict]:
+    """The conflicts of one memory with what is stored, surest first."""
+    found: list[Conflict] = []
+    for existing, similarity in _candidates(engine, memory, threshold, limit or engine.settings.conflict_candidates):
+        conflict = judge(existing, memory, similarity, contradiction_fn)
+        if conflict is not None:
+            found.append(conflict)
+    return sorted(found, key=lambda c: (-c.confidence, c.existing.id))
+
+
+def judge(
+    existing: Memory, memory: Memory, similarity: float, contradiction_fn: ContradictionFn | None = None
+) -> Conflict | None:
+    """The conflict between two memories that were found to be near, if there is one."""
+    verdict = compare(
+        existing.text,
+        memory.text,
+        similarity=similarity,
+        polarity_a=existing.polarity,
+        polarity_b=memory.polarity,
+        newer="b" if memory.created_at >= existing.created_at else "a",
+    )
+    verdict = _summaries_repeat(existing, memory, verdict)
+    if verdict.kind == "neutral":
+        if contradiction_fn is None or not contradiction_fn(existing, memory):
+            return None
+        return Conflict(
+            existing=existing,
+            memory=memory if memory.id else None,
+            kind="contradiction",
+            similarity=similarity,
+            reason="custom",
+            confidence=1.0,
+        )
+    return Conflict(
+        existing=existing,
+        memory=memory if memory.id else None,
+        kind=verdict.kind,
+        similarity=similarity,
+        reason=verdict.reason,
+        confidence=verdict.confidence,
+    )
+
+
+def _summaries_repeat(existing: Memory, memory: Memory, verdict: Verdict) -> Verdict:
+    """A summary repeats its sources; it never contradicts them."""
+    related = memory.id in existing.evidence or existing.id in memory.evidence
+    if verdict.kind != "neutral" and related and existing.level != memory.level:
+        return msgspec.structs.replace(verdict, kind="duplicate", reason="similarity")
+    return verdict
+
+
+def scan(
+    engine: Engine,
+    memories: Sequence[Memory],
+    *,
+    threshold: float = CANDIDATE,
+    contradiction_fn: ContradictionFn | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Conflict]:
+    """The conflicts among many memories, each pair once; the newer one stands as `memory`."""
+    seen: set[tuple[str, str]] = set()
+    for number, memory in enumerate(memories, 1):
+        for conflict in find_for(engine, memory, threshold=threshold, contradiction_fn=contradiction_fn):
+            pair = tuple(sorted((memory.id, conflict.existing.id)))
+            if pair not in seen:
+                seen.add(pair)  # type: ignore[arg-type]
+                yield _newer_last(conflict, memory)
+        if progress is not None:
+            progress(number, len(memories))
+
+
+def _newer_last(conflict: Conflict, memory: Memory) -> Conflict:
+    older = conflict.existing
+    if (older.created_at, older.id) <= (memory.created_at, memory.id):
+        return conflict
+    return msgspec.structs.replace(conflict, existing=memory, memory=older)
+
+
+def _candidates(engine: Engine, memory: Memory, threshold: float, limit: int) -> Iterator[tuple[Memory, float]]:
+    """Stored memories worth comparing, with their similarity.
+
+    Only memories of the same scope and shared ones are looked at: what is private to one must not show up in an
+    answer to another.
+    """
+    text = searched_text(memory.title, memory.text)
+    vector = engine.embeddings.query_vector(text)
+    where = Filter(
+        scope=memory.scope if not memory.scope.shared else Scope(),
+        include_shared=True,
+        kinds=(memory.kind,),
+        statuses=CURRENT,
+    )
+    engine.index.refresh()
+    pool = engine.index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
+    stored = engine.store.memories([int(row) for row in pool.rows])
+    mine = set(terms(text))
+    for row, cosine in zip(pool.rows, pool.cosine, strict=True):
+        existing = stored.get(int(row))
+        if existing is None or existing.id == memory.id or not _comparable(existing, memory):
+            continue
+        similarity = 0.0 if math.isnan(cosine) else engine.embeddings.calibrate(float(cosine))
+        if similarity >= threshold or _overlap(mine, existing) >= OVERLAP:
+            yield existing, similarity
+
+
+def _comparable(a: Memory, b: Memory) -> bool:
+    if a.id in (b.superseded_by, b.merged_into) or b.id in (a.superseded_by, a.merged_into):
+        return False
+    return not a.tags or not b.tags or bool(set(a.tags) & set(b.tags))
+
+
+def _overlap(mine: set[str], other: Memory) -> float:
+    theirs = set(terms(searched_text(other.title, other.text)))
+    return len(mine & theirs) / max(1, len(mine | theirs))

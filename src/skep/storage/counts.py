@@ -1,0 +1,64 @@
+"""How much of what a bank holds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from skep.storage.sqlite import SqliteStore
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of one moment."""
+
+    by_status: dict[str, int]
+    by_kind: dict[str, int]
+    events: int
+    links: int
+    held: int
+    schema: int
+    size_bytes: int
+    index_bytes: int
+
+
+def counts(store: SqliteStore) -> Counts:
+    """Count everything, in one snapshot."""
+    space = store.active_space()
+    number = space.number if space else -1
+    c = store.connection
+    with c.snapshot():
+        by_status = dict(
+            c.rows(
+                "SELECT CASE WHEN m.status = 'active' AND p.row IS NOT NULL THEN 'pending' ELSE m.status END AS s,"
+                " count(*) FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = ? WHERE m.forgotten = 0"
+                " GROUP BY s ORDER BY s",
+                (number,),
+            )
+        )
+        by_kind = dict(
+            c.rows("SELECT kind, count(*) FROM memories WHERE forgotten = 0 GROUP BY kind ORDER BY kind")
+        )
+        return Counts(
+            by_status=by_status,
+            by_kind=by_kind,
+            events=c.one("SELECT count(*) FROM events"),
+            links=c.one("SELECT count(*) FROM links"),
+            held=c.one("SELECT count(*) FROM held"),
+            schema=c.db.pragma("user_version"),
+            size_bytes=_size(store),
+            index_bytes=_index_size(store),
+        )
+
+
+def _size(store: SqliteStore) -> int:
+    if store.path is None:
+        db = store.connection.db
+        return db.pragma("page_count") * db.pragma("page_size")
+    wal = store.path.with_name(store.path.name + "-wal")
+    return store.path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+
+
+def _index_size(store: SqliteStore) -> int:
+    if store.path is None:
+        return 0
+    folder = store.path.with_name(store.path.name + ".index")
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) if folder.is_dir() else 0

@@ -1,0 +1,207 @@
+"""Looking a bank over: what is wrong with it, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import apsw
+import msgspec
+
+from skep.model import Memory
+from skep.storage.fold import fold
+from skep.storage.opening import free_bytes
+from skep.storage.schema import VERSION
+from skep.storage.sqlite import SqliteStore
+from skep.words import terms
+
+Level = Literal["ok", "warning", "error"]
+LOW_DISK = 64 << 20
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    check: str
+    level: Level
+    message: str
+    fix: str = ""
+
+
+def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
+    """Every finding, cheapest checks first. `deep` replays the whole log and compares."""
+    yield from _versions(store)
+    if store.path is not None:
+        yield from _file(store.path)
+    yield from _integrity(store)
+    yield from _words(store)
+    yield from _queue(store)
+    yield from _held(store)
+    if deep:
+        yield from _replay(store)
+
+
+def _versions(store: SqliteStore) -> Iterator[Finding]:
+    yield Finding(
+        check="versions",
+        level="ok",
+        message=f"schema {store.connection.db.pragma('user_version')} of {VERSION}, SQLite {apsw.sqlite_lib_version()}",
+    )
+
+
+def _file(path: Path) -> Iterator[Finding]:
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o077:
+        yield Finding(
+            check="permissions",
+            level="warning",
+            message=f"others may read {path.name} (mode {mode:o})",
+            fix=f"chmod 600 {path}",
+        )
+    else:
+        yield Finding(check="permissions", level="ok", message=f"mode {mode:o}")
+    if not os.access(path.parent, os.W_OK):
+        yield Finding(
+            check="folder",
+            level="warning",
+            message="the folder cannot be written, so nothing can be remembered",
+            fix=f"chmod u+w {path.parent}",
+        )
+    free = free_bytes(path)
+    level: Level = "warning" if free < max(LOW_DISK, 2 * path.stat().st_size) else "ok"
+    yield Finding(
+        check="disk",
+        level=level,
+        message=f"{free / 1e6:,.0f} MB free",
+        fix=""
+        if level == "ok"
+        else "free some space: a migration or a rebuild needs about twice the bank's size",
+    )
+
+
+def _integrity(store: SqliteStore) -> Iterator[Finding]:
+    problems = [row[0] for row in store.connection.rows("PRAGMA quick_check(10)") if row[0] != "ok"]
+    if problems:
+        yield Finding(
+            check="integrity",
+            level="error",
+            message="; ".join(problems),
+            fix="restore the newest backup, or `skep export` what can be read and `skep import` it into a new bank",
+        )
+    else:
+        yield Finding(check="integrity", level="ok", message="every page is sound")
+    gaps = store.connection.rows(
+        "SELECT a.actor, a.counter, count(e.seq) FROM actors a LEFT JOIN events e ON e.actor = a.actor"
+        " GROUP BY a.actor HAVING a.counter != count(e.seq)"
+    )
+    if gaps:
+        yield Finding(
+            check="log",
+            level="error",
+            message=f"events are missing for {', '.join(actor for actor, *_ in gaps)}",
+            fix="restore a backup, or sync with a replica that has them",
+        )
+    else:
+        yield Finding(check="log", level="ok", message="no event is missing")
+
+
+def _words(store: SqliteStore) -> Iterator[Finding]:
+    try:
+        store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
+        rows = store.connection.one("SELECT count(*) FROM memories")
+        indexed = store.connection.one("SELECT count(*) FROM words_docsize")
+        level: Level = "ok" if indexed == rows - _forgotten(store) or indexed == rows else "error"
+        yield Finding(
+            check="words",
+            level=level,
+            message=f"{indexed} of {rows} memories are in the full-text index",
+            fix="" if level == "ok" else "skep doctor --mend",
+        )
+    except apsw.CorruptError as error:
+        yield Finding(
+            check="words",
+            level="error",
+            message=f"the full-text index is damaged ({error})",
+            fix="skep doctor --mend",
+        )
+
+
+def _forgotten(store: SqliteStore) -> int:
+    return store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 1")
+
+
+def _queue(store: SqliteStore) -> Iterator[Finding]:
+    for space in store.vectors.spaces():
+        waiting = store.vectors.waiting(space.number)
+        error = store.vectors.last_error(space.number)
+        if waiting:
+            yield Finding(
+                check="embedding",
+                level="warning" if error else "ok",
+                message=f"{waiting} memories wait for {space.fingerprint}"
+                + (f"; last error: {error}" if error else ""),
+                fix="skep reembed" if error else "",
+            )
+        else:
+            yield Finding(check="embedding", level="ok", message=f"complete for {space.fingerprint}")
+
+
+def _held(store: SqliteStore) -> Iterator[Finding]:
+    held = len(store.log.held())
+    if held:
+        yield Finding(
+            check="sync",
+            level="warning",
+            message=f"{held} events of other replicas wait for earlier ones or for their time",
+            fix="sync with the replica they came from",
+        )
+
+
+def _replay(store: SqliteStore) -> Iterator[Finding]:
+    different: list[str] = []
+    for (memory_id,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 0"):
+        state = fold(memory_id, store.log.of(memory_id))
+        memory = store.get(memory_id)
+        if state is None or memory is None or not _alike(state.memory, memory):
+            different.append(memory_id)
+    if different:
+        yield Finding(
+            check="replay",
+            level="error",
+            message=f"{len(different)} memories differ from what the log says, first {different[0]}",
+            fix="skep doctor --mend",
+        )
+    else:
+        yield Finding(check="replay", level="ok", message="log and tables agree")
+
+
+def _alike(folded: Memory, stored: Memory) -> bool:
+    skip = {"status", "superseded_by", "merged_into", "stale", "uses", "last_used_at", "embedder"}
+    return all(
+        getattr(folded, field) == getattr(stored, field)
+        for field in Memory.__struct_fields__
+        if field not in skip
+    )
+
+
+def mend(store: SqliteStore) -> list[str]:
+    """Rebuild what can be rebuilt from the log; what was done."""
+    with store.writing():
+        subjects = [s for (s,) in store.connection.rows("SELECT DISTINCT memory FROM mentions")]
+        store.tables.rebuild(subjects)
+        rebuild_words(store)
+    return [f"recomputed {len(subjects)} memories and settings from the log", "rebuilt the full-text index"]
+
+
+def rebuild_words(store: SqliteStore) -> None:
+    """Make the full-text index anew. Call inside a transaction."""
+    db = store.connection.db
+    db.execute("INSERT INTO words(words) VALUES('delete-all')")
+    rows = store.connection.rows("SELECT row, title, text FROM memories WHERE forgotten = 0")
+    db.executemany(
+        "INSERT INTO words(rowid, terms) VALUES(?,?)",
+        [(row, " ".join(terms(f"{title}\n{text}" if title else text))) for row, title, text in rows],
+    )

@@ -1,0 +1,113 @@
+"""Export and import: JSON lines that carry everything, history and links included."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from skep.errors import InvalidInputError
+from skep.model import Event
+from skep.storage.sqlite import SqliteStore
+
+FORMAT = "skep-bank"
+VERSION = 1
+
+
+class Header(msgspec.Struct, kw_only=True):
+    """The first line of an export."""
+
+    format: str
+    version: int
+    bank: str
+    events: int
+
+
+class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One event, as it stands in an export."""
+
+    actor: str
+    counter: int
+    hlc: int
+    kind: str
+    body: dict[str, Any]
+    signature: str | None = None
+
+
+def export_lines(store: SqliteStore) -> Iterator[bytes]:
+    """The bank as lines of JSON: a header, then every event in order of arrival."""
+    with store.connection.snapshot():
+        total = store.connection.one("SELECT count(*) FROM events")
+    yield msgspec.json.encode(Header(format=FORMAT, version=VERSION, bank=store.bank_id, events=total))
+    for event in store.log.after(0):
+        yield encode_event(event)
+
+
+def encode_event(event: Event) -> bytes:
+    """One event as a line."""
+    signature = base64.b64encode(event.signature).decode() if event.signature else None
+    return msgspec.json.encode(
+        Line(
+            actor=event.actor,
+            counter=event.counter,
+            hlc=event.hlc,
+            kind=event.kind,
+            body=event.body,
+            signature=signature,
+        )
+    )
+
+
+def read_lines(lines: Iterable[bytes], *, where: str) -> Iterator[Event]:
+    """Events from the lines of an export; the first bad line is named, and nothing after it is read."""
+    header: Header | None = None
+    read = 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            if header is None:
+                header = msgspec.json.decode(line, type=Header)
+                if header.format != FORMAT or header.version > VERSION:
+                    raise InvalidInputError(
+                        f"{where} is {header.format} version {header.version}; this skep reads {FORMAT} up to {VERSION}"
+                    )
+                continue
+            found = msgspec.json.decode(line, type=Line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidInputError(
+                f"{where}, line {number}, is not part of a skep export ({error}); export it again, or import plain"
+                " texts with `skep add` or `skep import`"
+            ) from error
+        read += 1
+        yield Event(
+            actor=found.actor,
+            counter=found.counter,
+            hlc=found.hlc,
+            kind=found.kind,
+            body=found.body,
+            signature=base64.b64decode(found.signature) if found.signature else None,
+        )
+    if header is None:
+        raise InvalidInputError(f"{where} is empty; it should begin with a header line")
+    if read < header.events:
+        raise InvalidInputError(
+            f"{where} is cut short: {read} of {header.events} events; nothing was imported"
+        )
+
+
+def batches(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
+    """Events in groups."""
+    group: list[Event] = []
+    for event in events:
+        group.append(event)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+Progress = Callable[[int, int], None]

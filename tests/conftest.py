@@ -1,0 +1,58 @@
+"""Fixtures every test may use: a clock that stands still until told, and banks on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from skep.bank import Bank
+from skep.embedding.hashing import HashingEmbedder
+
+settings.register_profile(
+    "skep", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("skep")
+
+
+class Clock:
+    """Time that moves only when a test says so."""
+
+    def __init__(self, now: float = 1_750_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_days(self, days: float) -> None:
+        self.now += days * 86_400
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bank(clock: Clock) -> Iterator[Bank]:
+    """An empty bank in memory with the bundled embedder."""
+    with Bank.open(":memory:", now=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def plain_bank(clock: Clock) -> Iterator[Bank]:
+    """An empty bank in memory with the hashing embedder: no data file, for tests that are not about meaning."""
+    with Bank.open(":memory:", embedder=HashingEmbedder(64), now=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bank_path(tmp_path: Path) -> Path:
+    """Where a test may put a bank."""
+    return tmp_path / "bank.skep"

@@ -1,0 +1,162 @@
+"""The state is a function of the set of events: replayed in any order, it is the same."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from skep.config import Settings
+from skep.model import STATUSES
+from skep.storage.base import Filter
+from skep.storage.sqlite import SqliteStore
+
+TEXTS = st.sampled_from(["use ruff", "lives in Oslo", "été à Paris", "PR #441 merged", "日本語のメモ", "foo_bar v2.3.1"])
+LABELS = st.sampled_from(["red", "green", "blue"])
+
+
+def visible(store: SqliteStore) -> dict[str, Any]:
+    """All that users can see, apart from row numbers."""
+    everything = Filter(statuses=STATUSES)
+    memories = {memory.id: memory for _row, memory in store.find(everything, limit=10**9)}
+    words = {
+        term: sorted(store.memories([row])[row].id for row, _ in store.search_words([term], everything, 10**6))
+        for term in ("ruff", "oslo", "441", "v2.3.1", "日本")
+    }
+    return {
+        "memories": memories,
+        "links": store.all_links(),
+        "settings": store.settings_under(""),
+        "words": words,
+        "forgotten": sorted(i for (i,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 1")),
+    }
+
+
+class Replay(RuleBasedStateMachine):
+    """Two replicas write; each may be behind the other; a third replays everything in another order."""
+
+    memories = Bundle("memories")
+    events = Bundle("events")
+
+    @initialize()
+    def open(self) -> None:
+        self.stores = [SqliteStore.open(":memory:", Settings()) for _ in range(2)]
+        self.now = 1_000_000.0
+
+    def teardown(self) -> None:
+        for store in getattr(self, "stores", []):
+            store.close()
+
+    def write(self, side: int, kind: str, body: dict[str, Any]) -> str:
+        self.now += 1
+        events, _ = self.stores[side].write([(kind, body)], now=self.now + 300 * side)
+        return events[0].id
+
+    @rule(target=memories, side=st.integers(0, 1), text=TEXTS, tags=st.lists(LABELS, unique=True), user=LABELS)
+    def remember(self, side: int, text: str, tags: list[str], user: str) -> str:
+        return self.write(side, "remember", {"text": text, "tags": tags, "scope": {"user": user}, "agent": user})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories, text=TEXTS)
+    def revise(self, side: int, memory: str, text: str) -> str:
+        return self.write(side, "revise", {"memory": memory, "changes": {"text": text, "importance": 0.9}})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories, rest=st.booleans())
+    def retract_what_is_seen(self, side: int, memory: str, rest: bool) -> str:
+        return self.write(side, "retract", {"memory": memory, "observed": [memory] if rest else []})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories)
+    def restore(self, side: int, memory: str) -> str:
+        return self.write(side, "restore", {"memory": memory})
+
+    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories)
+    def supersede_even_in_rings(self, side: int, a: str, b: str) -> Any:
+        return self.write(side, "supersede", {"old": a, "new": b}) if a != b else multiple()
+
+    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories)
+    def merge(self, side: int, a: str, b: str) -> Any:
+        return self.write(side, "merge", {"loser": a, "winner": b, "evidence": [a]}) if a != b else multiple()
+
+    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories, rel=st.sampled_from(["related", "derived_from"]))
+    def link(self, side: int, a: str, b: str, rel: str) -> Any:
+        return self.write(side, "link", {"src": a, "dst": b, "rel": rel, "strength": 0.5}) if a != b else multiple()
+
+    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories)
+    def unlink(self, side: int, a: str, b: str) -> str:
+        return self.write(side, "unlink", {"src": a, "dst": b, "rel": "related"})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories, by=LABELS)
+    def confirm(self, side: int, memory: str, by: str) -> str:
+        return self.write(side, "confirm", {"memory": memory, "by": by})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories, by=LABELS)
+    def dispute(self, side: int, memory: str, by: str) -> str:
+        return self.write(side, "dispute", {"memory": memory, "by": by})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories, source=memories)
+    def evidence(self, side: int, memory: str, source: str) -> str:
+        return self.write(side, "evidence", {"memory": memory, "sources": [source]})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories, success=st.booleans())
+    def outcome(self, side: int, memory: str, success: bool) -> str:
+        return self.write(side, "outcome", {"task": "t", "success": success, "used": [memory]})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories, status=st.sampled_from(["deprecated", "active"]))
+    def mark(self, side: int, memory: str, status: str) -> str:
+        return self.write(side, "mark", {"memory": memory, "status": status})
+
+    @rule(side=st.integers(0, 1), memory=memories)
+    def use(self, side: int, memory: str) -> None:
+        self.write(side, "use", {"counts": {memory: 2}, "at": self.now})
+
+    @rule(side=st.integers(0, 1), memory=consumes(memories))
+    def forget(self, side: int, memory: str) -> None:
+        self.write(side, "forget", {"memories": [memory]})
+
+    @rule(target=events, side=st.integers(0, 1), value=LABELS)
+    def set_setting(self, side: int, value: str) -> str:
+        return self.write(side, "setting", {"key": "colour", "value": value})
+
+    @rule(target=events, side=st.integers(0, 1), event=events)
+    def undo(self, side: int, event: str) -> Any:
+        known = next((e for s in self.stores if (e := s.log.get(event)) is not None), None)
+        if known is None:
+            return multiple()
+        from skep.storage.fold import mentioned
+
+        return self.write(side, "undo", {"event": event, "mentions": list(mentioned(known))})
+
+    @rule(source=st.integers(0, 1), share=st.integers(1, 10))
+    def send_some(self, source: int, share: int) -> None:
+        target = self.stores[1 - source]
+        events = list(self.stores[source].log.lacking(target.log.versions()))
+        target.apply(events[: max(1, len(events) * share // 10)], now=self.now + 1000)
+
+    @invariant()
+    def log_and_tables_agree_whatever_the_order(self) -> None:
+        if not hasattr(self, "stores"):
+            return
+        rng = random.Random(len(self.stores[0].log.versions()) + int(self.now))
+        for store in self.stores:
+            events = list(store.log.after(0))
+            rng.shuffle(events)
+            other = SqliteStore.open(":memory:", Settings())
+            middle = len(events) // 2
+            other.apply(events[middle:], now=self.now + 1000)
+            other.apply(events[:middle], now=self.now + 1000)
+            assert other.log.held() == []
+            assert visible(other) == visible(store)
+            other.close()
+
+    @invariant()
+    def what_was_forgotten_is_nowhere(self) -> None:
+        for store in getattr(self, "stores", []):
+            for (memory_id,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 1"):
+                assert store.get(memory_id) is None
+                assert all("text" not in event.body and "changes" not in event.body for event in store.log.of(memory_id))
+
+
+TestReplay = Replay.TestCase
+TestReplay.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
