@@ -1,0 +1,1 @@
+"""Measurements: speed and quality against peers. Not shipped with the package."""

@@ -1,0 +1,137 @@
+"""SQLite with FTS5 for words and sqlite-vec for vectors, through apsw."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from benchmarks.speed.engines.values import (
+    CANDIDATES,
+    Answer,
+    How,
+    NoDefault,
+    Query,
+    Row,
+    Where,
+    any_word,
+    fuse,
+    refuse,
+)
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS memory(
+    row INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, text TEXT NOT NULL,
+    importance REAL NOT NULL DEFAULT 0.5, uses INTEGER NOT NULL DEFAULT 0);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text, content='memory', content_rowid='row');
+CREATE VIRTUAL TABLE IF NOT EXISTS vectors USING vec0(
+    row INTEGER PRIMARY KEY, team TEXT, project TEXT, embedding FLOAT[{dim}] distance_metric=cosine);
+"""
+
+
+class SqliteVec(NoDefault):
+    """The plain recipe: a table, an FTS5 table and a vec0 table in one file."""
+
+    durability = "one transaction per write, WAL, synchronous=FULL: survives power loss"
+    notes = ("vec0 scans every vector exactly; the filter fields are vec0 metadata columns.",)
+
+    def open(self, path: str, dim: int) -> None:
+        """Open the file with the extension loaded."""
+        apsw: Any = import_module("apsw")
+        sqlite_vec: Any = import_module("sqlite_vec")
+        self.db: Any = apsw.Connection(os.path.join(path, "vec.db"))
+        self.db.enable_load_extension(True)
+        self.db.load_extension(sqlite_vec.loadable_path())
+        self.db.enable_load_extension(False)
+        self.db.execute("PRAGMA journal_mode=WAL")
+        self.db.execute("PRAGMA synchronous=FULL")
+        self.db.execute(SCHEMA.format(dim=dim))
+        self.count = int(self.db.execute("SELECT coalesce(max(row), 0) FROM memory").get)
+
+    def _insert(self, row: Row) -> None:
+        self.count += 1
+        key = self.count
+        self.db.execute("INSERT INTO memory(row, id, text) VALUES (?,?,?)", (key, row.id, row.text))
+        self.db.execute("INSERT INTO words(rowid, text) VALUES (?,?)", (key, row.text))
+        self.db.execute(
+            "INSERT INTO vectors(row, team, project, embedding) VALUES (?,?,?,?)",
+            (key, row.team, row.project, row.vector.tobytes()),
+        )
+
+    def load(self, rows: Sequence[Row]) -> None:
+        """One transaction for the batch."""
+        with self.db:
+            for row in rows:
+                self._insert(row)
+
+    def settle(self) -> None:
+        """Merge the full-text index."""
+        self.db.execute("INSERT INTO words(words) VALUES ('optimize')")
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def write(self, row: Row, how: How = "synced") -> None:
+        """Row, words and vector in one transaction."""
+        refuse(how, "synced", "unsynced")
+        self.db.pragma("synchronous", "full" if how == "synced" else "normal")
+        with self.db:
+            self._insert(row)
+
+    def touch(self, row: Row) -> None:
+        """One statement, not synced."""
+        self.db.pragma("synchronous", "normal")
+        self.db.execute("UPDATE memory SET uses = uses + 1 WHERE id = ?", (row.id,))
+
+    def update(self, row: Row, importance: float) -> None:
+        """One durable statement."""
+        self.db.pragma("synchronous", "full")
+        self.db.execute("UPDATE memory SET importance = ? WHERE id = ?", (importance, row.id))
+
+    def _by_words(self, text: str, k: int) -> list[int]:
+        found = self.db.execute(
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (any_word(text), k)
+        )
+        return [row for (row,) in found]
+
+    def _by_vector(self, query: Query, k: int, where: Where) -> list[int]:
+        sql = "SELECT row FROM vectors WHERE embedding MATCH ? AND k = ?"
+        values: list[object] = [query.vector.tobytes(), k]
+        if where is not None:
+            sql += f" AND {where[0]} = ?"
+            values.append(where[1])
+        return [row for (row,) in self.db.execute(sql, values)]
+
+    def _answer(self, rows: list[int], ids_only: bool) -> Answer:
+        marks = ",".join("?" * len(rows))
+        columns = "row, id, ''" if ids_only else "row, id, text"
+        found = {
+            row: (id, text)
+            for row, id, text in self.db.execute(f"SELECT {columns} FROM memory WHERE row IN ({marks})", rows)
+        }
+        return [found[row] for row in rows if row in found]
+
+    def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> Answer:
+        """FTS5, any word, ranked by its own BM25."""
+        del query
+        return self._answer(self._by_words(text, k), ids_only)
+
+    def vector(self, query: Query, k: int, where: Where, ids_only: bool) -> Answer:
+        """A k-nearest query on the vec0 table."""
+        return self._answer(self._by_vector(query, k, where), ids_only)
+
+    def hybrid(self, query: Query, k: int) -> Answer:
+        """Fifty of each, fused by rank."""
+        words = [str(row) for row in self._by_words(query.text, CANDIDATES)]
+        vectors = [str(row) for row in self._by_vector(query, CANDIDATES, None)]
+        return self._answer([int(row) for row in fuse(words, vectors)[:k]], False)
+
+    def has(self, id: str) -> bool:
+        """Whether the row is stored."""
+        return self.db.execute("SELECT 1 FROM memory WHERE id = ?", (id,)).get is not None
+
+    def close(self) -> None:
+        """Close the file."""
+        self.db.close()
+
+
+ENGINE = SqliteVec

@@ -1,0 +1,120 @@
+"""What is left after SIGKILL in the middle of writing, and how often each engine asks the disk to be sure."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.speed.environments import Spec
+from benchmarks.speed.process import EngineError, Process
+from benchmarks.speed.workload import DIM
+
+SYNCED_WRITES = 20
+
+
+def one_kill(
+    spec: Spec, store: Path, *, folder: Path, log: Path, first: int, patience_s: float
+) -> dict[str, Any]:
+    """Write for `patience_s` after the first acknowledgement, kill, reopen, look for every row."""
+    writer = Process(spec, DIM, log)
+    acknowledged = 0
+    try:
+        writer.ask("open", timeout_s=120, path=str(store), folder=str(folder))
+        if first == 0:
+            writer.ask("load", timeout_s=120, box_s=60.0)
+            writer.ask("settle", timeout_s=120)
+        writer.send("stream", first=first)
+        writer.line(60)
+        acknowledged = 1
+        ends = time.monotonic() + patience_s
+        while time.monotonic() < ends:
+            if "acknowledged" not in writer.line(60):
+                break
+            acknowledged += 1
+    finally:
+        writer.kill()
+    reader = Process(spec, DIM, log)
+    try:
+        reader.ask("open", timeout_s=120, path=str(store), folder=str(folder))
+        found = reader.ask("verify", timeout_s=300, first=first, count=acknowledged)
+    finally:
+        reader.kill()
+    return {"acknowledged": acknowledged, **found}
+
+
+def kills(spec: Spec, count: int, folder: Path, work: Path) -> dict[str, Any]:
+    """Several kills of the same store, each at another moment."""
+    store = work / "stores" / f"{spec.name}-kill"
+    shutil.rmtree(store, ignore_errors=True)
+    store.mkdir(parents=True)
+    moments = random.Random(1)
+    total: dict[str, Any] = {
+        "kills": 0,
+        "acknowledged": 0,
+        "missing": {"stored": 0, "keyword": 0, "vector": 0},
+    }
+    try:
+        for _ in range(count):
+            log = work / "logs" / f"{spec.name}-kill.log"
+            got = one_kill(
+                spec,
+                store,
+                folder=folder,
+                log=log,
+                first=total["acknowledged"] + total["kills"],
+                patience_s=moments.uniform(0.1, 0.8),
+            )
+            total["kills"] += 1
+            total["acknowledged"] += got["acknowledged"]
+            total["keyword_offered"] = got["keyword_offered"]
+            for place, lost in got["missing"].items():
+                total["missing"][place] += lost
+        total["status"] = "ok"
+    except EngineError as error:
+        total.update(status="failed", reason=str(error))
+    shutil.rmtree(store, ignore_errors=True)
+    return total
+
+
+def synced(spec: Spec, folder: Path, work: Path) -> float | None:
+    """Calls of fsync and its kin per single write, counted by strace; None where there is no strace."""
+    strace = shutil.which("strace")
+    if strace is None:
+        return None
+    store, trace = work / "stores" / f"{spec.name}-sync", work / "logs" / f"{spec.name}.strace"
+    shutil.rmtree(store, ignore_errors=True)
+    store.mkdir(parents=True)
+    calls = "fsync,fdatasync,msync,sync_file_range,syncfs"
+    prefix = (strace, "-f", "-qq", "-e", f"trace={calls}", "-o", str(trace))
+    process = Process(spec, DIM, work / "logs" / f"{spec.name}-sync.log", prefix)
+    try:
+        process.ask("open", timeout_s=180, path=str(store), folder=str(folder))
+        process.ask("write", timeout_s=180, kind="write", first=0, count=5, box_s=60)
+        before = _lines(trace)
+        process.ask("write", timeout_s=180, kind="write", first=5, count=SYNCED_WRITES, box_s=60)
+        return (_lines(trace) - before) / SYNCED_WRITES
+    except EngineError:
+        return None
+    finally:
+        process.kill()
+        shutil.rmtree(store, ignore_errors=True)
+
+
+def _lines(path: Path) -> int:
+    names = ("fsync(", "fdatasync(", "msync(", "sync_file_range(", "syncfs(")
+    return sum(any(name in line for name in names) for line in path.read_text(errors="replace").splitlines())
+
+
+def run_all(
+    specs: list[Spec], count: int, folder: Path, work: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Kills and synced writes of every engine."""
+    out: dict[str, Any] = {}
+    for spec in specs:
+        out[spec.name] = {**kills(spec, count, folder, work), "syncs_per_write": synced(spec, folder, work)}
+        say(f"  {spec.name:10} kills: {out[spec.name]}")
+    return out

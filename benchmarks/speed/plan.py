@@ -1,0 +1,63 @@
+"""How much is measured: the profiles and their time boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SEARCHES = (
+    "keyword",
+    "question",
+    "vector",
+    "hybrid",
+    "default",
+    "filtered_1",
+    "filtered_10",
+    "keyword_ids50",
+    "vector_ids50",
+)
+"""Kinds of search. The `ids50` kinds ask for fifty ids and no text; the others for ten ids and texts."""
+CHANGES = ("touch", "update")
+WRITES = ("write", "write_unsynced", "write_checked")
+"""Single writes: synced to disk; merely acknowledged; synced, after a search for what it contradicts."""
+TRUTHS = {
+    "keyword": ("keyword", 10),
+    "vector": ("vector", 10),
+    "hybrid": ("hybrid", 10),
+    "filtered_1": ("filtered_1", 10),
+    "filtered_10": ("filtered_10", 10),
+    "keyword_ids50": ("keyword", 50),
+    "vector_ids50": ("vector", 50),
+}
+"""Which exact answer a kind is compared with, and to what depth."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run."""
+
+    profile: str
+    sizes: tuple[int, ...]
+    rounds: int
+    questions: int
+    """Per kind and round."""
+    changes: int
+    """Touches, updates and writes, per round."""
+    cold: int
+    kills: int
+    load_box_s: float
+    round_box_s: float
+
+    @property
+    def total_questions(self) -> int:
+        """Every round has its own."""
+        return self.rounds * self.questions
+
+    @property
+    def total_writes(self) -> int:
+        """For writes, write-then-find and the kill scenario."""
+        return max(3000, 4 * self.rounds * self.changes)
+
+
+QUICK = Plan("quick", (1_000, 10_000), 3, 30, 20, 3, 2, 45.0, 3.0)
+FULL = Plan("full", (1_000, 10_000, 100_000), 5, 60, 40, 5, 10, 600.0, 15.0)
+MILLION = Plan("million", (1_000, 10_000, 100_000, 1_000_000), 3, 40, 30, 3, 10, 2400.0, 30.0)

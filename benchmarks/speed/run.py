@@ -1,0 +1,253 @@
+"""The run: every engine at every size, interleaved round by round, and nothing silently missing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.speed import kill, machine, metrics
+from benchmarks.speed.environments import HERE, ROOT, Spec, UnavailableError, prepare, versions
+from benchmarks.speed.plan import CHANGES, SEARCHES, TRUTHS, WRITES, Plan
+from benchmarks.speed.process import EngineError, Process, UnsupportedError, cold_start, import_time
+from benchmarks.speed.truth import exact
+from benchmarks.speed.workload import DIM, VERSION, Workload, save
+
+WORK = HERE / ".work"
+Say = Callable[[str], None]
+
+
+def tell(text: str) -> None:
+    """Progress goes to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def workload_files(size: int, plan: Plan, seed: int) -> tuple[Path, dict[str, list[list[str]]]]:
+    """The workload's folder and its exact answers, made once and kept."""
+    folder = WORK / f"load-v{VERSION}-{seed}-{size}-{plan.total_questions}-{plan.total_writes}"
+    answers = folder / "truth.json"
+    if not answers.exists():
+        workload = Workload(size, seed)
+        save(workload, folder, queries=plan.total_questions, writes=plan.total_writes)
+        answers.write_text(json.dumps(exact(workload, workload.queries(plan.total_questions)).as_dict()))
+    return folder, json.loads(answers.read_text())
+
+
+class SizeRun:
+    """All engines at one size."""
+
+    def __init__(self, plan: Plan, size: int, seed: int, specs: list[Spec], say: Say) -> None:
+        self.plan, self.size, self.specs, self.say = plan, size, specs, say
+        self.folder, self.truth = workload_files(size, plan, seed)
+        self.processes: dict[str, Process] = {}
+        self.results: dict[str, dict[str, Any]] = {spec.name: {"status": "ok", "ops": {}} for spec in specs}
+        self._rounds: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+    def store(self, name: str) -> Path:
+        """Where an engine keeps its data."""
+        return WORK / "stores" / f"{name}-{self.size}"
+
+    def fail(self, spec: Spec, where: str, error: EngineError) -> None:
+        """Note why an engine goes no further, and let it go."""
+        self.results[spec.name].update(status="failed", reason=f"{where}: {error}")
+        self.say(f"  {spec.name} failed in {where}: {error}")
+        if spec.name in self.processes:
+            self.processes.pop(spec.name).kill()
+
+    def load_all(self) -> None:
+        """One engine after the other: open, load, settle."""
+        for spec in self.specs:
+            store = self.store(spec.name)
+            shutil.rmtree(store, ignore_errors=True)
+            store.mkdir(parents=True)
+            process = Process(spec, DIM, WORK / "logs" / f"{spec.name}-{self.size}.log")
+            self.processes[spec.name] = process
+            result = self.results[spec.name]
+            box = self.plan.load_box_s
+            try:
+                opened = process.ask("open", timeout_s=120, path=str(store), folder=str(self.folder))
+                result.update(durability=opened["durability"], notes=opened["notes"], rss_open=opened["rss"])
+                result["load"] = process.ask("load", timeout_s=3 * box + 60, box_s=box)
+                if not result["load"]["complete"]:
+                    done, wall = result["load"]["loaded"], result["load"]["wall_s"]
+                    raise EngineError(
+                        f"stopped at the time box, {done} of {self.size} rows after {wall:.0f} s"
+                    )
+                result["settle"] = process.ask("settle", timeout_s=3 * box + 60)
+            except EngineError as error:
+                self.fail(spec, "load", error)
+                continue
+            process.halt()
+            cpu = result["load"]["cpu_s"] + result["settle"]["cpu_s"]
+            self.say(f"  {spec.name:10} loaded {self.size} in {cpu:.2f} CPU s")
+
+    def _turn(self, spec: Spec, op: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """Let one engine do one thing while the others are halted."""
+        process = self.processes.get(spec.name)
+        if process is None or self.results[spec.name]["ops"].get(op, {}).get("status") == "not offered":
+            return None
+        name = "search" if op in SEARCHES else "change" if op in CHANGES else op
+        extra: dict[str, Any] = {"kind": op} if name in ("search", "change") else {}
+        if op in WRITES:
+            name, extra = "write", {"kind": op}
+        box = self.plan.round_box_s
+        process.go()
+        try:
+            return process.ask(name, timeout_s=20 * box + 60, box_s=box, **extra, **arguments)
+        except UnsupportedError as error:
+            self.results[spec.name]["ops"][op] = {"status": "not offered", "reason": str(error)}
+        except EngineError as error:
+            self.fail(spec, op, error)
+        finally:
+            process.halt()
+        return None
+
+    def rounds_of(self, ops: tuple[str, ...], count: int, start: int, *, warm: bool) -> None:
+        """Round by round, kind by kind, engine by engine; the order of engines turns with the round."""
+        for round_ in range(-1 if warm else 0, self.plan.rounds):
+            for op in ops:
+                turn = round_ % len(self.specs)
+                for spec in self.specs[turn:] + self.specs[:turn]:
+                    first = start + max(round_, 0) * count
+                    got = self._turn(spec, op, {"first": first, "count": 3 if round_ < 0 else count})
+                    if got is not None and round_ >= 0:
+                        got.update(first=first, load=machine.load())
+                        self._rounds.setdefault((spec.name, op), []).append(got)
+
+    def measure(self) -> None:
+        """Searches first, while every engine holds exactly the workload; then changes, then writes."""
+        plan = self.plan
+        self.rounds_of(SEARCHES, plan.questions, 0, warm=True)
+        self.rounds_of(CHANGES, min(plan.changes, self.size // plan.rounds), 0, warm=False)
+        for number, op in enumerate((*WRITES, "write_find")):
+            self.rounds_of((op,), plan.changes, number * plan.rounds * plan.changes, warm=False)
+        for spec in self.specs:
+            process = self.processes.get(spec.name)
+            if process is not None:
+                process.go()
+                try:
+                    self.results[spec.name]["state"] = process.ask("state", timeout_s=60)
+                except EngineError as error:
+                    self.fail(spec, "state", error)
+        for (name, op), rounds in self._rounds.items():
+            self.results[name]["ops"][op] = self.summary(op, rounds)
+
+    def summary(self, op: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+        """Times of all rounds, and how right the answers were."""
+        out: dict[str, Any] = {"status": "ok", **metrics.summarise(rounds)}
+        out["load"] = [r["load"] for r in rounds]
+        if op in TRUTHS:
+            kind, depth = TRUTHS[op]
+            found = [answer for r in rounds for answer in r["answers"]]
+            truth: list[list[str]] = []
+            for r in rounds:
+                truth += self.truth[kind][r["first"] : r["first"] + len(r["answers"])]
+            score = metrics.mean_recall(found, truth, depth)
+            out["recall"] = None if score is None else round(score, 4)
+        if op == "write_find":
+            out["found"] = sum(r["found"] for r in rounds) / max(1, sum(len(r["wall_ns"]) for r in rounds))
+        return out
+
+    def close_all(self) -> None:
+        """End every process."""
+        for process in self.processes.values():
+            process.finish()
+
+    def cold_all(self) -> None:
+        """Fresh processes, engines taking turns."""
+        question = self.folder / "cold.json"
+        query = Workload(self.size).queries(1)[0]
+        question.write_text(
+            json.dumps([query.id, query.text, query.question, query.team, query.project, list(query.vector)])
+        )
+        runs: dict[str, list[dict[str, Any]]] = {}
+        for _ in range(self.plan.cold):
+            for spec in self.specs:
+                if self.results[spec.name]["status"] != "ok":
+                    continue
+                try:
+                    got = cold_start(spec, DIM, self.store(spec.name), question, timeout_s=120)
+                except EngineError as error:
+                    self.results[spec.name]["cold"] = {"status": "failed", "reason": str(error)}
+                    continue
+                runs.setdefault(spec.name, []).append(got)
+        for name, each in runs.items():
+            keys = [key for key in each[0] if key.endswith("_s")]
+            self.results[name]["cold"] = {
+                "status": "ok",
+                **{key: round(median(run[key] for run in each), 5) for key in keys},
+                "rss": {key: median(run["rss"][key] for run in each) for key in each[0]["rss"]},
+            }
+
+
+def imports(specs: list[Spec], repeats: int) -> dict[str, dict[str, Any]]:
+    """Import times, engines taking turns; the first, unmeasured time fills the caches."""
+    runs: dict[str, list[dict[str, float]]] = {}
+    out: dict[str, dict[str, Any]] = {}
+    for repeat in range(repeats + 1):
+        for spec in specs:
+            try:
+                got = import_time(spec)
+            except EngineError as error:
+                out[spec.name] = {"status": "failed", "reason": str(error)}
+                continue
+            if repeat:
+                runs.setdefault(spec.name, []).append(got)
+    for name, each in runs.items():
+        out[name] = {"status": "ok", **{key: round(median(r[key] for r in each), 5) for key in each[0]}}
+    return out
+
+
+def run(plan: Plan, specs: list[Spec], *, seed: int = 7, say: Say = tell) -> dict[str, Any]:
+    """The whole measurement, as the value that is written to the results file."""
+    started = time.time()
+    report: dict[str, Any] = {
+        "kind": "speed",
+        "schema": 1,
+        "profile": plan.profile,
+        "plan": dict(vars(plan)),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "environment": {**machine.describe(), **machine.commit(ROOT)},
+        "workload": {"seed": seed, "version": VERSION, "dim": DIM},
+        "engines": {},
+        "sizes": {},
+    }
+    usable: list[Spec] = []
+    for spec in specs:
+        entry: dict[str, Any] = {"title": spec.title, "status": "ok"}
+        try:
+            prepare(spec)
+            entry["versions"] = versions(spec)
+            usable.append(spec)
+        except UnavailableError as error:
+            entry.update(status="unavailable", reason=str(error))
+            say(f"{spec.name} is not available: {error}")
+        report["engines"][spec.name] = entry
+    report["imports"] = imports(usable, plan.cold)
+    standing = list(usable)
+    for size in plan.sizes:
+        say(f"{size} rows, load {machine.load()}")
+        each = SizeRun(plan, size, seed, standing, say)
+        try:
+            each.load_all()
+            each.measure()
+        finally:
+            each.close_all()
+        each.cold_all()
+        report["sizes"][str(size)] = each.results
+        standing = [spec for spec in standing if each.results[spec.name]["status"] == "ok"]
+        for spec in usable:
+            shutil.rmtree(each.store(spec.name), ignore_errors=True)
+            if spec not in standing and spec.name not in each.results:
+                reason = "left out: it did not finish the size before"
+                report["sizes"][str(size)][spec.name] = {"status": "skipped", "reason": reason, "ops": {}}
+    folder, _ = workload_files(plan.sizes[0], plan, seed)
+    report["kills"] = kill.run_all(usable, plan.kills, folder, WORK, say)
+    report["environment"]["load_after"] = machine.load()
+    report["took_s"] = round(time.time() - started)
+    return report

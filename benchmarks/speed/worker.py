@@ -1,0 +1,309 @@
+"""The process that holds one engine. It is told what to do in JSON lines and answers in JSON lines.
+
+It runs in the engine's own environment, and imports little itself, so that what is measured is the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from array import array
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.speed.engines.values import Query, Row, Where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.speed.engines.contract import Engine
+
+CHANNEL = 9
+"""The file descriptor of the harness's pipe."""
+BATCH = 1000
+AT_LEAST = 5
+"""A time box never cuts a round below so many samples, unless the box has passed twice over."""
+
+
+def resident() -> dict[str, float]:
+    """Megabytes of this process: all, and those no file backs. Empty where the system does not tell."""
+    found: dict[str, float] = {}
+    try:
+        with open("/proc/self/status") as lines:
+            for line in lines:
+                name, _, rest = line.partition(":")
+                if name in ("VmRSS", "VmHWM", "RssAnon"):
+                    found[name] = int(rest.split()[0]) / 1024
+    except FileNotFoundError:
+        pass
+    return found
+
+
+def disk(path: str) -> float:
+    """Megabytes under a folder."""
+    total = 0
+    for folder, _, files in os.walk(path):
+        total += sum(os.path.getsize(os.path.join(folder, name)) for name in files)
+    return total / 1e6
+
+
+def read_rows(folder: str, name: str, dim: int, first: int, count: int | None) -> Iterator[Row]:
+    """Rows `first`.. of a workload file."""
+    with (
+        open(os.path.join(folder, f"{name}.jsonl")) as lines,
+        open(os.path.join(folder, f"{name}.f32"), "rb") as raw,
+    ):
+        raw.seek(first * dim * 4)
+        for number, line in enumerate(lines):
+            if number < first:
+                continue
+            if count is not None and number >= first + count:
+                return
+            id, text, team, project = json.loads(line)
+            yield Row(id, text, array("f", raw.read(dim * 4)), team, project)
+
+
+def read_queries(folder: str, dim: int) -> list[Query]:
+    """Every question of a workload."""
+    found: list[Query] = []
+    with (
+        open(os.path.join(folder, "queries.jsonl")) as lines,
+        open(os.path.join(folder, "queries.f32"), "rb") as raw,
+    ):
+        for line in lines:
+            id, text, question, team, project = json.loads(line)
+            found.append(Query(id, text, question, array("f", raw.read(dim * 4)), team, project))
+    return found
+
+
+class Samples:
+    """Wall and CPU nanoseconds of single calls, within a time box."""
+
+    def __init__(self, box_s: float) -> None:
+        self.wall: list[int] = []
+        self.cpu: list[int] = []
+        self.ends = time.monotonic() + box_s
+        self.latest = time.monotonic() + 2 * box_s
+
+    def full(self) -> bool:
+        """Whether the box has passed."""
+        now = time.monotonic()
+        return now > self.latest or (now > self.ends and len(self.wall) >= AT_LEAST)
+
+    def take(self, call: Callable[[], Any]) -> Any:
+        """Time one call."""
+        cpu, wall = time.process_time_ns(), time.perf_counter_ns()
+        result = call()
+        self.wall.append(time.perf_counter_ns() - wall)
+        self.cpu.append(time.process_time_ns() - cpu)
+        return result
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the answer line."""
+        return {"wall_ns": self.wall, "cpu_ns": self.cpu}
+
+
+class Worker:
+    """The operations the harness may ask for; each is one method."""
+
+    def __init__(self, engine: Engine, dim: int) -> None:
+        self.engine = engine
+        self.dim = dim
+        self.path = ""
+        self.folder = ""
+        self.questions: list[Query] = []
+
+    def op_open(self, path: str, folder: str) -> dict[str, Any]:
+        """Open the store and read the questions."""
+        self.path, self.folder = path, folder
+        os.makedirs(path, exist_ok=True)
+        self.engine.open(path, self.dim)
+        self.questions = read_queries(folder, self.dim)
+        return {"durability": self.engine.durability, "notes": list(self.engine.notes), "rss": resident()}
+
+    def op_load(self, box_s: float) -> dict[str, Any]:
+        """Load every row, in batches; stop at the time box. Reading the workload is not counted."""
+        loaded, wall, cpu = 0, 0.0, 0.0
+        rows = read_rows(self.folder, "rows", self.dim, 0, None)
+        while batch := [row for _, row in zip(range(BATCH), rows, strict=False)]:
+            cpu0, wall0 = time.process_time(), time.perf_counter()
+            self.engine.load(batch)
+            wall += time.perf_counter() - wall0
+            cpu += time.process_time() - cpu0
+            loaded += len(batch)
+            if wall > box_s:
+                break
+        complete = next(rows, None) is None and loaded > 0
+        return {"loaded": loaded, "complete": complete, "wall_s": wall, "cpu_s": cpu, "rss": resident()}
+
+    def op_settle(self) -> dict[str, Any]:
+        """Finish the indexes and answer once, so that nothing is left for the first question to pay."""
+        cpu0, wall0 = time.process_time(), time.perf_counter()
+        self.engine.settle()
+        self.engine.hybrid(self.questions[0], 10)
+        return {
+            "wall_s": time.perf_counter() - wall0,
+            "cpu_s": time.process_time() - cpu0,
+            "rss": resident(),
+            "disk_mb": disk(self.path),
+        }
+
+    def _search(self, kind: str, query: Query) -> list[tuple[str, str]]:
+        engine = self.engine
+        where: Where = None
+        if kind in ("filtered_1", "filtered_10"):
+            where = ("project", query.project) if kind == "filtered_1" else ("team", query.team)
+        if kind in ("keyword", "keyword_ids50"):
+            return engine.keyword(query, query.text, 50 if kind.endswith("50") else 10, kind.endswith("50"))
+        if kind == "question":
+            return engine.keyword(query, query.question, 10, False)
+        if kind == "hybrid":
+            return engine.hybrid(query, 10)
+        if kind == "default":
+            return engine.default(query, 10)
+        return engine.vector(query, 50 if kind.endswith("50") else 10, where, kind.endswith("50"))
+
+    def op_search(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:
+        """Ask `count` questions of one kind."""
+        samples = Samples(box_s)
+        answers: list[list[str]] = []
+        for query in self.questions[first : first + count]:
+            answers.append([id for id, _ in samples.take(lambda q=query: self._search(kind, q))])
+            if samples.full():
+                break
+        return {**samples.as_dict(), "answers": answers}
+
+    def op_change(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:
+        """Touch or update rows."""
+        samples = Samples(box_s)
+        for row in list(read_rows(self.folder, "rows", self.dim, first, count)):
+            if kind == "touch":
+                samples.take(lambda r=row: self.engine.touch(r))
+            else:
+                samples.take(lambda r=row: self.engine.update(r, 0.7))
+            if samples.full():
+                break
+        return samples.as_dict()
+
+    def op_write(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:
+        """Single writes."""
+        samples = Samples(box_s)
+        how = "synced" if kind == "write" else kind.removeprefix("write_")
+        for row in list(read_rows(self.folder, "writes", self.dim, first, count)):
+            samples.take(lambda r=row: self.engine.write(r, how))
+            if samples.full():
+                break
+        return samples.as_dict()
+
+    def op_write_find(self, first: int, count: int, box_s: float) -> dict[str, Any]:
+        """Write a row and look for it at once; both are timed together."""
+        samples, found = Samples(box_s), 0
+        for row in list(read_rows(self.folder, "writes", self.dim, first, count)):
+            words = " ".join(row.text.split()[-3:])
+            query = Query(row.id, words, words, row.vector, row.team, row.project)
+
+            def both(row: Row = row, query: Query = query) -> list[tuple[str, str]]:
+                self.engine.write(row)
+                return self.engine.hybrid(query, 10)
+
+            found += row.id in [id for id, _ in samples.take(both)]
+            if samples.full():
+                break
+        return {**samples.as_dict(), "found": found}
+
+    def op_stream(self, first: int) -> dict[str, Any]:
+        """Write until killed; every acknowledged row is reported by its own line."""
+        written = 0
+        for row in read_rows(self.folder, "writes", self.dim, first, None):
+            self.engine.write(row)
+            say({"acknowledged": row.id})
+            written += 1
+        return {"written": written}
+
+    def op_verify(self, first: int, count: int) -> dict[str, Any]:
+        """How many of the rows are missing: altogether, by their own word, and by their own vector."""
+        missing = {"stored": 0, "keyword": 0, "vector": 0}
+        offered = True
+        for row in list(read_rows(self.folder, "writes", self.dim, first, count)):
+            word = row.text.split()[-1]
+            query = Query(row.id, word, word, row.vector, row.team, row.project)
+            missing["stored"] += not self.engine.has(row.id)
+            missing["vector"] += row.id not in [id for id, _ in self.engine.vector(query, 10, None, True)]
+            try:
+                missing["keyword"] += row.id not in [
+                    id for id, _ in self.engine.keyword(query, word, 10, True)
+                ]
+            except LookupError:
+                offered = False
+        return {"missing": missing, "keyword_offered": offered}
+
+    def op_state(self) -> dict[str, Any]:
+        """Memory and disk now."""
+        return {"rss": resident(), "disk_mb": disk(self.path), "cpu_s": time.process_time()}
+
+    def op_close(self) -> dict[str, Any]:
+        """Close the engine."""
+        self.engine.close()
+        return {}
+
+
+def say(message: dict[str, Any]) -> None:
+    """One line to the harness."""
+    os.write(CHANNEL, json.dumps(message).encode() + b"\n")
+
+
+def load_engine(name: str) -> Engine:
+    """The adapter of that name."""
+    return import_module(f"benchmarks.speed.engines.{name}").ENGINE()
+
+
+def cold(name: str, dim: int, path: str, question: str) -> None:
+    """A fresh process: open, answer one question, say how long each part took, and leave."""
+    started = time.process_time(), time.perf_counter()
+    with open(question) as file:
+        id, text, asked, team, project, vector = json.load(file)
+    query = Query(id, text, asked, array("f", vector), team, project)
+    engine = load_engine(name)
+    engine.open(path, dim)
+    opened = time.process_time(), time.perf_counter()
+    answer = engine.hybrid(query, 10)
+    done = time.process_time(), time.perf_counter()
+    say(
+        {
+            "cpu_before_s": started[0],
+            "cpu_open_s": opened[0] - started[0],
+            "cpu_answer_s": done[0] - opened[0],
+            "cpu_s": done[0],
+            "wall_open_s": opened[1] - started[1],
+            "wall_answer_s": done[1] - opened[1],
+            "answer": [id for id, _ in answer],
+            "rss": resident(),
+        }
+    )
+    engine.close()
+
+
+def serve(name: str, dim: int) -> None:
+    """Answer the harness until it hangs up."""
+    worker = Worker(load_engine(name), dim)
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            result = getattr(worker, f"op_{order.pop('op')}")(**order)
+            say({"ok": True, "result": result})
+        except LookupError as error:
+            say({"ok": False, "unsupported": True, "error": str(error)})
+        except Exception as error:  # noqa: BLE001 - the process boundary: the harness reports it
+            say({"ok": False, "error": f"{type(error).__name__}: {error}"[:500]})
+
+
+if __name__ == "__main__":
+    # Whatever a library prints must not mix with the answers.
+    os.dup2(1, CHANNEL)
+    os.dup2(2, 1)
+    if sys.argv[1] == "cold":
+        cold(sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
+    else:
+        serve(sys.argv[2], int(sys.argv[3]))
