@@ -1,0 +1,1 @@
+"""Recall: candidates, signals, fusion, choice and marks, as one pipeline of pure stages."""

@@ -1,0 +1,243 @@
+"""The recall config: how one recall ranks, chooses and flags. A frozen value that is also plain JSON.
+
+A config is built once, checked once, and then only read. `from_dict` names every problem at the edge:
+unknown keys (with the key that was probably meant), negative or not-a-number weights, weights that are
+all zero, and intervals that are upside down.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from skep.errors import ConfigError
+
+Fusion = Literal["weighted", "minmax", "rrf", "product"]
+Choice = Literal["none", "mmr", "diversity"]
+Temporal = Literal["off", "boost", "filter"]
+
+SIGNALS: tuple[str, ...] = (
+    "semantic",
+    "lexical",
+    "recency",
+    "importance",
+    "confidence",
+    "confirmations",
+    "trust",
+    "usage",
+)
+"""The signals a weight may be given to."""
+QUERY_SIGNALS: tuple[str, ...] = ("semantic", "lexical")
+"""Those that depend on the query; only these may be fused by rank."""
+
+
+class Expand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a recall walks along links from its hits."""
+
+    relations: tuple[str, ...] = ()
+    """Which relations to follow; none means all."""
+    depth: int = 1
+    cap: int = 5
+    """At most this many memories are added."""
+    decay: float = 0.5
+    """A memory one hop away scores this share of where the walk came from."""
+    direction: Literal["out", "in", "both"] = "both"
+
+
+class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides what a recall returns, apart from the query and its filters."""
+
+    name: str = "custom"
+    """The preset it came from; shown, never used."""
+
+    # Candidates
+    k_words: int = 100
+    """How many candidates the words may bring."""
+    k_vectors: int = 100
+    """How many candidates the vectors may bring."""
+
+    # Scores
+    fusion: Fusion = "weighted"
+    weights: dict[str, float] = msgspec.field(default_factory=lambda: {"semantic": 1.0})
+    """Per signal. With `product` a weight is the strength of the boost 1 + w * signal (semantic: the
+    base)."""
+    rrf_k: int = 60
+    matched_terms: bool = False
+    """Without an embedder: score the number of query terms matched + 0.01 * confidence instead."""
+    recency_rate: float = 0.1
+    """Per day: recency is exp(-rate * age)."""
+    recency_basis: Literal["created_at", "last_used_at"] = "created_at"
+    late: float = 0.0
+    """Weight of late interaction (each query word against its closest word of the text); 0 leaves it out."""
+    shortlist: int = 50
+    """How many of the best candidates are read again: late interaction, context, the ranker, a reranker."""
+    context: float = 0.0
+    """Weight of the words of the neighbours in time within the same scope; 0 leaves it out."""
+    window: int = 2
+    """How many neighbours on either side `context` reads."""
+    temporal: Temporal = "off"
+    """What the times named in a query do: nothing, lift memories of that time, or admit only those."""
+    temporal_boost: float = 0.15
+
+    # Choice
+    select: Choice = "none"
+    mmr_lambda: float = 0.7
+    similarity: float = 0.8
+    """Calibrated cosine from which two memories count as the same for `diversity`."""
+    dynamic_k: bool = False
+    cliff: float = 3.0
+    """How many times the usual gap is a cliff."""
+    min_results: int = 1
+    max_results: int = 1000
+    floor: float = 0.0
+    """Answers whose evidence for the query (0..1) is below this are withheld; 0 never abstains."""
+    relative_floor: float = 0.0
+    """Hits scoring below this share of the best are withheld."""
+    min_confidence: float = 0.3
+    """Effective confidence below which nothing is recalled."""
+    min_importance: float = 0.0
+
+    # Marks
+    disagreement: float = 0.7
+    """How far the ranks by words and by meaning may lie apart before a hit is flagged; 1 never flags."""
+    currency: bool = False
+    """Newest first among hits that give different values for the same thing."""
+    expand: Expand | None = None
+
+
+def from_dict(raw: Mapping[str, Any]) -> RecallConfig:
+    """A config from plain JSON values; every problem is a `ConfigError` that says what to do.
+
+    >>> from_dict({"fusion": "rrf", "weights": {"semantic": 1, "lexical": 1}}).rrf_k
+    60
+    """
+    _known(raw, RecallConfig.__struct_fields__, "recall config")
+    expand: object = raw.get("expand")
+    if isinstance(expand, Mapping):
+        _known(cast("Mapping[str, Any]", expand), Expand.__struct_fields__, "expand")
+    weights: object = raw.get("weights")
+    if isinstance(weights, Mapping):
+        _known(cast("Mapping[str, Any]", weights), SIGNALS, "weights")
+    try:
+        config = msgspec.convert(dict(raw), RecallConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"recall config: {error}") from error
+    return validate(config)
+
+
+def to_dict(config: RecallConfig) -> dict[str, Any]:
+    """The config as plain JSON values; `from_dict` reads it back to an equal config."""
+    return cast("dict[str, Any]", msgspec.to_builtins(config))
+
+
+def content_hash(config: RecallConfig) -> str:
+    """The same for configs that rank alike, whatever they are called."""
+    body = msgspec.json.encode(to_dict(msgspec.structs.replace(config, name="")), order="sorted")
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+def merge(
+    preset: RecallConfig,
+    bank: Mapping[str, Any] | None = None,
+    call: Mapping[str, Any] | None = None,
+) -> RecallConfig:
+    """The config of one recall: what the call says, else what the bank says, else the preset.
+
+    Only the keys that are given override. Weights are replaced as a whole, because half of one blend and
+    half of another mean nothing.
+    """
+    raw = to_dict(preset)
+    for layer in (bank, call):
+        if layer:
+            _known(layer, RecallConfig.__struct_fields__, "recall config")
+            raw |= layer
+    return from_dict(raw)
+
+
+def validate(config: RecallConfig) -> RecallConfig:
+    """The config itself, or a `ConfigError` for the first thing that cannot work."""
+    _weights(config)
+    for key, low, high in _RANGES:
+        value: float = getattr(config, key)
+        if not (low <= value <= high):
+            raise ConfigError(f"{key} must be between {low:g} and {high:g}, not {value!r}")
+    if config.min_results > config.max_results:
+        raise ConfigError(
+            f"min_results ({config.min_results}) is above max_results ({config.max_results}); swap them"
+        )
+    if config.k_words + config.k_vectors == 0:
+        raise ConfigError("k_words and k_vectors are both 0, so nothing can be found; raise one of them")
+    if config.expand is not None:
+        _expand(config.expand)
+    return config
+
+
+def _weights(config: RecallConfig) -> None:
+    unknown = [key for key in config.weights if key not in SIGNALS]
+    if unknown:
+        raise ConfigError(did_you_mean(unknown[0], SIGNALS, "weights"))
+    for key, value in config.weights.items():
+        if math.isnan(value) or math.isinf(value) or value < 0:
+            raise ConfigError(f"the weight of {key} must be a number of at least 0, not {value!r}")
+    if not any(config.weights.values()):
+        raise ConfigError(
+            "all weights are 0, so every memory would score alike; give at least one signal a weight"
+        )
+    if config.fusion == "rrf":
+        priors = [key for key, value in config.weights.items() if value and key not in QUERY_SIGNALS]
+        if priors:
+            raise ConfigError(
+                f"rrf fuses only rankings that depend on the query ({', '.join(QUERY_SIGNALS)}); "
+                f"{', '.join(priors)} would drown them: use fusion 'weighted' for priors"
+            )
+    if config.fusion == "product" and not config.weights.get("semantic"):
+        raise ConfigError("fusion 'product' needs a weight for semantic, the base that the others boost")
+
+
+def _expand(expand: Expand) -> None:
+    if expand.depth < 1 or expand.cap < 1:
+        raise ConfigError("expand.depth and expand.cap must be at least 1; leave expand out to walk no links")
+    if not 0 < expand.decay <= 1:
+        raise ConfigError(f"expand.decay must be above 0 and at most 1, not {expand.decay!r}")
+
+
+_MANY = 1_000_000
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("k_words", 0, _MANY),
+    ("k_vectors", 0, _MANY),
+    ("rrf_k", 1, _MANY),
+    ("recency_rate", 0, 1000),
+    ("late", 0, 10),
+    ("shortlist", 1, 10_000),
+    ("context", 0, 10),
+    ("window", 1, 50),
+    ("temporal_boost", 0, 10),
+    ("mmr_lambda", 0, 1),
+    ("similarity", 0, 1),
+    ("cliff", 0, _MANY),
+    ("min_results", 0, _MANY),
+    ("max_results", 1, _MANY),
+    ("floor", 0, 1),
+    ("relative_floor", 0, 1),
+    ("min_confidence", 0, 1),
+    ("min_importance", 0, 1),
+    ("disagreement", 0, 1),
+)
+
+
+def _known(raw: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in raw:
+        if key not in known:
+            raise ConfigError(did_you_mean(str(key), known, where))
+
+
+def did_you_mean(key: str, known: tuple[str, ...], where: str) -> str:
+    """Say that a key is not known, and which one was probably meant."""
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(known)}"
+    return f"{where}: unknown key {key!r}; {hint}"

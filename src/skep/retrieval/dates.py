@@ -1,0 +1,255 @@
+"""Times named in a text: absolute ("in May 2023", "2023-05-08") and relative ("two weeks ago", "last month").
+
+A time is a half-open interval of seconds since the epoch, in UTC. What is relative is relative to an
+injected now.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january jan",
+            "february feb",
+            "march mar",
+            "april apr",
+            "may",
+            "june jun",
+            "july jul",
+            "august aug",
+            "september sept sep",
+            "october oct",
+            "november nov",
+            "december dec",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+COUNTS = {
+    word: number
+    for number, words in enumerate(
+        ("", "a an one", "two couple", "three few", "four", "five", "six", "seven", "eight", "nine", "ten")
+    )
+    for word in words.split()
+}
+YEARS = range(1000, 2200)
+
+_month = "(" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\.?"
+_count = r"(\d{1,3}|" + "|".join(sorted(COUNTS, key=len, reverse=True)) + ")"
+_unit = r"(day|week|weekend|fortnight|month|quarter|year|hour)s?"
+_year = r"(\d{4})"
+
+_iso = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+_day_month = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_month},?(?: {_year})?\b")
+_month_day = re.compile(rf"\b{_month} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,? {_year}\b)?")
+_month_year = re.compile(rf"\b{_month},?(?: of)? {_year}\b")
+_month_alone = re.compile(rf"\b(?:in|during|since|by|last|this|early|late|mid) {_month}(?=\W|$)")
+_year_range = re.compile(rf"\b(?:from|between) {_year} (?:to|and|until|till|through) {_year}\b")
+_year_alone = re.compile(rf"\b(?:in|during|since|of|by|year|early|late|mid|around|before|after) {_year}\b")
+_ago = re.compile(rf"\b{_count}(?: of)? {_unit} (?:ago|back|before|earlier)\b")
+_past = re.compile(rf"\b(?:in|over|during|within|for)? ?(?:the )?(?:last|past|previous) {_count} {_unit}\b")
+_last = re.compile(rf"\b(last|this|past|previous|next) {_unit}\b")
+_last_day = re.compile(rf"\b(last|this|on|past) ({'|'.join(WEEKDAYS)})\b")
+_simple = re.compile(r"\b(today|tonight|yesterday|last night|this morning|the day before yesterday)\b")
+
+
+class Span(NamedTuple):
+    """A stretch of time that a text names."""
+
+    start: float
+    end: float
+    text: str = ""
+
+    def holds(self, moment: float) -> bool:
+        """Whether the moment lies inside."""
+        return self.start <= moment < self.end
+
+
+def spans(text: str, now: float) -> tuple[Span, ...]:
+    """The times a text names, in the order of the patterns, without those inside another one's words.
+
+    >>> [(s.text, int((s.end - s.start) // 86400)) for s in spans("what did we ship in May 2023?", 1.7e9)]
+    [('may 2023', 31)]
+    """
+    lowered = " ".join(text.lower().split())
+    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    found: list[Span] = []
+    taken: list[tuple[int, int]] = []
+    for pattern, read in _READERS:
+        for match in pattern.finditer(lowered):
+            low, high = match.span()
+            if any(low < end and start < high for start, end in taken):
+                continue
+            bounds = read(match, today)
+            if bounds is not None:
+                taken.append((low, high))
+                found.append(Span(bounds[0].timestamp(), bounds[1].timestamp(), match.group().strip()))
+    return tuple(found)
+
+
+Bounds = tuple[datetime, datetime] | None
+
+
+def _date(year: int, month: int, day: int) -> datetime | None:
+    try:
+        return datetime(year, month, day, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _one_day(start: datetime | None) -> Bounds:
+    return None if start is None else (start, start + timedelta(days=1))
+
+
+def _whole_month(year: int, month: int) -> Bounds:
+    if not 1 <= month <= 12 or year not in YEARS:
+        return None
+    following = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    return datetime(year, month, 1, tzinfo=UTC), following
+
+
+def _whole_year(year: int, last: int | None = None) -> Bounds:
+    end = year if last is None else last
+    if year not in YEARS or end not in YEARS or end < year:
+        return None
+    return datetime(year, 1, 1, tzinfo=UTC), datetime(end + 1, 1, 1, tzinfo=UTC)
+
+
+def _latest(today: datetime, month: int, day: int) -> datetime | None:
+    """The last time that day came round."""
+    this = _date(today.year, month, day)
+    return this if this is not None and this <= today else _date(today.year - 1, month, day)
+
+
+def _read_iso(match: re.Match[str], _today: datetime) -> Bounds:
+    year, month, day = match.groups()
+    return _one_day(_date(int(year), int(month), int(day))) if day else _whole_month(int(year), int(month))
+
+
+def _read_day_month(match: re.Match[str], today: datetime) -> Bounds:
+    day, month, year = match.groups()
+    return _day(today, int(day), MONTHS[month], year)
+
+
+def _read_month_day(match: re.Match[str], today: datetime) -> Bounds:
+    month, day, year = match.groups()
+    return _day(today, int(day), MONTHS[month], year)
+
+
+def _day(today: datetime, day: int, month: int, year: str | None) -> Bounds:
+    return _one_day(_date(int(year), month, day) if year else _latest(today, month, day))
+
+
+def _read_month_year(match: re.Match[str], _today: datetime) -> Bounds:
+    return _whole_month(int(match.group(2)), MONTHS[match.group(1)])
+
+
+def _read_month(match: re.Match[str], today: datetime) -> Bounds:
+    month = MONTHS[match.group(1)]
+    return _whole_month(today.year if month <= today.month else today.year - 1, month)
+
+
+def _read_year_range(match: re.Match[str], _today: datetime) -> Bounds:
+    return _whole_year(int(match.group(1)), int(match.group(2)))
+
+
+def _read_year(match: re.Match[str], _today: datetime) -> Bounds:
+    return _whole_year(int(match.group(1)))
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isdigit() else COUNTS[word]
+
+
+def _back(today: datetime, count: int, unit: str) -> datetime:
+    """The day that lies so many units before today."""
+    if unit in ("month", "quarter"):
+        months = today.year * 12 + today.month - 1 - count * (3 if unit == "quarter" else 1)
+        return datetime(max(months // 12, 1), months % 12 + 1, min(today.day, 28), tzinfo=UTC)
+    if unit == "year":
+        return datetime(max(today.year - count, 1), today.month, min(today.day, 28), tzinfo=UTC)
+    days = {"hour": 0, "day": 1, "week": 7, "weekend": 7, "fortnight": 14}[unit]
+    return today - timedelta(days=days * count)
+
+
+_SLACK = {
+    "hour": 0,
+    "day": 0,
+    "week": 3,
+    "weekend": 3,
+    "fortnight": 5,
+    "month": 15,
+    "quarter": 45,
+    "year": 183,
+}
+"""How many days either side a vague "n units ago" may mean."""
+
+
+def _read_ago(match: re.Match[str], today: datetime) -> Bounds:
+    unit = match.group(2)
+    middle = _back(today, _number(match.group(1)), unit)
+    slack = timedelta(days=_SLACK[unit])
+    return middle - slack, middle + slack + timedelta(days=1)
+
+
+def _read_past(match: re.Match[str], today: datetime) -> Bounds:
+    return _back(today, _number(match.group(1)), match.group(2)), today + timedelta(days=1)
+
+
+def _read_last(match: re.Match[str], today: datetime) -> Bounds:
+    which, unit = match.groups()
+    shift = {"this": 0, "next": -1}.get(which, 1)
+    if unit == "day":
+        return _one_day(today - timedelta(days=shift))
+    if unit in ("week", "weekend", "fortnight"):
+        monday = today - timedelta(days=today.weekday() + 7 * shift)
+        return (
+            (monday, monday + timedelta(days=7))
+            if unit != "weekend"
+            else (
+                monday + timedelta(days=4),
+                monday + timedelta(days=7),
+            )
+        )
+    if unit == "month":
+        months = today.year * 12 + today.month - 1 - shift
+        return _whole_month(months // 12, months % 12 + 1)
+    if unit == "quarter":
+        quarter = today.year * 4 + (today.month - 1) // 3 - shift
+        start = datetime(quarter // 4, quarter % 4 * 3 + 1, 1, tzinfo=UTC)
+        end = _whole_month(start.year, start.month + 2)
+        return (start, end[1]) if end else None
+    return _whole_year(today.year - shift) if unit == "year" else None
+
+
+def _read_weekday(match: re.Match[str], today: datetime) -> Bounds:
+    back = (today.weekday() - WEEKDAYS.index(match.group(2))) % 7
+    return _one_day(today - timedelta(days=back or (7 if match.group(1) in ("last", "past") else 0)))
+
+
+def _read_simple(match: re.Match[str], today: datetime) -> Bounds:
+    back = {"yesterday": 1, "last night": 1, "the day before yesterday": 2}.get(match.group(1), 0)
+    return _one_day(today - timedelta(days=back))
+
+
+_READERS = (
+    (_iso, _read_iso),
+    (_day_month, _read_day_month),
+    (_month_day, _read_month_day),
+    (_month_year, _read_month_year),
+    (_year_range, _read_year_range),
+    (_ago, _read_ago),
+    (_past, _read_past),
+    (_last_day, _read_weekday),
+    (_simple, _read_simple),
+    (_last, _read_last),
+    (_month_alone, _read_month),
+    (_year_alone, _read_year),
+)

@@ -1,0 +1,110 @@
+"""Ways to make one score out of several signals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skep.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+RRF_K = 60
+
+
+def fuse_ranks(rankings: Mapping[str, Sequence[str]], *, k: int = RRF_K) -> dict[str, float]:
+    """Fuse rankings by reciprocal rank.
+
+    Only positions count, so BM25 scores and cosines never need a common scale. A document missing from
+    one list takes rank len(list) + 1 there.
+
+    Args:
+        rankings: Ranked ids per signal, e.g. `{"lexical": [...], "semantic": [...]}`.
+        k: Larger values flatten the advantage of the first ranks.
+
+    >>> {k: round(v, 4) for k, v in fuse_ranks({"lexical": ["a", "b"], "semantic": ["a"]}).items()}
+    {'a': 0.0328, 'b': 0.0323}
+    """
+    everything = dict.fromkeys(key for ranked in rankings.values() for key in ranked)
+    scores = dict.fromkeys(everything, 0.0)
+    for ranked in rankings.values():
+        position = {key: rank for rank, key in enumerate(ranked, start=1)}
+        for key in scores:
+            scores[key] += 1.0 / (k + position.get(key, len(ranked) + 1))
+    return scores
+
+
+def reciprocal(ranks: Sequence[NDArray[np.int64]], weights: Sequence[float], *, k: int = RRF_K) -> Floats:
+    """`fuse_ranks` on arrays of ranks, one per signal, with a weight each."""
+    total = np.zeros(len(ranks[0]), dtype=np.float64)
+    for rank, weight in zip(ranks, weights, strict=True):
+        total += weight / (k + rank)
+    return total
+
+
+def weighted(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+    """The weighted mean of signals that are already on one scale.
+
+    A signal that is 0 for every candidate because it is missing should be left out of `signals`; the
+    remaining weights are then renormalised.
+    """
+    check_weights(weights)
+    used = [(name, weight) for name, weight in weights.items() if weight > 0 and name in signals]
+    total = sum(weight for _, weight in used)
+    size = len(next(iter(signals.values()))) if signals else 0
+    out = np.zeros(size, dtype=np.float64)
+    for name, weight in used:
+        out += (weight / total) * signals[name]
+    return out
+
+
+def minmax(values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
+    """Values stretched to [0, 1] within the pool; absent ones and constant pools are 0.
+
+    >>> minmax(np.array([2.0, 3.0, 6.0])).tolist()
+    [0.0, 0.25, 1.0]
+    """
+    if present is not None:
+        out = np.zeros(len(values), dtype=np.float64)
+        if present.any():
+            out[present] = minmax(values[present])
+        return out
+    if not values.size:
+        return values
+    low, high = values.min(), values.max()
+    return (values - low) / (high - low) if high > low else np.zeros(len(values), dtype=np.float64)
+
+
+def product(base: Floats, boosts: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+    """The base, multiplied by 1 + weight * signal for every boost, divided by the largest boost possible."""
+    out = base.copy()
+    for name, values in boosts.items():
+        weight = weights.get(name, 0.0)
+        if weight > 0:
+            out *= (1.0 + weight * values) / (1.0 + weight)
+    return out
+
+
+def check_weights(weights: Mapping[str, float]) -> None:
+    """Refuse weights that cannot rank: negative, not a number, or all zero."""
+    for name, weight in weights.items():
+        if math.isnan(weight) or math.isinf(weight) or weight < 0:
+            raise ConfigError(f"the weight of {name} must be a number of at least 0, not {weight!r}")
+    if not any(weights.values()):
+        raise ConfigError(
+            "all weights are 0, so every memory would score alike; give at least one signal a weight"
+        )
+
+
+def total_order(
+    score: Floats, importance: Floats, created_at: Floats, ids: Sequence[str] | NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Positions from best to worst: score, then importance, then newer, then id. Total and repeatable."""
+    last = np.asarray(ids)
+    return np.lexsort((last, -created_at, -importance, -score))

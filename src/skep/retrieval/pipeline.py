@@ -1,0 +1,210 @@
+"""The recall pipeline: candidates, score, a second look at the short list, choice, marks.
+
+Each stage is a function from values to values. Only `Sources` touches storage, and memories are built
+only for what is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from skep.model import Hit, Memory, Recalled
+from skep.retrieval import candidates as stage
+from skep.retrieval import selection
+from skep.retrieval.candidates import Call, Candidates
+from skep.retrieval.distraction import disagreeing
+from skep.retrieval.expansion import expand
+from skep.retrieval.query import Query, understand
+from skep.retrieval.second import second_look
+from skep.storage.base import Filter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from skep.retrieval.config import Expand, RecallConfig
+    from skep.retrieval.sources import Reranker, Sources
+
+    Singles = NDArray[np.float32]
+
+
+def run(
+    query: str,
+    config: RecallConfig,
+    sources: Sources,
+    now: float,
+    *,
+    where: Filter | None = None,
+    limit: int = 5,
+    vector: Singles | None = None,
+    reranker: Reranker | None = None,
+    explain: bool = False,
+) -> Recalled:
+    """Answer one query.
+
+    Args:
+        query: What is asked, in any words.
+        config: How to rank, choose and flag.
+        sources: The bank.
+        now: Seconds since the epoch; every age and relative date counts from it.
+        where: What may be returned at all.
+        limit: At most this many hits, not counting those that links bring.
+        vector: The vector of the query, where the caller has it already.
+        reranker: Scores the texts of the short list anew.
+        explain: Also return what every stage did.
+    """
+    asked = understand(query, now)
+    if vector is None and config.k_vectors:
+        vector = sources.embed(query)
+    call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector)
+    found = _gather(call)
+    if len(found):
+        found = second_look(found, call)
+    if len(found) and reranker is not None:
+        found = _rerank(found, call, reranker)
+    found, reason = _choose(found, call, limit)
+    hits = _hits(found, call)
+    if config.expand is not None and hits:
+        more = _expanded(hits, config.expand, call)
+        found = found.noted("expansion", note=f"{len(more)} reached by links")
+        hits += more
+    return Recalled(hits=hits, reason=reason, trace=found.trace if explain else ())
+
+
+def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float) -> Filter:
+    """The filter of the call, made narrower by the config and by the times the query names."""
+    base = where or Filter()
+    changes: dict[str, float] = {"now": now} if not base.now else {}
+    if base.min_confidence is None and config.min_confidence > 0:
+        changes["min_confidence"] = config.min_confidence
+    if base.min_importance is None and config.min_importance > 0:
+        changes["min_importance"] = config.min_importance
+    if config.temporal == "filter" and asked.spans and base.since is None and base.until is None:
+        changes["since"] = min(span.start for span in asked.spans)
+        changes["until"] = max(span.end for span in asked.spans)
+    return msgspec.structs.replace(base, **changes) if changes else base
+
+
+def _gather(call: Call) -> Candidates:
+    """Candidates with signals and a first score, best first."""
+    config = call.config
+    terms = call.asked.terms if config.k_words or call.vector is None else ()
+    pool = call.sources.search(
+        terms, call.vector, call.where, config.k_words or config.k_vectors, config.k_vectors
+    )
+    found = stage.of_pool(pool, call)
+    found = found.noted(
+        "candidates",
+        cut=max(pool.words_total, pool.vectors_total, len(found)) - len(found),
+        note=f"{pool.words_total} by words, {pool.vectors_total} by meaning",
+    )
+    if not len(found):
+        return found
+    by_matches = config.matched_terms and call.vector is None
+    rated = stage.rate_by_matches(found, call) if by_matches else stage.rate(found, call)
+    return rated.ordered().noted(
+        "matched terms" if by_matches else config.fusion, note=", ".join(rated.signals)
+    )
+
+
+def _rerank(found: Candidates, call: Call, reranker: Reranker) -> Candidates:
+    """The short list in the order of the reranker; what lies below it is dropped."""
+    head = found.take(range(min(call.config.shortlist, len(found))))
+    scores = np.asarray(reranker(call.asked.text, call.sources.texts(head.rows)), dtype=np.float64)
+    return head.scored(scores, reranker=scores).ordered().noted("reranker", cut=len(found) - len(head))
+
+
+def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]:
+    """What is returned, and in words why it is less than asked for."""
+    if not len(found):
+        return found, "no memory passes the filters and shares a word or a meaning"
+    config = call.config
+    found, reason = _above_the_bar(found, config)
+    most = min(limit, config.max_results, len(found))
+    if config.select != "none" and len(found):
+        found = _varied(found, call, most)
+    kept = found.take(range(min(most, len(found))))
+    if config.dynamic_k:
+        count = selection.dynamic_k(kept.score, factor=config.cliff, min_results=config.min_results)
+        if count < len(kept):
+            cut = len(kept) - count
+            reason = reason or f"{cut} behind a cliff in the scores"
+            kept = kept.take(range(count)).noted("dynamic-k", cut=cut)
+    return kept.noted("limit", cut=len(found) - len(kept)), reason
+
+
+def _above_the_bar(found: Candidates, config: RecallConfig) -> tuple[Candidates, str]:
+    """Only what answers enough of the query, and only what is not far behind the best."""
+    reason = ""
+    if config.floor > 0:
+        evidence = found.signals.get("evidence", found.score)
+        kept = found.take(np.flatnonzero(evidence >= config.floor))
+        cut = len(found) - len(kept)
+        reason = f"{cut} below the bar" if cut else ""
+        found = kept.noted("floor", cut=cut)
+    if config.relative_floor > 0 and len(found):
+        kept = found.take(np.flatnonzero(found.score >= config.relative_floor * found.score[0]))
+        found = kept.noted("relative floor", cut=len(found) - len(kept))
+    return found, reason
+
+
+def _varied(found: Candidates, call: Call, most: int) -> Candidates:
+    """Without near repetitions among the best."""
+    config = call.config
+    reach = found.take(range(min(len(found), max(config.shortlist, most))))
+    vectors = call.sources.vectors(reach.rows)
+    if config.select == "mmr":
+        picked = selection.mmr(reach.score, vectors, most, balance=config.mmr_lambda)
+    else:
+        picked = selection.diverse(vectors, call.sources.calibrate, threshold=config.similarity)
+    return reach.take(picked).noted(config.select, cut=len(reach) - len(picked))
+
+
+def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
+    """Memories, with what explains them."""
+    memories = call.sources.memories(found.rows)
+    if "lexical" in found.ranks and "semantic" in found.ranks and len(found):
+        odd = disagreeing(found.ranks["lexical"], found.ranks["semantic"], threshold=call.config.disagreement)
+    else:
+        odd = np.zeros(len(found), dtype=bool)
+    names = list(found.signals)
+    columns = [found.signals[name].tolist() for name in names]
+    ranked = list(found.ranks)
+    places = [found.ranks[name].tolist() for name in ranked]
+    return tuple(
+        Hit(
+            memory=memory,
+            score=score,
+            signals={name: column[i] for name, column in zip(names, columns, strict=True)},
+            ranks={name: column[i] for name, column in zip(ranked, places, strict=True)},
+            flags=_flags(memory, disagreement=odd_one, outdated=old),
+        )
+        for i, (memory, score, odd_one, old) in enumerate(
+            zip(memories, found.score.tolist(), odd.tolist(), found.outdated.tolist(), strict=True)
+        )
+    )
+
+
+def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:
+    flags = (
+        ("disagreement", disagreement),
+        ("outdated", outdated),
+        ("stale", memory.stale),
+        ("pending", memory.status == "pending"),
+    )
+    return tuple(name for name, is_set in flags if is_set)
+
+
+def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
+    """What the links of the hits lead to."""
+    reached = expand({hit.memory.id: hit.score for hit in hits}, call.sources.links, how)
+    rows = call.sources.rows_of([each.id for each in reached], call.where)
+    known = [(each, row) for each, row in zip(reached, rows, strict=True) if row is not None]
+    memories = call.sources.memories(np.array([row for _, row in known], dtype=np.int64))
+    return tuple(
+        Hit(memory=memory, score=each.score, signals={"hops": float(each.hops)}, flags=("expanded",))
+        for (each, _), memory in zip(known, memories, strict=True)
+    )

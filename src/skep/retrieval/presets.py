@@ -1,0 +1,53 @@
+"""Named recall configs: one pipeline, every ranker. `default` is the one the quality benchmark chose."""
+
+from __future__ import annotations
+
+from skep.errors import ConfigError
+from skep.retrieval.config import RecallConfig, did_you_mean, validate
+
+PRESETS: dict[str, RecallConfig] = {
+    config.name: validate(config)
+    for config in (
+        RecallConfig(name="semantic", weights={"semantic": 1.0}, k_words=0),
+        RecallConfig(
+            name="hybrid",
+            weights={"semantic": 0.55, "lexical": 0.20, "recency": 0.15, "importance": 0.10},
+        ),
+        RecallConfig(name="rrf", fusion="rrf", weights={"lexical": 1.0, "semantic": 1.0}),
+        RecallConfig(
+            name="hive",
+            weights={"semantic": 0.5, "confirmations": 0.3, "trust": 0.2},
+            matched_terms=True,
+        ),
+        RecallConfig(
+            name="patterns",
+            fusion="product",
+            weights={"semantic": 1.0, "recency": 1.0, "usage": 1.0},
+            min_confidence=0.3,
+            select="mmr",
+        ),
+        RecallConfig(
+            name="stream",
+            weights={"semantic": 0.6, "confidence": 0.3, "recency": 0.1},
+            min_confidence=0.5,
+            select="diversity",
+        ),
+        RecallConfig(
+            name="default",
+            fusion="minmax",
+            weights={"lexical": 1.0, "semantic": 0.3},
+            context=0.5,
+            window=2,
+            temporal="boost",
+        ),
+    )
+}
+"""Every preset by name."""
+
+
+def preset(name: str) -> RecallConfig:
+    """The preset of that name."""
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise ConfigError(did_you_mean(name, tuple(PRESETS), "preset")) from None

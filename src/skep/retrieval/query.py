@@ -1,0 +1,123 @@
+"""What a query asks for, understood without a model: its words, names, phrases, identifiers and times."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from skep.retrieval.dates import Span, spans
+from skep.words import STOP, query_terms
+
+Wants = Literal["time", "person", "place", "number", "reason", "thing"]
+
+_quoted = re.compile(r"\"([^\"]{2,})\"|“([^”]{2,})”|`([^`]{2,})`|(?<!\w)'([^']{2,}?)'(?!\w)")
+_identifier = re.compile(
+    r"""(?<![\w.])(?:
+        [A-Za-z_]\w*(?:(?:\.|::|/|-(?=\d))[\w]+)+(?:\(\))?   # dotted, pathed, versioned
+        | [A-Za-z]+(?:_[A-Za-z0-9]+)+                        # snake_case
+        | [a-z]+(?:[A-Z][a-z0-9]+)+ | (?:[A-Z][a-z0-9]+){2,} # camelCase
+        | [A-Z]{2,}-\d+ | \#\d+ | v?\d+(?:\.\d+)+            # tickets, numbers, versions
+        | (?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{3,}      # letters with digits
+    )""",
+    re.VERBOSE,
+)
+_name = re.compile(r"\b[A-Z][\w'’-]*(?:\.[A-Z])*\.?(?: (?:of |the |de |van |von |al |el )?[A-Z][\w'’-]*)*")
+_current = re.compile(
+    r"\b(?:current(?:ly)?|now|latest|newest|most recent(?:ly)?|today|up[- ]to[- ]date|still|at present)\b"
+)
+_former = re.compile(
+    r"\b(?:previous(?:ly)?|former(?:ly)?|original(?:ly)?|initial(?:ly)?|used to|old(?:er)?|earlier|before|"
+    r"at first|first|history|historical(?:ly)?|over time|change[ds]?|evolve[ds]?|back then|past)\b"
+)
+_asks: tuple[tuple[re.Pattern[str], Wants], ...] = (
+    (
+        re.compile(
+            r"\b(?:when|what (?:date|day|time|year|month)|which (?:date|day|year|month)|how long ago)\b"
+        ),
+        "time",
+    ),
+    (
+        re.compile(r"\b(?:how (?:many|much|long|old|often|far|big|large|tall)|what (?:number|percentage))\b"),
+        "number",
+    ),
+    (re.compile(r"\bwho(?:m|se)?\b"), "person"),
+    (
+        re.compile(r"\b(?:where|which (?:city|country|place|town)|what (?:city|country|place|town))\b"),
+        "place",
+    ),
+    (re.compile(r"\bwhy\b|\bwhat (?:caused|motivated|reason)\b"), "reason"),
+)
+_OPENERS = """
+    what when where which who whom whose why how is are was were do does did has have had can could should
+    would will in on at for from the a an and or if please tell give show list name describe explain
+    summarize my your i we before after during since
+"""
+_openers = frozenset(_OPENERS.split())
+"""Words that are capitalised only because they open a sentence."""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """A query as the pipeline sees it."""
+
+    text: str
+    terms: tuple[str, ...]
+    """The distinct index terms to look up."""
+    identifiers: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    """What stood in quotes."""
+    names: tuple[str, ...] = ()
+    """Capitalised names, apart from the word that opens the sentence."""
+    spans: tuple[Span, ...] = ()
+    """Times it names, relative ones resolved against now."""
+    wants: Wants = "thing"
+    current: bool = False
+    """It asks for what holds now."""
+    former: bool = False
+    """It asks for what held before, or for how things changed."""
+
+
+def understand(text: str, now: float) -> Query:
+    """Read a query.
+
+    >>> q = understand('When did Ana deploy "blue green" with store_sync in May 2023?', 1.7e9)
+    >>> q.wants, q.names, q.phrases, q.identifiers, q.spans[0].text
+    ('time', ('Ana', 'May'), ('blue green',), ('store_sync',), 'may 2023')
+    """
+    lowered = text.lower()
+    return Query(
+        text=text,
+        terms=tuple(query_terms(text)),
+        identifiers=tuple(dict.fromkeys(match.group() for match in _identifier.finditer(text))),
+        phrases=tuple(part for match in _quoted.finditer(text) for part in match.groups() if part),
+        names=names(text),
+        spans=spans(text, now),
+        wants=_wanted(lowered),
+        current=_current.search(lowered) is not None,
+        former=_former.search(lowered) is not None,
+    )
+
+
+def _wanted(lowered: str) -> Wants:
+    for pattern, kind in _asks:
+        if pattern.search(lowered):
+            return kind
+    return "thing"
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Capitalised names in a text, without the plain word that opens it.
+
+    >>> names("Where does Dr. Aisha Patel work since May?")
+    ('Dr. Aisha Patel', 'May')
+    """
+    found: dict[str, None] = {}
+    for match in _name.finditer(text):
+        words = match.group().split()
+        while words and words[0].lower().rstrip("'s") in _openers:
+            words.pop(0)
+        name = " ".join(words).removesuffix("'s").removesuffix("’s").rstrip(".")
+        if name and name.lower() not in STOP:
+            found[name] = None
+    return tuple(found)

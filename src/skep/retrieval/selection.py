@@ -1,0 +1,106 @@
+"""Which of the ranked candidates are returned: diversity, the cliff, and the bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Vectors = NDArray[np.float32]
+
+MMR_LAMBDA = 0.7
+SAME = 0.8
+CLIFF = 3.0
+
+
+def mmr(relevance: Floats, vectors: Vectors, limit: int, *, balance: float = MMR_LAMBDA) -> list[int]:
+    """Positions picked by maximal marginal relevance.
+
+    Each step takes the candidate with the largest balance * relevance - (1 - balance) * (largest
+    similarity to what is already picked). With balance 1 the order is that of relevance.
+
+    Args:
+        relevance: Scores on a scale comparable with cosines, best first.
+        vectors: Unit rows, one per candidate.
+        limit: How many to pick.
+        balance: 1 looks at relevance alone, 0 at novelty alone.
+    """
+    size = min(limit, len(relevance))
+    if size <= 0:
+        return []
+    near = vectors @ vectors.T
+    gain = balance * relevance
+    closest = np.zeros(len(relevance), dtype=np.float64)
+    picked: list[int] = []
+    free = gain.copy()
+    penalty = 1.0 - balance
+    for _ in range(size):
+        best = int(free.argmax())
+        picked.append(best)
+        gain[best] = -np.inf
+        np.maximum(closest, near[best], out=closest)
+        free = gain - penalty * closest
+    return picked
+
+
+def diverse(
+    vectors: Vectors, same: Callable[[Vectors], Vectors] | None = None, *, threshold: float = SAME
+) -> list[int]:
+    """Positions of the best of each cluster of near-equal candidates.
+
+    Candidates come best first; one joins the first cluster whose leader is at least `threshold` similar.
+
+    Args:
+        vectors: Unit rows, best candidate first.
+        same: Maps raw cosines to the calibrated scale; the identity by default.
+        threshold: Calibrated cosine from which two are the same.
+    """
+    near = vectors @ vectors.T
+    if same is not None:
+        near = same(near)
+    alike = near >= threshold
+    taken = np.zeros(len(vectors), dtype=bool)
+    leaders: list[int] = []
+    for position in range(len(vectors)):
+        if not taken[position]:
+            leaders.append(position)
+            taken |= alike[position]
+    return leaders
+
+
+def dynamic_k(scores: Sequence[float] | Floats, *, factor: float = CLIFF, min_results: int = 1) -> int:
+    """How many results stand before the cliff.
+
+    A gap is compared with the mean of the gaps before it; the first, which has none, with the mean of
+    those after.
+
+    >>> dynamic_k([0.0328, 0.0318, 0.0307, 0.0295, 0.0281, 0.0266, 0.0198])
+    6
+    """
+    count = len(scores)
+    if count <= max(min_results, 1):
+        return count
+    gaps = [float(scores[i - 1]) - float(scores[i]) for i in range(1, count)]
+    passed = 0.0
+    for i in range(1, count):
+        gap = gaps[i - 1]
+        mean = passed / (i - 1) if i > 1 else (sum(gaps[1:]) / (count - 2) if count > 2 else 0.0)
+        if i >= max(min_results, 1) and mean > 0 and gap > factor * mean:
+            return i
+        passed += gap
+    return count
+
+
+def above(evidence: Sequence[float] | Floats, floor: float) -> int:
+    """How many lead the list with evidence at or above the floor; 0 means nothing answers."""
+    count = 0
+    for value in evidence:
+        if value < floor:
+            break
+        count += 1
+    return count

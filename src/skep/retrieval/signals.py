@@ -1,0 +1,76 @@
+"""The ranking signals, each a pure function of arrays. All lie in [0, 1], larger is better."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+DAY = 86_400.0
+FULL_CONFIRMATION = 5
+"""Independent confirmations that count as certainty."""
+MAX_TRUST = 2.0
+DECAY_PER_DAY = 0.01
+
+
+def semantic(calibrated: ArrayLike) -> Floats:
+    """Cosines on the calibrated scale, clipped at 0; absent ones (nan) are 0."""
+    return np.clip(np.nan_to_num(np.asarray(calibrated, dtype=np.float64), nan=0.0), 0.0, 1.0)
+
+
+def lexical(words: ArrayLike) -> Floats:
+    """BM25 scores as a share of the best in the pool; all 0 where no word matched."""
+    scores = np.maximum(np.asarray(words, dtype=np.float64), 0.0)
+    best = scores.max() if scores.size else 0.0
+    return scores / best if best > 0 else scores
+
+
+def recency(created_at: ArrayLike, now: float, *, rate: float = 0.1) -> Floats:
+    """exp(-rate * age in days); what lies in the future counts as now."""
+    age = (now - np.asarray(created_at, dtype=np.float64)) / DAY
+    return cast("Floats", np.exp(-rate * np.maximum(age, 0.0)))
+
+
+def confidence(
+    stored: ArrayLike, last_evidence_at: ArrayLike, now: float, *, rate: float = DECAY_PER_DAY
+) -> Floats:
+    """Effective confidence: what is stored, faded by the days since the last evidence."""
+    return np.asarray(stored, dtype=np.float64) * recency(last_evidence_at, now, rate=rate)
+
+
+def confirmations(counts: ArrayLike) -> Floats:
+    """min(1, independent confirmations / 5)."""
+    return np.minimum(1.0, np.asarray(counts, dtype=np.float64) / FULL_CONFIRMATION)
+
+
+def trust(values: ArrayLike) -> Floats:
+    """min(1, source trust / 2); trust lives in [0, 2] and is 1 by default."""
+    return np.minimum(1.0, np.asarray(values, dtype=np.float64) / MAX_TRUST)
+
+
+def usage(uses: ArrayLike) -> Floats:
+    """ln(1 + uses) as a share of the most used memory of the pool; all 0 where none was used."""
+    logs = np.log1p(np.maximum(np.asarray(uses, dtype=np.float64), 0.0))
+    most = logs.max() if logs.size else 0.0
+    return logs / most if most > 0 else logs
+
+
+def ranks(values: ArrayLike, present: ArrayLike | None = None) -> NDArray[np.int64]:
+    """Positions from 1 by falling value; equal values share the better one; absent is len(list) + 1.
+
+    Args:
+        values: One value per candidate.
+        present: Which candidates are in this ranking at all; all by default.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    there = np.ones(len(array), dtype=bool) if present is None else np.asarray(present, dtype=bool)
+    out = np.full(len(array), int(there.sum()) + 1, dtype=np.int64)
+    inside = array[there]
+    ascending = np.sort(inside)
+    out[there] = len(inside) - np.searchsorted(ascending, inside, side="right") + 1
+    return out

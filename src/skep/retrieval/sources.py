@@ -1,0 +1,163 @@
+"""What a recall asks of the bank. Only this protocol touches storage; everything after it is values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from skep.model import Link, Memory
+    from skep.storage.base import Filter
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Singles = NDArray[np.float32]
+
+Reranker = Callable[[str, Sequence[str]], Sequence[float]]
+"""Scores texts for a query; larger is better. Any callable, a cross-encoder for example."""
+
+
+class Pool(Protocol):
+    """The candidates of one search, one entry per row in every array."""
+
+    @property
+    def rows(self) -> Ints:
+        """Keys of the memories; distinct."""
+        ...
+
+    @property
+    def words(self) -> Singles:
+        """BM25 over the whole bank, for every row; 0 where no term matches."""
+        ...
+
+    @property
+    def cosine(self) -> Singles:
+        """Raw cosine for every row that has a vector; nan where it has none."""
+        ...
+
+    @property
+    def created_at(self) -> Floats:
+        """Seconds since the epoch."""
+        ...
+
+    @property
+    def confidence(self) -> Singles:
+        """As stored."""
+        ...
+
+    @property
+    def last_evidence_at(self) -> Floats:
+        """Seconds since the epoch."""
+        ...
+
+    @property
+    def importance(self) -> Singles:
+        """As stored."""
+        ...
+
+    @property
+    def words_total(self) -> int:
+        """How many memories matched a word, before the cut."""
+        ...
+
+    @property
+    def vectors_total(self) -> int:
+        """How many memories had a vector, before the cut."""
+        ...
+
+
+class Counters(NamedTuple):
+    """What changes with use, one entry per row asked for."""
+
+    uses: Ints
+    confirmations: Ints
+    trust: Floats
+    """Of the source, in [0, 2]."""
+    last_used_at: Floats
+    """nan where it never was."""
+
+
+class Tokens(Protocol):
+    """Word pieces with vectors, for late interaction; the bundled embedder is one."""
+
+    def tokens(self, text: str) -> list[int]:
+        """The pieces of a text that carry meaning, in order."""
+        ...
+
+    def token_vectors(self, ids: Sequence[int]) -> Singles:
+        """One unit row per piece."""
+        ...
+
+    def token_weights(self, ids: Sequence[int]) -> Singles:
+        """How much each piece counts."""
+        ...
+
+
+class Sources(Protocol):
+    """The bank as a recall sees it. Rows are the integer keys of the index."""
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """The table for late interaction, if the embedder has one."""
+        ...
+
+    def embed(self, text: str) -> Singles | None:
+        """The unit vector of a query; None without an embedder, or for a text with nothing to embed."""
+        ...
+
+    def calibrate(self, cosines: Singles) -> Singles:
+        """Raw cosines on the common scale; nan stays nan."""
+        ...
+
+    def search(
+        self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
+    ) -> Pool:
+        """The best `k_words` by words and the best `k_vectors` by meaning, under one filter."""
+        ...
+
+    def idf(self, terms: Sequence[str]) -> Floats:
+        """ln(1 + (N - df + 0.5) / (df + 0.5)) of each term over the whole bank; unknown terms have df 0."""
+        ...
+
+    def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
+        """The part of the BM25 score that each term (column) gives to each row; row -1 gives zeros."""
+        ...
+
+    def around(self, rows: Ints, window: int, where: Filter) -> Ints:
+        """The neighbours in time of each row: columns -window..-1, 1..window; -1 where there is none.
+
+        Neighbours have the same scope, which is not the shared one, and the same agent, follow one
+        another within an hour, and pass the filter.
+        """
+        ...
+
+    def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> Pool:
+        """These very rows as a pool, in this order; for candidates that no list brought."""
+        ...
+
+    def texts(self, rows: Ints) -> list[str]:
+        """Title and text of each row, as indexed."""
+        ...
+
+    def vectors(self, rows: Ints) -> Singles:
+        """The unit vector of each row; zeros where there is none."""
+        ...
+
+    def counters(self, rows: Ints) -> Counters:
+        """Use statistics of each row."""
+        ...
+
+    def memories(self, rows: Ints) -> list[Memory]:
+        """The memories of these rows, in the same order."""
+        ...
+
+    def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
+        """The row of each id, or None where it is gone or the filter does not admit it."""
+        ...
+
+    def links(self, ids: Sequence[str]) -> list[Link]:
+        """Every link that starts or ends at one of these memories."""
+        ...
