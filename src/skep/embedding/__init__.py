@@ -37,9 +37,43 @@ def _hash(rest: str, **_: str | None) -> Embedder:
     return HashingEmbedder(int(rest)) if rest else HashingEmbedder()
 
 
+def _minilm(rest: str, **_: str | None) -> Embedder:
+    from pathlib import Path
+
+    from skep.embedding.onnx import open_minilm
+
+    return open_minilm(Path(rest).expanduser() if rest else None)
+
+
+def _onnx(rest: str, **_: str | None) -> Embedder:
+    from pathlib import Path
+
+    from skep.embedding.onnx import OnnxEmbedder
+
+    if not rest:
+        raise ConfigError("'onnx' needs the folder of a model; write for example 'onnx:models/bge-small'")
+    return OnnxEmbedder(Path(rest).expanduser())
+
+
+def _remote(rest: str, *, name: str, api_key: str | None, base_url: str | None) -> Embedder:
+    from skep.embedding.remote import SERVICES, RemoteEmbedder
+
+    model, _, dim = rest.partition("@")
+    if dim and not dim.isdigit():
+        raise ConfigError(f"'@{dim}' is not a dimension; write for example '{name}:{model}@512'")
+    return RemoteEmbedder(
+        SERVICES[name], model, dim=int(dim) if dim else None, api_key=api_key, base_url=base_url
+    )
+
+
 _OPENERS: dict[str, Callable[..., Embedder]] = {
     "static": _static,
     "hash": _hash,
+    "minilm": _minilm,
+    "onnx": _onnx,
+    "openai": _remote,
+    "gemini": _remote,
+    "ollama": _remote,
 }
 
 
@@ -50,6 +84,9 @@ def open_embedder(spec: str, *, api_key: str | None = None, base_url: str | None
     |---|---|
     | `static` | the bundled table (the default) |
     | `hash:256` | feature hashing, for tests |
+    | `minilm`, `minilm:FOLDER` | MiniLM int8 on onnxruntime, extra `quality` |
+    | `onnx:FOLDER` | any local sentence-transformers-style ONNX model, extra `quality` |
+    | `openai:MODEL`, `gemini:MODEL`, `ollama:MODEL` | a remote service; `MODEL@512` names the dimension |
 
     Args:
         spec: A name, or a name, a colon and what it needs.
@@ -59,5 +96,5 @@ def open_embedder(spec: str, *, api_key: str | None = None, base_url: str | None
     name, _, rest = spec.partition(":")
     opener = _OPENERS.get(name)
     if opener is None:
-        raise ConfigError(f"unknown embedder {spec!r}; choose one of {', '.join(sorted(_OPENERS))}")
-    return opener(rest, api_key=api_key, base_url=base_url)
+        raise ConfigError(f"unknown embedder {spec!r}; choose one of {', '.join(_OPENERS)}")
+    return opener(rest, name=name, api_key=api_key, base_url=base_url)

@@ -1,0 +1,210 @@
+"""Remote services: OpenAI-compatible, Gemini and Ollama, on the standard library alone.
+
+Nothing is sent until a text is embedded. The key is an argument, and appears in no message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from skep.embedding.calibration import Calibration, measure
+from skep.embedding.http import Retry, check_url, post_json
+from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError
+
+if TYPE_CHECKING:
+    from skep.embedding.base import Vectors
+
+Call = tuple[str, dict[str, Any]]
+"""A path below the base address, and what to post there."""
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between services: the shape of a request, and where the vectors are in the reply."""
+
+    name: str
+    url: str
+    batch: int
+    native: Mapping[str, int]
+    """Dimensions of well-known models, so that nothing need be asked to know them."""
+    key_header: tuple[str, str] | None
+    """Header and prefix of the key; None where no key is used."""
+    call: Callable[[str, Sequence[str], int | None], Call]
+    """From model, texts and a shortened dimension."""
+    rows: Callable[[Any], Sequence[Sequence[float]]]
+
+
+def _openai_call(model: str, texts: Sequence[str], shortened: int | None) -> Call:
+    payload: dict[str, Any] = {"model": model, "input": list(texts), "encoding_format": "float"}
+    return "/embeddings", payload | ({"dimensions": shortened} if shortened else {})
+
+
+def _openai_rows(reply: Any) -> list[Sequence[float]]:
+    return [entry["embedding"] for entry in sorted(reply["data"], key=lambda entry: entry["index"])]
+
+
+def _gemini_call(model: str, texts: Sequence[str], shortened: int | None) -> Call:
+    extra = {"outputDimensionality": shortened} if shortened else {}
+    requests = [
+        {"model": f"models/{model}", "content": {"parts": [{"text": text}]}, **extra} for text in texts
+    ]
+    return f"/models/{quote(model)}:batchEmbedContents", {"requests": requests}
+
+
+def _gemini_rows(reply: Any) -> list[Sequence[float]]:
+    return [entry["values"] for entry in reply["embeddings"]]
+
+
+def _ollama_call(model: str, texts: Sequence[str], shortened: int | None) -> Call:
+    payload: dict[str, Any] = {"model": model, "input": list(texts)}
+    return "/api/embed", payload | ({"dimensions": shortened} if shortened else {})
+
+
+OPENAI = Service(
+    name="openai",
+    url="https://api.openai.com/v1",
+    batch=256,
+    native={"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536},
+    key_header=("Authorization", "Bearer "),
+    call=_openai_call,
+    rows=_openai_rows,
+)
+GEMINI = Service(
+    name="gemini",
+    url="https://generativelanguage.googleapis.com/v1beta",
+    batch=100,
+    native={"gemini-embedding-001": 3072, "text-embedding-004": 768},
+    key_header=("x-goog-api-key", ""),
+    call=_gemini_call,
+    rows=_gemini_rows,
+)
+OLLAMA = Service(
+    name="ollama",
+    url="http://localhost:11434",
+    batch=64,
+    native={"nomic-embed-text": 768, "mxbai-embed-large": 1024, "all-minilm": 384, "bge-m3": 1024},
+    key_header=None,
+    call=_ollama_call,
+    rows=lambda reply: reply["embeddings"],
+)
+SERVICES: Mapping[str, Service] = {service.name: service for service in (OPENAI, GEMINI, OLLAMA)}
+
+
+class RemoteEmbedder:
+    """Vectors from a service over HTTP.
+
+    Args:
+        service: OPENAI, GEMINI or OLLAMA.
+        model: The name the service knows it by.
+        dim: Rows of this length; asked of the service where it can shorten, checked everywhere.
+        api_key: Needed at the services' own addresses, optional at others.
+        base_url: Another address that speaks the same language.
+        knots: Calibration, if known; else measured with one request when first needed.
+        sleep: Called between tries.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        model: str,
+        *,
+        dim: int | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        knots: Sequence[Sequence[float]] | None = None,
+        retry: Retry | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not model:
+            raise ConfigError(f"name a model, for example '{service.name}:{next(iter(service.native))}'")
+        if service.key_header and not (api_key or base_url):
+            raise ConfigError(
+                f"{service.name} needs a key; pass api_key, or base_url for a service without one"
+            )
+        self._service = service
+        self._model = model
+        self._url = check_url(base_url or service.url)
+        self._retry = retry or Retry()
+        self._sleep = sleep
+        self._knots = knots
+        header = service.key_header
+        self._headers = {header[0]: f"{header[1]}{api_key}"} if header and api_key else {}
+        native = service.native.get(model)
+        self._declared = dim or native
+        self._shortened = dim if dim and native and dim != native else None
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the service's language, the model and the dimension; not the address."""
+        return f"{self._service.name}-{self._model}-{self.dim}"
+
+    @property
+    def dim(self) -> int:
+        """The length of every row; for a model nobody has named a length for, asked of the service once."""
+        return self._width
+
+    @property
+    def instant(self) -> bool:
+        """Never."""
+        return False
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """As given, else measured once on a few probes."""
+        return Calibration(self._knots) if self._knots is not None else measure(self)
+
+    def calibrate(self, cosine: float) -> float:
+        """Map a raw cosine of this model to the common scale."""
+        return self.calibration(cosine)
+
+    @cached_property
+    def _width(self) -> int:
+        return self._declared or len(self._ask(["dimension"])[0])
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One unit row per text; blank texts are not sent and give zero rows."""
+        import numpy as np
+
+        out = np.zeros((len(texts), self.dim), np.float32)
+        filled = [number for number, text in enumerate(texts) if text.strip()]
+        for start in range(0, len(filled), self._service.batch):
+            chosen = filled[start : start + self._service.batch]
+            out[chosen] = self._rows(self._ask([texts[number] for number in chosen]))
+        return out
+
+    def _ask(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        path, payload = self._service.call(self._model, texts, self._shortened)
+        url = self._url + path
+        reply = post_json(url, payload, self._headers, retry=self._retry, sleep=self._sleep)
+        try:
+            rows = self._service.rows(reply)
+        except (KeyError, TypeError) as error:
+            raise EmbedderUnavailableError(
+                f"{url} does not answer in the form of {self._service.name}"
+            ) from error
+        if len(rows) != len(texts):
+            raise EmbedderMismatchError(f"{url} gave {len(rows)} vectors for {len(texts)} texts")
+        return rows
+
+    def _rows(self, raw: Sequence[Sequence[float]]) -> Vectors:
+        import numpy as np
+
+        wrong = {len(row) for row in raw} - {self.dim}
+        if wrong:
+            raise EmbedderMismatchError(
+                f"{self._model} gave vectors of {sorted(wrong)[0]} numbers, not {self.dim}; name the right "
+                f"length, for example '{self._service.name}:{self._model}@{sorted(wrong)[0]}'"
+            )
+        try:
+            rows = np.array(raw, np.float32)
+        except (TypeError, ValueError) as error:
+            raise EmbedderUnavailableError(f"{self._model} gave vectors that are not numbers") from error
+        if not np.isfinite(rows).all():
+            raise EmbedderUnavailableError(f"{self._model} gave vectors that are not finite numbers")
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
