@@ -194,13 +194,15 @@ def tool(
 ) -> Tool:
     """Make a tool of a function; name, description and schema come from the function itself."""
     hints = get_type_hints(run, include_extras=True)
-    code = cast("Any", run).__code__
-    names = cast("tuple[str, ...]", code.co_varnames[1 : code.co_argcount])
-    defaults = cast("tuple[object, ...]", cast("Any", run).__defaults__ or ())
-    required = len(names) - len(defaults)
+    function = cast("Any", run)
+    code = function.__code__
+    names = cast("tuple[str, ...]", code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+    positional = names[: code.co_argcount - 1]
+    given = cast("tuple[object, ...]", function.__defaults__ or ())
+    defaults: Params = dict(zip(positional[len(positional) - len(given) :], given, strict=True))
+    defaults.update(function.__kwdefaults__ or {})
     fields = [
-        (name, hints[name]) if index < required else (name, hints[name], defaults[index - required])
-        for index, name in enumerate(names)
+        (name, hints[name], defaults[name]) if name in defaults else (name, hints[name]) for name in names
     ]
     arguments = msgspec.defstruct(run.__name__, cast("Any", fields), forbid_unknown_fields=True, kw_only=True)
     return Tool(

@@ -1,0 +1,1 @@
+"""A place in every agent's workflow: client configuration, hooks, importers, audit."""

@@ -1,0 +1,220 @@
+"""How each client is told about skep: which file, which key, which lines. Data, not code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from skep.errors import NotFoundError
+
+Format = Literal["json", "toml"]
+HOOK_COMMAND: Final = "skep hook"
+"""By this a hook of ours is known again, whatever stands before it."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine as an installer sees it; passed in, so that tests have their own."""
+
+    home: Path
+    cwd: Path
+    platform: str
+    environ: Mapping[str, str]
+
+
+class Edit(msgspec.Struct, frozen=True, kw_only=True):
+    """One change to one file."""
+
+    file: Path
+    format: Format
+    path: tuple[str, ...]
+    value: Any
+    how: Literal["put", "append", "flag"] = "put"
+    """Set the value; add it to an array; or set a switch that stays when skep is uninstalled."""
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """One client and what it can do."""
+
+    name: str
+    title: str
+    hooks: bool = False
+    project: bool = True
+    """Whether it also reads a file of the project."""
+    after: str = "Restart the client."
+
+
+CLIENTS: Final[tuple[Client, ...]] = (
+    Client(
+        name="claude-code", title="Claude Code", hooks=True, after="Start a new session; /mcp lists skep."
+    ),
+    Client(
+        name="codex",
+        title="Codex",
+        hooks=True,
+        after="Start a new session; codex asks once whether to trust the hooks.",
+    ),
+    Client(name="gemini", title="Gemini CLI", hooks=True, after="Start a new session; /mcp lists skep."),
+    Client(name="opencode", title="opencode"),
+    Client(name="cursor", title="Cursor", after="Settings, MCP: skep is listed; switch it on if it is off."),
+    Client(name="vscode", title="VS Code", after="Run MCP: List Servers and start skep."),
+    Client(name="zed", title="Zed", after="The agent panel's settings list skep."),
+    Client(name="windsurf", title="Windsurf", project=False, after="Cascade, MCP servers: refresh."),
+    Client(
+        name="claude-desktop",
+        title="Claude Desktop",
+        project=False,
+        after="Quit Claude Desktop completely and start it again.",
+    ),
+)
+
+
+def client(name: str) -> Client:
+    """A client by name.
+
+    Raises:
+        NotFoundError: There is none of that name; the message lists them.
+    """
+    for one in CLIENTS:
+        if one.name == name:
+            return one
+    raise NotFoundError(f"unknown client {name!r}; there are {', '.join(one.name for one in CLIENTS)}")
+
+
+def edits(
+    chosen: Client, place: Place, *, command: list[str], project: bool = False, hooks: bool = True
+) -> list[Edit]:
+    """Everything to change for a client.
+
+    Args:
+        chosen: The client.
+        place: The machine.
+        command: What starts skep, usually `["skep"]`.
+        project: Change the project's file instead of the user's.
+        hooks: Also install hooks, where the client has them.
+    """
+    if project and not chosen.project:
+        raise NotFoundError(f"{chosen.title} has no file per project; leave --project out")
+    server = _server(chosen.name, place, [*command, "mcp"], project=project)
+    return server + (_hooks(chosen.name, place, command, project=project) if hooks and chosen.hooks else [])
+
+
+def _server(name: str, place: Place, command: list[str], *, project: bool) -> list[Edit]:
+    plain = {"command": command[0], "args": command[1:]}
+    home, cwd = place.home, place.cwd
+    if name == "claude-code":
+        file = cwd / ".mcp.json" if project else _claude(place).parent / ".claude.json"
+        return [_json(file, ("mcpServers", "skep"), {"type": "stdio", **plain})]
+    if name == "codex":
+        return [
+            Edit(
+                file=_codex(place, project) / "config.toml",
+                format="toml",
+                path=("mcp_servers", "skep"),
+                value=plain,
+            )
+        ]
+    if name == "gemini":
+        return [_json(_gemini(place, project), ("mcpServers", "skep"), plain)]
+    if name == "opencode":
+        file = cwd / "opencode.json" if project else _existing(_config(place) / "opencode", "opencode")
+        return [_json(file, ("mcp", "skep"), {"type": "local", "command": command, "enabled": True})]
+    if name == "cursor":
+        return [_json((cwd if project else home) / ".cursor" / "mcp.json", ("mcpServers", "skep"), plain)]
+    if name == "vscode":
+        file = cwd / ".vscode" / "mcp.json" if project else _app_data(place) / "Code" / "User" / "mcp.json"
+        return [_json(file, ("servers", "skep"), {"type": "stdio", **plain})]
+    if name == "zed":
+        file = (cwd / ".zed" if project else _zed(place)) / "settings.json"
+        return [_json(file, ("context_servers", "skep"), {**plain, "env": {}})]
+    if name == "windsurf":
+        return [_json(home / ".codeium" / "windsurf" / "mcp_config.json", ("mcpServers", "skep"), plain)]
+    file = _app_data(place) / "Claude" / "claude_desktop_config.json"
+    return [_json(file, ("mcpServers", "skep"), plain)]
+
+
+def _hooks(name: str, place: Place, command: list[str], *, project: bool) -> list[Edit]:
+    line = " ".join([*command, "hook", name])
+    if name == "claude-code":
+        file = place.cwd / ".claude" / "settings.json" if project else _claude(place) / "settings.json"
+        return [
+            _hook(file, event, line, timeout=timeout)
+            for event, timeout in (
+                ("SessionStart", 10),
+                ("UserPromptSubmit", 5),
+                ("Stop", 10),
+                ("SessionEnd", 10),
+            )
+        ]
+    if name == "codex":
+        folder = _codex(place, project)
+        switch = Edit(
+            file=folder / "config.toml",
+            format="toml",
+            path=("features", "codex_hooks"),
+            value=True,
+            how="flag",
+        )
+        return [switch] + [
+            _hook(folder / "hooks.json", event, line, timeout=timeout)
+            for event, timeout in (("SessionStart", 10), ("UserPromptSubmit", 5), ("Stop", 10))
+        ]
+    file = _gemini(place, project)
+    return [
+        _hook(file, event, line, timeout=timeout, name="skep")
+        for event, timeout in (
+            ("SessionStart", 10_000),
+            ("BeforeAgent", 5_000),
+            ("AfterAgent", 10_000),
+            ("SessionEnd", 10_000),
+        )
+    ]
+
+
+def _hook(file: Path, event: str, command: str, **extra: Any) -> Edit:
+    handler = {"type": "command", "command": command, **extra}
+    return Edit(file=file, format="json", path=("hooks", event), value={"hooks": [handler]}, how="append")
+
+
+def _json(file: Path, path: tuple[str, ...], value: Any) -> Edit:
+    return Edit(file=file, format="json", path=path, value=value)
+
+
+def _claude(place: Place) -> Path:
+    chosen = place.environ.get("CLAUDE_CONFIG_DIR")
+    return Path(chosen) if chosen else place.home / ".claude"
+
+
+def _codex(place: Place, project: bool) -> Path:
+    if project:
+        return place.cwd / ".codex"
+    chosen = place.environ.get("CODEX_HOME")
+    return Path(chosen) if chosen else place.home / ".codex"
+
+
+def _gemini(place: Place, project: bool) -> Path:
+    return (place.cwd if project else place.home) / ".gemini" / "settings.json"
+
+
+def _config(place: Place) -> Path:
+    return Path(place.environ.get("XDG_CONFIG_HOME") or place.home / ".config")
+
+
+def _existing(folder: Path, stem: str) -> Path:
+    """The file the user already has, whichever ending it has."""
+    with_comments = folder / f"{stem}.jsonc"
+    return with_comments if with_comments.exists() else folder / f"{stem}.json"
+
+
+def _zed(place: Place) -> Path:
+    return _app_data(place) / "Zed" if place.platform == "win32" else _config(place) / "zed"
+
+
+def _app_data(place: Place) -> Path:
+    if place.platform == "win32":
+        return Path(place.environ.get("APPDATA") or place.home / "AppData" / "Roaming")
+    if place.platform == "darwin":
+        return place.home / "Library" / "Application Support"
+    return _config(place)

@@ -1,0 +1,88 @@
+"""Which bank a client works with: the one named, the one of its project, or the user's own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from skep.config import PROJECT_FOLDER, find_bank
+from skep.server.mcp.call import Call
+from skep.server.mcp.loop import root_uris
+from skep.server.mcp.session import Session
+
+if TYPE_CHECKING:
+    from skep.bank import Bank
+
+ROOTS_TIMEOUT: Final = 2.0
+"""Seconds a first call waits for a client that was asked for its folders."""
+
+
+class Banks:
+    """Opens banks on first use and keeps them open; one process may serve clients of several projects."""
+
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        environ: Mapping[str, str],
+        start: Path,
+        opener: Callable[[str], Bank] | None = None,
+    ) -> None:
+        self.named = bool(path or environ.get("SKEP_BANK"))
+        """Whether the user said which bank; then the client's folders do not matter."""
+        self._path = path
+        self._environ = environ
+        self._start = start
+        self._opener = opener or _open
+        self._lock = threading.Lock()
+        self._open: dict[Path, Bank] = {}
+
+    def of(self, call: Call, session: Session) -> Bank:
+        """The bank for a call, opened if need be."""
+        where = find_bank(self._path, self._environ, self._folder(call, session))
+        with self._lock:
+            if where not in self._open:
+                self._open[where] = self._opener(str(where))
+            return self._open[where]
+
+    def close(self) -> None:
+        """Close everything that was opened."""
+        with self._lock:
+            banks, self._open = list(self._open.values()), {}
+        for bank in banks:
+            bank.close()
+
+    def _folder(self, call: Call, session: Session) -> Path:
+        if self.named:
+            return self._start
+        if call.envelope.stateless:
+            if session.roots is None and call.can_ask("roots/list"):
+                session.roots = root_uris(call.ask("skep_roots", "roots/list", {}))
+        else:
+            session.roots_settled.wait(ROOTS_TIMEOUT)
+        folders = [path for path in map(path_of, session.roots or ()) if path is not None]
+        for folder in folders:
+            if any((parent / PROJECT_FOLDER).is_dir() for parent in (folder, *folder.parents)):
+                return folder
+        return self._start
+
+
+def path_of(uri: str) -> Path | None:
+    """The folder that a `file:` address names."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    text = unquote(parts.path)
+    if os.name == "nt":
+        text = text.lstrip("/")
+    return Path(text) if text else None
+
+
+def _open(path: str) -> Bank:
+    from skep.bank import Bank
+
+    return Bank.open(path)

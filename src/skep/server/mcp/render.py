@@ -1,0 +1,174 @@
+"""Answers as terse text: one memory, one line, its warnings beside it, and never more than was asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from skep.model import Conflict, Event, Hit, Memory
+from skep.server.mcp.call import ToolError
+
+DAY: Final = 86_400.0
+CHARS_PER_TOKEN: Final = 4
+FOOTER_TOKENS: Final = 40
+"""Kept free for the line that says how to get the rest."""
+CONFLICT_CHARS: Final = 300
+"""How much of a conflicting memory is shown; enough to decide, and its id leads to the rest."""
+
+
+def tokens(text: str) -> int:
+    """About how many tokens a text costs; within a few per cent on prose."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def date(moment: float) -> str:
+    """A day, in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(moment))
+
+
+def age(moment: float, now: float) -> str:
+    """How long ago, in the shortest form that helps.
+
+    >>> age(0, 3 * 86400), age(0, 3000), age(0, 400 * 86400)
+    ('3d ago', 'today', '1970-01-01')
+    """
+    days = (now - moment) / DAY
+    if days < 1:
+        return "today"
+    return f"{int(days)}d ago" if days < 100 else date(moment)
+
+
+def memory_line(memory: Memory, now: float, *, warnings: Sequence[str] = ()) -> str:
+    """One memory as a model reads it: id, text, what it is, and what to beware of."""
+    facts = [memory.kind, age(memory.created_at, now), f"confidence {memory.confidence:.2f}"]
+    if memory.domain:
+        facts.append(f"domain {memory.domain}")
+    if memory.tags:
+        facts.append("tags " + ",".join(memory.tags))
+    if memory.source:
+        facts.append(f"source {memory.source}")
+    if memory.valid_from is not None:
+        facts.append(f"holds from {date(memory.valid_from)}")
+    if memory.valid_to is not None:
+        facts.append(f"holds until {date(memory.valid_to)}")
+    title = f"{memory.title}: " if memory.title else ""
+    line = f"[{memory.id}] {title}{memory.text} ({'; '.join(facts)})"
+    return line + "".join(f"\n  ! {warning}" for warning in (*standing(memory), *warnings))
+
+
+def standing(memory: Memory) -> tuple[str, ...]:
+    """What a reader must know before believing a memory."""
+    found: list[str] = []
+    if memory.superseded_by:
+        found.append(f"outdated: replaced by [{memory.superseded_by}]")
+    elif memory.merged_into:
+        found.append(f"merged into [{memory.merged_into}]")
+    elif memory.status not in ("active", "pending"):
+        found.append(memory.status)
+    if memory.disputes:
+        found.append(f"contested {memory.disputes}x")
+    if memory.stale:
+        found.append("stale: check before relying on it")
+    return tuple(found)
+
+
+def hit_line(hit: Hit, now: float, *, explain: bool = False) -> str:
+    """One answer of a recall."""
+    warnings: list[str] = []
+    if hit.conflicts_with:
+        warnings.append("contested by " + ", ".join(f"[{other}]" for other in hit.conflicts_with))
+    if "outdated" in hit.flags and not hit.memory.superseded_by:
+        warnings.append("outdated: a newer memory says otherwise")
+    if "stale" in hit.flags and not hit.memory.stale:
+        warnings.append("stale: check before relying on it")
+    if "disagreement" in hit.flags:
+        warnings.append("weak match: words and meaning disagree")
+    if explain:
+        warnings.append(hit.why())
+    return memory_line(hit.memory, now, warnings=warnings)
+
+
+def conflict_line(conflict: Conflict, now: float) -> str:
+    """One conflict: what kind, with which memory, and why."""
+    text = clip(conflict.existing.text, CONFLICT_CHARS)
+    return (
+        f"{conflict.kind} ({conflict.reason}, similarity {conflict.similarity:.2f}): "
+        f"[{conflict.existing.id}] {text} ({age(conflict.existing.created_at, now)})"
+    )
+
+
+def event_line(event: Event) -> str:
+    """One event of a history."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(event.at))
+    told = {key: value for key, value in event.body.items() if key not in ("memory", "observed")}
+    details = ", ".join(f"{key}={clip(str(value), 120)}" for key, value in told.items())
+    return f"{at} {event.kind} [{event.id}]" + (f" {details}" if details else "")
+
+
+def clip(text: str, limit: int) -> str:
+    """A text cut to a length, with a mark where it was cut."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def page(
+    lines: Sequence[str],
+    max_tokens: int,
+    *,
+    start: int = 0,
+    empty: str = "nothing found",
+    more: str | None = None,
+) -> str:
+    """As many lines as fit the budget, from `start` on, and how to get the rest.
+
+    Args:
+        lines: Everything there is.
+        max_tokens: The budget of the whole answer.
+        start: Where the last page ended.
+        empty: What to say when there is nothing.
+        more: A cursor of the caller's own that leads beyond the last line.
+    """
+    if not lines:
+        return empty
+    if start >= len(lines):
+        return "no more results"
+    room = max(1, max_tokens - FOOTER_TOKENS)
+    shown: list[str] = []
+    used = 0
+    for line in lines[start:]:
+        cost = tokens(line) + 1
+        if used + cost > room:
+            break
+        shown.append(line)
+        used += cost
+    if not shown:
+        shown.append(clip(lines[start], room * CHARS_PER_TOKEN))
+    left = len(lines) - start - len(shown)
+    if left:
+        shown.append(f"{left} more; repeat with cursor={write_cursor(start + len(shown))!r}")
+    elif more is not None:
+        shown.append(f"more; repeat with cursor={more!r}")
+    return "\n".join(shown)
+
+
+def write_cursor(offset: int) -> str:
+    """A place in a list, for the client to hand back."""
+    return f"at-{offset}"
+
+
+def read_cursor(cursor: str | None) -> int:
+    """Where a cursor points.
+
+    Raises:
+        ToolError: It is not one of ours.
+    """
+    if cursor is None:
+        return 0
+    if not cursor.startswith("at-") or not cursor[3:].isdecimal() or len(cursor) > 12:
+        raise ToolError(f"cursor {cursor!r} is not one that this tool gave; leave it out to start again")
+    return int(cursor[3:])
+
+
+def ids(found: Iterable[str]) -> str:
+    """Ids as they are shown."""
+    return ", ".join(f"[{one}]" for one in found)

@@ -1,0 +1,257 @@
+"""The seven tools of the default profile. Their docstrings are what a model reads, so they are written for
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+
+from skep.model import Kind, Memory, Scope
+from skep.server.mcp.call import Call, ToolError
+from skep.server.mcp.registry import Tool, tool
+from skep.server.mcp.render import conflict_line, hit_line, ids, memory_line, page, read_cursor
+
+MAX_RESULTS: Final = 100
+
+Id = Annotated[str, Meta(description="Id of a memory, as shown in brackets.", min_length=1)]
+Ids = Annotated[list[str], Meta(description="Ids of memories, as shown in brackets.")]
+Text = Annotated[
+    str, Meta(description="What to remember: one self-contained statement, in plain words.", min_length=1)
+]
+Unit = Annotated[float | None, Meta(ge=0, le=1)]
+Tags = Annotated[list[str], Meta(description="Labels, such as python or deploy.")]
+ScopeArgument = Annotated[
+    Scope | None, Meta(description="Whom it is for. Leave out for memories that everybody shares.")
+]
+When = Annotated[str | None, Meta(description="ISO date or time.")]
+Budget = Annotated[int, Meta(description="Size limit of the answer.", ge=50, le=100_000)]
+Cursor = Annotated[
+    str | None, Meta(description="From the last line of the previous answer, to get the rest.")
+]
+Limit = Annotated[int, Meta(ge=1, le=MAX_RESULTS)]
+
+
+def remember(
+    call: Call,
+    *,
+    text: Text,
+    kind: Annotated[
+        Kind, Meta(description="fact: what is so. episode: what happened. procedure: how to do something.")
+    ] = "fact",
+    title: str | None = None,
+    tags: Tags = [],  # noqa: B006 - read only
+    domain: Annotated[str | None, Meta(description="Field it belongs to, such as billing.")] = None,
+    scope: ScopeArgument = None,
+    source: Annotated[
+        str | None, Meta(description="Where it comes from: a path, an address, a person.")
+    ] = None,
+    confidence: Unit = None,
+    importance: Unit = None,
+    valid_from: When = None,
+    valid_to: When = None,
+    on_conflict: Annotated[
+        Literal["warn", "supersede", "raise", "ignore"],
+        Meta(
+            description="If it contradicts or repeats a stored memory. warn: store it and report. "
+            "supersede: replace what is outdated, confirm what is repeated. raise: refuse."
+        ),
+    ] = "warn",
+) -> str:
+    """Store one memory for later sessions. Use it for decisions, preferences, corrections, how something
+    works, what failed and why; not for what the code or the conversation already shows. One statement per
+    call, with names and dates spelled out. The answer lists stored memories that it contradicts or repeats:
+    decide which one holds."""
+    bank = call.bank()
+    stored = bank.remember(
+        text,
+        kind=kind,
+        title=title,
+        tags=tags,
+        domain=domain,
+        scope=scope,
+        source=source,
+        confidence=confidence,
+        importance=importance,
+        valid_from=valid_from,
+        valid_to=valid_to,
+        on_conflict=on_conflict,
+        agent=client_name(call),
+    )
+    touch(call, stored.memory.id, *(conflict.existing.id for conflict in stored.conflicts))
+    lines = [f"{stored.action} [{stored.memory.id}]"]
+    if stored.redactions:
+        lines.append("redacted: " + ", ".join(stored.redactions))
+    now = bank.engine.now()
+    lines += [f"- {conflict_line(conflict, now)}" for conflict in stored.conflicts]
+    if stored.conflicts and stored.action == "stored":
+        lines.append("Both are kept. If one no longer holds: revise(id=<old>, replaced_by=<new>).")
+    return "\n".join(lines)
+
+
+def recall(
+    call: Call,
+    *,
+    query: Annotated[str, Meta(description="A question or a few words.", min_length=1)],
+    limit: Limit = 5,
+    kind: Kind | None = None,
+    tags: Annotated[list[str], Meta(description="Only memories with all of these.")] = [],  # noqa: B006
+    domain: str | None = None,
+    scope: ScopeArgument = None,
+    since: When = None,
+    until: When = None,
+    include_superseded: Annotated[
+        bool, Meta(description="Also what was replaced, marked as outdated.")
+    ] = False,
+    max_tokens: Budget = 1000,
+    cursor: Cursor = None,
+) -> str:
+    """Find stored memories that answer a question, best first. Call it before you start a task, and before
+    you assume a preference, a convention or a past decision. It finds nothing when nothing fits: then say
+    that you do not know. Lines marked with ! are outdated, contested or stale: check them before you rely
+    on them."""
+    bank = call.bank()
+    found = bank.recall(
+        query,
+        limit=limit,
+        kind=kind,
+        tags=tags,
+        domain=domain,
+        scope=scope,
+        include_shared=scope is not None,
+        since=since,
+        until=until,
+        include_superseded=include_superseded,
+    )
+    now = bank.engine.now()
+    lines = [hit_line(hit, now) for hit in found.hits]
+    empty = "nothing found" + (f": {found.reason}" if found.reason else "")
+    return page(lines, max_tokens, start=read_cursor(cursor), empty=empty)
+
+
+def revise(
+    call: Call,
+    *,
+    id: Id,
+    text: Annotated[str | None, Meta(description="The corrected statement.")] = None,
+    title: str | None = None,
+    tags: Annotated[list[str] | None, Meta(description="Replaces all labels.")] = None,
+    domain: str | None = None,
+    confidence: Unit = None,
+    importance: Unit = None,
+    valid_to: When = None,
+    replaced_by: Annotated[
+        str | None,
+        Meta(description="Id of the newer memory that holds instead; this one leaves every recall."),
+    ] = None,
+) -> str:
+    """Correct a stored memory, or mark it as replaced by a newer one. What it said before stays in its
+    history, so nothing is lost. Only the fields you pass change."""
+    given: dict[str, Any] = {
+        "text": text,
+        "title": title,
+        "tags": tags,
+        "domain": domain,
+        "confidence": confidence,
+        "importance": importance,
+        "valid_to": valid_to,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    if not changes and replaced_by is None:
+        raise ToolError("nothing to revise; pass text, another field, or replaced_by")
+    bank = call.bank()
+    memory: Memory = bank.get(id)
+    if changes:
+        memory = bank.revise(id, **changes)
+    if replaced_by is not None:
+        memory = bank.supersede(id, replaced_by)
+        touch(call, replaced_by)
+    touch(call, id)
+    return "revised " + memory_line(memory, bank.engine.now())
+
+
+def forget(
+    call: Call,
+    *,
+    ids: Ids,
+    dry_run: Annotated[bool, Meta(description="Only say what would be erased.")] = False,
+) -> str:
+    """Erase memories for good, from every copy; nothing brings them back. Use it when the user asks for
+    something to be forgotten, or for secrets stored by mistake. For what is merely outdated use revise."""
+    if not ids:
+        raise ToolError("nothing to forget; pass at least one id")
+    receipt = call.bank().forget(ids, dry_run=dry_run)
+    if not dry_run:
+        touch(call, *receipt.memories)
+    verb = "would erase" if receipt.dry_run else "erased"
+    places = ", ".join(f"{place} {count}" for place, count in receipt.erased.items() if count)
+    return f"{verb} {ids_text(receipt.memories)}" + (f" ({places})" if places else "")
+
+
+def link(
+    call: Call,
+    *,
+    src: Id,
+    dst: Id,
+    rel: Annotated[
+        str, Meta(description="Such as related, refines, derived_from, example_of, contradicts, entails.")
+    ] = "related",
+    strength: Annotated[float, Meta(ge=0, le=1)] = 1.0,
+) -> str:
+    """Connect two memories, so that finding one leads to the other. The same link twice is one link."""
+    made = call.bank().link(src, dst, rel=rel, strength=strength)
+    touch(call, src, dst)
+    return f"linked [{made.src}] {made.rel} [{made.dst}]"
+
+
+def memory_status(call: Call) -> str:
+    """How many memories there are, of which kinds, where they are kept, and what waits to be decided. Use
+    it to check that memory works, not to search."""
+    bank = call.bank()
+    status = bank.status()
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(status.by_kind.items()) if count)
+    lines = [f"{status.memories} memories" + (f" ({kinds})" if kinds else "")]
+    other = {
+        name: count for name, count in status.by_status.items() if name not in ("active", "pending") and count
+    }
+    if other:
+        lines.append("set aside: " + ", ".join(f"{count} {name}" for name, count in sorted(other.items())))
+    if status.pending:
+        lines.append(f"{status.pending} not embedded yet; found by their words until then")
+    lines.append(f"{status.links} links, {status.events} events, {status.size_bytes // 1024} KiB")
+    lines.append(f"bank: {status.path or 'in memory'}")
+    return "\n".join(lines)
+
+
+def ids_text(found: Sequence[str]) -> str:
+    """Ids for a sentence, or a word for none."""
+    return ids(found) or "nothing"
+
+
+def client_name(call: Call) -> str | None:
+    """Who writes: the client as it names itself."""
+    name = call.envelope.client.get("name")
+    return name[:100] if isinstance(name, str) and name.strip() and name.isprintable() else None
+
+
+def touch(call: Call, *changed: str) -> None:
+    """Note which resources a call changed."""
+    call.touched.add("memory://stats")
+    for memory_id in changed:
+        call.touched.update((f"memory://{memory_id}", f"memory://{memory_id}/history"))
+
+
+def default_tools() -> list[Tool]:
+    """Few enough that a model keeps them in mind."""
+    from skep.server.mcp.learning import report_outcome
+
+    return [
+        tool(remember, title="Remember"),
+        tool(recall, title="Recall", reads=True),
+        tool(revise, title="Revise a memory", repeats=True),
+        tool(forget, title="Forget for good", destroys=True, repeats=True),
+        tool(link, title="Link memories", repeats=True),
+        tool(report_outcome, title="Report how a task went"),
+        tool(memory_status, title="Memory status", reads=True),
+    ]

@@ -1,0 +1,150 @@
+"""`skep install`: the right lines in the right file, and nothing else touched."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from skep.errors import ConfigError, NotFoundError
+from skep.integrations import jsonc
+from skep.integrations.clients import CLIENTS, Place, client, edits
+from skep.integrations.install import plan_install, plan_uninstall, write
+
+NAMES = [one.name for one in CLIENTS]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    home, cwd = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
+    cwd.mkdir()
+    return Place(home=home, cwd=cwd, platform="linux", environ={})
+
+
+def install(name: str, place: Place, **options: object) -> list[Path]:
+    planned = plan_install(edits(client(name), place, command=["skep"], **options))  # type: ignore[arg-type]
+    return [change.file for change in write(planned, now=0.0) if change.changed]
+
+
+def uninstall(name: str, place: Place) -> None:
+    write(plan_uninstall(edits(client(name), place, command=["skep"])), now=1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_installing_writes_a_file_that_starts_skep(name: str, place: Place) -> None:
+    files = install(name, place)
+
+    written = "".join(file.read_text() for file in files)
+    assert files
+    assert "skep" in written
+    assert "mcp" in written
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_installing_twice_is_installing_once(name: str, place: Place) -> None:
+    install(name, place)
+
+    assert install(name, place) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_uninstalling_leaves_what_was_there_and_nothing_of_ours(name: str, place: Place) -> None:
+    first = edits(client(name), place, command=["skep"], hooks=False)[0]
+    before = '[mcp_servers.other]\ncommand = "x"\n' if first.format == "toml" else '{\n  "mine": [1, 2]\n}\n'
+    first.file.parent.mkdir(parents=True, exist_ok=True)
+    first.file.write_text(before)
+
+    install(name, place)
+    uninstall(name, place)
+
+    read = tomllib.loads if first.format == "toml" else jsonc.parse
+    left = read(first.file.read_text())
+    left.pop("features", None)
+    assert left == read(before)
+
+
+def test_a_backup_holds_what_was_there_before(place: Place) -> None:
+    file = place.home / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"other": {"command": "x"}}}')
+
+    install("cursor", place)
+
+    [backup] = file.parent.glob("*.bak")
+    assert json.loads(backup.read_text()) == {"mcpServers": {"other": {"command": "x"}}}
+    assert json.loads(file.read_text())["mcpServers"]["other"] == {"command": "x"}
+
+
+def test_hooks_of_others_stay_and_an_older_one_of_ours_is_replaced(place: Place) -> None:
+    file = place.home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    other = {"matcher": "startup", "hooks": [{"type": "command", "command": "echo hi"}]}
+    older = {"hooks": [{"type": "command", "command": "/opt/bin/skep hook claude-code", "timeout": 1}]}
+    file.write_text(json.dumps({"hooks": {"SessionStart": [other, older]}, "model": "x"}))
+
+    install("claude-code", place)
+
+    settings = json.loads(file.read_text())
+    assert settings["model"] == "x"
+    assert settings["hooks"]["SessionStart"][0] == other
+    assert len(settings["hooks"]["SessionStart"]) == 2
+    assert set(settings["hooks"]) == {"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"}
+    uninstall("claude-code", place)
+    assert json.loads(file.read_text()) == {"hooks": {"SessionStart": [other]}, "model": "x"}
+
+
+def test_a_broken_file_is_left_alone_and_named(place: Place) -> None:
+    file = place.home / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text("{ not json")
+
+    with pytest.raises(ConfigError, match=r"mcp\.json"):
+        install("cursor", place)
+
+    assert file.read_text() == "{ not json"
+
+
+def test_a_linked_file_stays_a_link(place: Place) -> None:
+    real = place.home / "dotfiles.json"
+    real.write_text("{}")
+    link = place.home / ".cursor" / "mcp.json"
+    link.parent.mkdir()
+    link.symlink_to(real)
+
+    install("cursor", place)
+
+    assert link.is_symlink()
+    assert "skep" in real.read_text()
+
+
+def test_the_project_file_is_written_when_asked_for(place: Place) -> None:
+    assert place.cwd / ".mcp.json" in install("claude-code", place, project=True)
+
+
+def test_a_client_without_project_files_says_so(place: Place) -> None:
+    with pytest.raises(NotFoundError, match="no file per project"):
+        install("windsurf", place, project=True)
+
+
+def test_an_unknown_client_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(NotFoundError, match="claude-code"):
+        client("emacs")
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"),
+    [
+        ("darwin", "Library/Application Support/Claude/claude_desktop_config.json"),
+        ("win32", "AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("linux", ".config/Claude/claude_desktop_config.json"),
+    ],
+)
+def test_the_file_is_where_the_platform_keeps_it(platform: str, expected: str, place: Place) -> None:
+    there = Place(home=place.home, cwd=place.cwd, platform=platform, environ={})
+
+    [edit] = edits(client("claude-desktop"), there, command=["skep"])
+
+    assert edit.file == place.home / expected
