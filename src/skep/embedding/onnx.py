@@ -71,10 +71,9 @@ def _optional(module: str, feature: str) -> Any:
 
 def _errors_of(onnxruntime: Any) -> tuple[type[Exception], ...]:
     """The errors onnxruntime raises; they share no base of their own."""
-    state: dict[str, Any] = vars(onnxruntime.capi.onnxruntime_pybind11_state)
-    return tuple(
-        found for found in state.values() if isinstance(found, type) and issubclass(found, Exception)
-    )
+    state = onnxruntime.capi.onnxruntime_pybind11_state
+    found: list[Any] = [getattr(state, name) for name in dir(state)]
+    return tuple(kind for kind in found if isinstance(kind, type) and issubclass(kind, Exception))
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
