@@ -5,6 +5,7 @@ Times are seconds since the epoch (UTC). A memory's id is the id of the event th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -209,10 +210,10 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     def __len__(self) -> int:
         return len(self.hits)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    def __getitem__(self, index: int) -> Hit:
         return self.hits[index]
 
     def __bool__(self) -> bool:

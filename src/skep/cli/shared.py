@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -46,7 +46,7 @@ def scope_of(user: str | None, project: str | None, session: str | None) -> dict
 
 
 @contextlib.contextmanager
-def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Iterator[Bank]:
+def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
     """The bank a command works on."""
     ctx = click.get_current_context(silent=True)
     outer = ctx.obj.get("bank") if ctx is not None and isinstance(ctx.obj, dict) else None
@@ -76,7 +76,7 @@ def memory_line(memory: Memory) -> str:
 
 
 @contextlib.contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(label: str) -> Generator[Callable[[int, int], None]]:
     """A progress bar on standard error; nothing when it is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None

@@ -67,7 +67,8 @@ def _would_erase(engine: Engine, memory_ids: Sequence[str]) -> dict[str, int]:
 
 
 def _forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, list[str]]:
-    reached, unreached = 0, []
+    reached = 0
+    unreached: list[str] = []
     for path in engine.store.backups():
         if not path.exists():
             engine.store.drop_backup(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,15 +39,14 @@ class Connection:
         self.lock = threading.RLock()
         self._pid = os.getpid()
         self.trace: Counted | None = None
-        self.db = self._connect()
-        self._cursor = self.db.cursor()
+        self.db: Any = self._connect()
 
-    def _connect(self) -> apsw.Connection:
+    def _connect(self) -> Any:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         if self.read_only:
             flags = apsw.SQLITE_OPEN_READONLY
         with translated(self.path):
-            db = apsw.Connection(str(self.path), flags=flags)
+            db: Any = apsw.Connection(str(self.path), flags=flags)
             db.set_busy_timeout(self._busy_ms)
             db.execute("PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY;")
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=268435456")
@@ -57,7 +56,7 @@ class Connection:
                 )
         return db
 
-    def execute(self, sql: str, bindings: Any = ()) -> apsw.Cursor:
+    def execute(self, sql: str, bindings: Any = ()) -> Any:
         """Run one statement."""
         if self._pid != os.getpid():
             self._after_fork()
@@ -78,7 +77,7 @@ class Connection:
         return None
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> Generator[None]:
         """Everything inside is written, or nothing is. Nested use joins the outer one."""
         with self.lock, translated(self.path):
             if self._pid != os.getpid():
@@ -101,7 +100,7 @@ class Connection:
                 raise
 
     @contextlib.contextmanager
-    def snapshot(self) -> Iterator[None]:
+    def snapshot(self) -> Generator[None]:
         """Every read inside sees the same moment."""
         with self.lock, translated(self.path):
             if self.db.in_transaction:
@@ -134,7 +133,7 @@ class Connection:
 
 
 @contextlib.contextmanager
-def translated(path: Path | str) -> Iterator[None]:
+def translated(path: Path | str) -> Generator[None]:
     """SQLite's errors, in words that say what to do."""
     try:
         yield

@@ -241,7 +241,9 @@ class _Fold:
             "disputes": len(self.disputers),
             "status": status,
         }
-        known = {key: value for key, value in fields.items() if key in Memory.__struct_fields__}
+        known: dict[str, Any] = {
+            key: value for key, value in fields.items() if key in Memory.__struct_fields__
+        }
         state = State(memory=Memory(id=self.id, **known), dots=dots, present=bool(dots), blame=self.blame)
         if self.replaced:
             state.replaced_by, state.replaced_how, state.replaced_at = self.replaced

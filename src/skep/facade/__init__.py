@@ -1,0 +1,1 @@
+"""The methods of `Bank`, one file per group."""

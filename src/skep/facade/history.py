@@ -1,0 +1,94 @@
+"""Methods about the past."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from skep.clock import pack
+from skep.engine import Engine
+from skep.errors import NotFoundError, UndoError
+from skep.facade.base import Base
+from skep.model import Event
+from skep.storage.fold import fold, mentioned
+from skep.validation import Time, clean_time
+
+FINAL = ("forget", "use")
+"""Events that cannot be undone."""
+
+
+class History(Base):
+    """History, blame, undo, as_of."""
+
+    _past: tuple[float, Self] | None
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._past = None
+
+    def close(self) -> None:
+        """Write what is still in memory and release the file."""
+        if self._past is not None:
+            self._past[1].close()
+        self._engine.close()
+
+    def history(self, memory_id: str | None = None, *, limit: int = 100) -> list[Event]:
+        """What happened to a memory, oldest first; without an id, what happened last in the bank, newest first."""
+        if memory_id is None:
+            return self._engine.store.log.newest(limit)
+        events = self._engine.store.log.of(memory_id)
+        if not events:
+            raise NotFoundError(f"there is no memory {memory_id!r}")
+        return events
+
+    def blame(self, memory_id: str) -> dict[str, Event]:
+        """Per field of a memory, the event that last set it."""
+        self._engine.known(memory_id)
+        events = {event.id: event for event in self._engine.store.log.of(memory_id)}
+        state = fold(memory_id, events.values())
+        return {field: events[event_id] for field, event_id in (state.blame if state else {}).items()}
+
+    def event(self, event_id: str) -> Event:
+        """One event by id."""
+        event = self._engine.store.log.get(event_id)
+        if event is None:
+            raise NotFoundError(f"there is no event {event_id!r}; `skep history` lists them")
+        return event
+
+    def undo(self, event_id: str, reason: str | None = None) -> Event:
+        """Make one event as if it had never been. Undoing an undo brings it back. A forget is final."""
+        event = self.event(event_id)
+        if event.kind in FINAL:
+            raise UndoError(f"{event_id} is a {event.kind}, which cannot be undone")
+        if any(self._engine.store.is_forgotten(subject) for subject in mentioned(event)):
+            raise UndoError(f"{event_id} speaks of a memory that was forgotten; nothing of it is left")
+        return self._write("undo", {"event": event_id, "mentions": list(mentioned(event))}, reason)
+
+    def as_of(self, time: Time) -> Self:
+        """The bank as it was at a moment; for reading only. What was forgotten since stays forgotten."""
+        moment = clean_time("time", time)
+        if self._past is not None and self._past[0] == moment:
+            return self._past[1]
+        if self._past is not None:
+            self._past[1].close()
+            self._past = None
+        mine = self._engine
+        store = mine.store.copy_to_memory()
+        store.rewind(pack(moment) | 0xFFFF)
+        folder = (
+            None if mine.store.path is None else mine.store.path.with_name(mine.store.path.name + ".index")
+        )
+        engine = Engine(
+            store,
+            mine.embeddings.embedder,
+            spec=mine.embeddings.spec,
+            settings=mine.settings,
+            now=lambda: moment,
+            index_folder=folder,
+            frozen=True,
+        )
+        if mine.embeddings.embedder.instant:
+            engine.embeddings.drain()
+        store.read_only = True
+        past = type(self)(engine)
+        self._past = (moment, past)
+        return past

@@ -1,0 +1,251 @@
+"""Methods that read memories: get, find, recall, find_conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from skep.engine import Progress
+from skep.errors import InvalidInputError
+from skep.facade.base import ScopeLike
+from skep.facade.history import History
+from skep.model import CURRENT, KINDS, STATUSES, Conflict, Memory, Recalled
+from skep.semantics import conflicts as conflict_search
+from skep.storage.base import Filter
+from skep.validation import (
+    Time,
+    clean_choice,
+    clean_number,
+    clean_scope,
+    clean_tags,
+    clean_text,
+    clean_time,
+)
+from skep.words import query_terms
+
+if TYPE_CHECKING:
+    from skep.recall.search import Recaller
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Some of the memories that `find` found, newest first; `cursor` leads to the rest."""
+
+    memories: tuple[Memory, ...]
+    cursor: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.memories)
+
+    def __iter__(self) -> Iterator[Memory]:
+        return iter(self.memories)
+
+
+class Reading(History):
+    """Get, find, recall, find_conflicts."""
+
+    _recaller: Recaller | None = None
+
+    def get(self, memory_id: str) -> Memory:
+        """One memory by id, whatever its status."""
+        return self._engine.memory(memory_id)
+
+    def find(
+        self,
+        text: str | None = None,
+        *,
+        kind: str | Iterable[str] | None = None,
+        status: str | Iterable[str] | None = CURRENT,
+        tags: Iterable[str] = (),
+        domain: str | None = None,
+        agent: str | None = None,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+        since: Time | None = None,
+        until: Time | None = None,
+        valid_at: Time | None = None,
+        min_confidence: float | None = None,
+        min_importance: float | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """Memories that meet every condition, newest first, a page at a time. `text` asks for all of its words.
+
+        `status=None` finds every status.
+        """
+        where = self._filter(
+            kind=kind,
+            status=STATUSES if status is None else status,
+            tags=tags,
+            domain=domain,
+            agent=agent,
+            scope=scope,
+            include_shared=include_shared,
+            since=since,
+            until=until,
+            valid_at=valid_at,
+            min_confidence=min_confidence,
+            min_importance=min_importance,
+        )
+        limit = int(clean_number("limit", limit, 1, 10_000))
+        if cursor is not None and not cursor.isdigit():
+            raise InvalidInputError(f"cursor {cursor!r} is not one that `find` gave", field="cursor")
+        words = query_terms(text) if text else ()
+        found = self._engine.store.find(
+            where, limit=limit + 1, before_row=int(cursor) if cursor else None, terms=words
+        )
+        more = str(found[limit - 1][0]) if len(found) > limit else None
+        return Page(memories=tuple(memory for _row, memory in found[:limit]), cursor=more)
+
+    def _filter(self, **given: Any) -> Filter:
+        """A checked filter."""
+        label = self._engine.settings.label_limit
+
+        def several(name: str, choices: tuple[str, ...] | None = None) -> tuple[str, ...]:
+            value = given.get(name)
+            if value is None:
+                return ()
+            values = (value,) if isinstance(value, str) else tuple(value)
+            return tuple(
+                clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values
+            )
+
+        def moment(name: str) -> float | None:
+            return None if given.get(name) is None else clean_time(name, given[name])
+
+        def unit(name: str) -> float | None:
+            return None if given.get(name) is None else clean_number(name, given[name], 0.0, 1.0)
+
+        scope = given.get("scope")
+        return Filter(
+            scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
+            include_shared=bool(given.get("include_shared")),
+            kinds=several("kind", KINDS),
+            statuses=several("status", STATUSES) or CURRENT,
+            tags=tuple((tag,) for tag in clean_tags("tags", given.get("tags") or (), self._engine.settings)),
+            domains=several("domain"),
+            agents=several("agent"),
+            since=moment("since"),
+            until=moment("until"),
+            valid_at=moment("valid_at"),
+            min_confidence=unit("min_confidence"),
+            min_importance=unit("min_importance"),
+            now=self._engine.now(),
+        )
+
+    def find_conflicts(
+        self,
+        memory_id: str | None = None,
+        *,
+        threshold: float = conflict_search.CANDIDATE,
+        contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
+        scope: ScopeLike | None = None,
+        progress: Progress | None = None,
+    ) -> list[Conflict]:
+        """Duplicates, contradictions and updates among what is stored: of one memory, or in the whole bank."""
+        threshold = clean_number("threshold", threshold, 0.0, 1.0)
+        if memory_id is not None:
+            memory = self._engine.memory(memory_id)
+            return conflict_search.find_for(
+                self._engine, memory, threshold=threshold, contradiction_fn=contradiction_fn
+            )
+        where = self._filter(scope=scope)
+        memories = [memory for _row, memory in self._engine.store.find(where, limit=1 << 40)]
+        return list(
+            conflict_search.scan(
+                self._engine,
+                memories,
+                threshold=threshold,
+                contradiction_fn=contradiction_fn,
+                progress=progress,
+            )
+        )
+
+    def recall(
+        self,
+        query: str,
+        *,
+        limit: int = 5,
+        kind: str | Iterable[str] | None = None,
+        tags: Iterable[str] = (),
+        domain: str | None = None,
+        agent: str | None = None,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+        min_confidence: float | None = None,
+        min_importance: float | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
+        include_superseded: bool = False,
+        preset: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        expand: Any = None,
+        reranker: Callable[[str, Sequence[str]], Sequence[float]] | None = None,
+        explain: bool = False,
+    ) -> Recalled:
+        """The memories that answer a question, best first; none if nothing does, and the reason why.
+
+        Args:
+            query: A question or a few words.
+            limit: At most this many.
+            kind: Only these kinds.
+            tags: Only memories with all of these tags.
+            domain: Only this domain.
+            agent: Only what this agent wrote.
+            scope: Only memories of exactly this scope; `"*"` in a part stands for anything.
+            include_shared: With a scope: also memories that have none.
+            min_confidence: Only memories at least this sure today.
+            min_importance: Only memories at least this important.
+            since: Only memories made at or after this time.
+            until: Only memories made before this time.
+            as_of: Answer as the bank would have at that time.
+            include_superseded: Also memories that were replaced.
+            preset: A named way to rank; see `docs/reference/recall-config.md`.
+            config: Fields of a recall config that override the bank's and the preset's.
+            expand: Walk links outward from the hits; True, or a mapping with relations, depth, cap, decay.
+            reranker: Called with the query and the texts of the short list; gives scores.
+            explain: Also return what every stage did.
+        """
+        query = clean_text("query", query, self._engine.settings.text_limit)
+        limit = int(clean_number("limit", limit, 1, 10_000))
+        if as_of is not None:
+            return self.as_of(as_of).recall(
+                query, limit=limit, kind=kind, tags=tags, domain=domain, agent=agent, scope=scope,
+                include_shared=include_shared, min_confidence=min_confidence, min_importance=min_importance,
+                since=since, until=until, include_superseded=include_superseded, preset=preset, config=config,
+                expand=expand, reranker=reranker, explain=explain,
+            )  # fmt: skip
+        where = self._filter(
+            kind=kind,
+            status=(*CURRENT, "superseded", "merged") if include_superseded else CURRENT,
+            tags=tags,
+            domain=domain,
+            agent=agent,
+            scope=scope,
+            include_shared=include_shared,
+            since=since,
+            until=until,
+            valid_at=self._engine.now(),
+            min_confidence=min_confidence,
+            min_importance=min_importance,
+        )
+        return self._recall.run(
+            query,
+            where,
+            limit=limit,
+            preset=preset,
+            config=config,
+            expand=expand,
+            reranker=reranker,
+            explain=explain,
+        )
+
+    @property
+    def _recall(self) -> Recaller:
+        if self._recaller is None:
+            from skep.recall.search import Recaller
+
+            self._recaller = Recaller(self._engine)
+        return self._recaller

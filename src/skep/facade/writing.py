@@ -1,0 +1,210 @@
+"""Methods that write memories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from skep.engine import Progress
+from skep.engine.forgetting import forget
+from skep.errors import InvalidInputError
+from skep.facade.base import BULK, Base, ScopeLike
+from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
+from skep.semantics import links as graph
+from skep.semantics import writing
+from skep.storage.fold import fold
+from skep.validation import Time, body_of, clean_choice, clean_tags, clean_text
+
+
+class Writing(Base):
+    """Remember, revise, retract, restore, supersede, merge, mark, confirm, dispute, support, forget."""
+
+    def remember(
+        self,
+        text: str,
+        *,
+        kind: str = "fact",
+        title: str | None = None,
+        domain: str | None = None,
+        agent: str | None = None,
+        scope: ScopeLike | None = None,
+        tags: Iterable[str] = (),
+        source: str | None = None,
+        confidence: float | None = None,
+        importance: float | None = None,
+        polarity: int | None = None,
+        pinned: bool | None = None,
+        level: int | None = None,
+        created_at: Time | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
+        ttl: float | None = None,
+        evidence: Iterable[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        on_conflict: OnConflict = "warn",
+        contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
+    ) -> Remembered:
+        """Store one memory; it is durable when this returns.
+
+        Args:
+            text: What to remember, in plain words.
+            kind: `fact`, `episode`, `procedure` or `document`.
+            title: A short heading, searched like the text.
+            domain: The field it belongs to, such as `billing`.
+            agent: Who learnt it.
+            scope: Whom it is for: any of user, project, session. Nothing means everybody.
+            tags: Labels to filter by.
+            source: Where it comes from, such as a path or an address.
+            confidence: How sure, 0 to 1; 0.8 if not said.
+            importance: How much it matters, 0 to 1; 0.5 if not said.
+            polarity: +1 or -1 where the text states or denies something, for the search for contradictions.
+            pinned: Maintenance never touches it.
+            level: 0 for what was observed, higher for summaries.
+            created_at: When it was learnt, if not now.
+            valid_from: Since when it holds.
+            valid_to: Until when it holds.
+            ttl: Seconds after which it expires.
+            evidence: Ids of the memories that support it.
+            metadata: Anything else, as JSON.
+            on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`
+                stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
+                refuses.
+            contradiction_fn: Asked about pairs on which the built-in rules say nothing.
+        """
+        clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
+        given = {
+            "text": text,
+            "kind": kind,
+            "title": title,
+            "domain": domain,
+            "agent": agent,
+            "scope": scope,
+            "tags": tags or None,
+            "source": source,
+            "confidence": confidence,
+            "importance": importance,
+            "polarity": polarity,
+            "pinned": pinned,
+            "level": level,
+            "created_at": created_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "ttl": ttl,
+            "evidence": evidence or None,
+            "metadata": metadata,
+        }
+        body = body_of(given, self._engine.settings)
+        return writing.remember(
+            self._engine, body, on_conflict=on_conflict, contradiction_fn=contradiction_fn
+        )
+
+    def remember_many(
+        self,
+        items: Iterable[str | Mapping[str, Any]],
+        *,
+        on_conflict: OnConflict = "ignore",
+        progress: Progress | None = None,
+    ) -> list[Remembered]:
+        """Store many memories: texts, or mappings with the arguments of `remember`.
+
+        Every item is checked before the first is written. Conflicts are not looked for unless asked; `maintain`
+        finds them later at a fraction of the cost.
+        """
+        clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
+        bodies: list[dict[str, Any]] = []
+        for number, item in enumerate(items):
+            try:
+                bodies.append(
+                    body_of({"text": item} if isinstance(item, str) else item, self._engine.settings)
+                )
+            except InvalidInputError as error:
+                error.args = (f"item {number}: {error}",)
+                raise
+        if on_conflict != "ignore":
+            return [writing.remember(self._engine, body, on_conflict=on_conflict) for body in bodies]
+        stored: list[Remembered] = []
+        for start in range(0, len(bodies), BULK):
+            _events, changes = self._engine.write(
+                [("remember", body) for body in bodies[start : start + BULK]]
+            )
+            found = self._engine.store.memories([row for row, _id, _text in changes.created])
+            stored += [Remembered(memory=found[row]) for row, _id, _text in changes.created]
+            if progress is not None:
+                progress(len(stored), len(bodies))
+        return stored
+
+    def revise(self, memory_id: str, **changes: Any) -> Memory:
+        """Change fields of a memory; what it said before stays in its history. None clears a field."""
+        self._engine.known(memory_id)
+        body = body_of(changes, self._engine.settings, partial=True)
+        if not body:
+            raise InvalidInputError("nothing to revise; pass at least one field, such as text=...")
+        self._engine.write([("revise", {"memory": memory_id, "changes": body})])
+        return self._engine.memory(memory_id)
+
+    def retract(self, memory_id: str, reason: str | None = None) -> Memory:
+        """Take a memory back: out of every recall, kept in history; `restore` brings it back."""
+        self._engine.known(memory_id)
+        state = fold(memory_id, self._engine.store.log.of(memory_id))
+        body: dict[str, Any] = {"memory": memory_id, "observed": list(state.dots) if state else []}
+        self._write("retract", body, reason)
+        return self._engine.memory(memory_id)
+
+    def restore(self, memory_id: str, reason: str | None = None) -> Memory:
+        """Make a memory current again after it was superseded, merged, retracted, deprecated or expired."""
+        memory = self._engine.memory(memory_id)
+        if memory.status in CURRENT:
+            return memory
+        self._write("restore", {"memory": memory_id}, reason)
+        return self._engine.memory(memory_id)
+
+    def supersede(self, old: str, new: str, reason: str | None = None) -> Memory:
+        """Say that a newer memory replaces an older one; the older stays in history."""
+        self._engine.known(old, new)
+        graph.refuse_cycle(old, new, self._engine.store.get)
+        self._write("supersede", {"old": old, "new": new}, reason)
+        return self._engine.memory(old)
+
+    def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
+        """Fold a duplicate into the memory that is kept, with its evidence; nothing is deleted."""
+        self._engine.known(loser, winner)
+        graph.refuse_cycle(loser, winner, self._engine.store.get)
+        evidence = list(dict.fromkeys((loser, *self._engine.memory(loser).evidence)))
+        self._write("merge", {"loser": loser, "winner": winner, "evidence": evidence}, reason)
+        return self._engine.memory(winner)
+
+    def mark(self, memory_id: str, status: str, reason: str | None = None) -> Memory:
+        """Set a memory aside (`deprecated`, `quarantined`, `expired`) or make it `active` again."""
+        self._engine.known(memory_id)
+        clean_choice("status", status, ("active", "deprecated", "quarantined", "expired"))
+        self._write("mark", {"memory": memory_id, "status": status}, reason)
+        return self._engine.memory(memory_id)
+
+    def confirm(self, memory_id: str, by: str | None = None) -> Memory:
+        """Note that somebody independent says the same."""
+        self._engine.known(memory_id)
+        self._write("confirm", {"memory": memory_id, "by": by or self.actor})
+        return self._engine.memory(memory_id)
+
+    def dispute(self, memory_id: str, by: str) -> Memory:
+        """Note that another memory (or somebody) contradicts it; its confidence halves."""
+        self._engine.known(memory_id)
+        self._write("dispute", {"memory": memory_id, "by": clean_text("by", by, 500)})
+        return self._engine.memory(memory_id)
+
+    def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
+        """Note evidence for a memory; each source counts once."""
+        self._engine.known(memory_id)
+        names = list(clean_tags("sources", sources, self._engine.settings))
+        self._write("evidence", {"memory": memory_id, "sources": names})
+        return self._engine.memory(memory_id)
+
+    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+        """Erase memories for good, from rows, log, words, vectors, segments and the backups this bank made.
+
+        Replicas erase them too when they next sync. Nothing brings them back.
+        """
+        ids = (memory_ids,) if isinstance(memory_ids, str) else tuple(dict.fromkeys(memory_ids))
+        if not ids:
+            raise InvalidInputError("nothing to forget; pass the id of a memory")
+        return forget(self._engine, ids, dry_run=dry_run)

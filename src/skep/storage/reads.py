@@ -1,0 +1,325 @@
+"""Reading: memories by id, filter and word, links, settings, and what the derived index asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from skep.model import Link, Memory
+from skep.storage.base import Filter, IndexRow
+from skep.storage.connection import Connection
+from skep.storage.log import Log
+from skep.storage.rows import SELECT, memory_of, searched_text, where_clause
+from skep.storage.vectors import Space, Vectors
+
+_INDEX_ROWS = """
+SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
+       CASE WHEN m.status = 'active' AND p.row IS NOT NULL THEN 'pending' ELSE m.status END,
+       m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags, m.created_at, m.valid_from,
+       m.valid_to, m.expires_at, m.confidence, m.last_evidence_at, m.importance, m.forgotten
+FROM memories m
+LEFT JOIN vectors v ON v.key = (:space << 40) | m.row
+LEFT JOIN pending p ON p.row = m.row AND p.space = :space
+WHERE m.changed > :after AND m.changed <= :head ORDER BY m.changed LIMIT :batch
+"""
+
+
+class Reads:
+    """The reading half of the store. What it caches is looked up again when anybody has written."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.log = Log(connection)
+        self.vectors = Vectors(connection)
+        self.bank_id: str = connection.one("SELECT value FROM meta WHERE key = 'bank'")
+        self._seen = -1
+        self._head = 0
+        self._spaces: list[Space] = []
+        self._dirty = True
+
+    def get(self, memory_id: str) -> Memory | None:
+        """One memory in whatever status; None if unknown or forgotten."""
+        found = self.memories_where("m.id = :id AND m.forgotten = 0", {"id": memory_id})
+        return found[0] if found else None
+
+    def is_forgotten(self, memory_id: str) -> bool:
+        """Whether only a tombstone is left."""
+        return bool(self.connection.one("SELECT forgotten FROM memories WHERE id = ?", (memory_id,)))
+
+    def memories(self, rows: Sequence[int]) -> dict[int, Memory]:
+        """Memories by row."""
+        if not rows:
+            return {}
+        marks = ", ".join(str(int(row)) for row in rows)
+        space = self.active_space()
+        values = {"space": space.number if space else -1}
+        found = self.connection.rows(f"{SELECT} WHERE m.row IN ({marks}) AND m.forgotten = 0", values)
+        fingerprint = space.fingerprint if space else None
+        return {row[-1]: memory_of(row, fingerprint) for row in found}
+
+    def memories_where(self, condition: str, values: Mapping[str, Any], tail: str = "") -> list[Memory]:
+        """Memories that meet a condition written by another module of this room."""
+        space = self.active_space()
+        bindings = {**values, "space": space.number if space else -1}
+        rows = self.connection.rows(f"{SELECT} WHERE {condition} {tail}", bindings)
+        return [memory_of(row, space.fingerprint if space else None) for row in rows]
+
+    def find(
+        self, where: Filter, *, limit: int, before_row: int | None = None, terms: Sequence[str] = ()
+    ) -> list[tuple[int, Memory]]:
+        """Memories that pass a filter, newest first, with their rows. With `terms`: that hold all of them."""
+        condition, values = where_clause(where)
+        values |= {"limit": limit}
+        if before_row is not None:
+            condition += " AND m.row < :before_row"
+            values["before_row"] = before_row
+        if terms:
+            condition += " AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match)"
+            values["match"] = " ".join(_quoted(term) for term in terms)
+        space = self.active_space()
+        values["space"] = space.number if space else -1
+        rows = self.connection.rows(f"{SELECT} WHERE {condition} ORDER BY m.row DESC LIMIT :limit", values)
+        return [(row[-1], memory_of(row, space.fingerprint if space else None)) for row in rows]
+
+    def count(self, where: Filter) -> int:
+        """How many memories pass a filter."""
+        condition, values = where_clause(where)
+        space = self.active_space()
+        values["space"] = space.number if space else -1
+        sql = (
+            "SELECT count(*) FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
+            f" WHERE {condition}"
+        )
+        return self.connection.one(sql, values)
+
+    def search_words(self, terms: Sequence[str], where: Filter, limit: int) -> list[tuple[int, float]]:
+        """Rows that hold any of the terms, best first, by SQLite's own BM25. Needs no numpy and no index."""
+        if not terms:
+            return []
+        condition, values = where_clause(where)
+        space = self.active_space()
+        values |= {
+            "match": " OR ".join(_quoted(term) for term in dict.fromkeys(terms)),
+            "limit": limit,
+            "space": space.number if space else -1,
+        }
+        sql = (
+            "SELECT m.row, -bm25(words) AS score FROM words JOIN memories m ON m.row = words.rowid"
+            " LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
+            f" WHERE words MATCH :match AND {condition} ORDER BY score DESC, m.row DESC LIMIT :limit"
+        )
+        return [(row, score) for row, score in self.connection.rows(sql, values)]
+
+    def next_boundary(self, now: float) -> float:
+        """When the next memory expires, begins or ceases to hold; infinity if none will."""
+        found = [
+            self.connection.one(f"SELECT min({column}) FROM memories WHERE {column} > ?", (now,))
+            for column in ("expires_at", "valid_from", "valid_to")
+        ]
+        return min((moment for moment in found if moment is not None), default=float("inf"))
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """The rows of memories, by id."""
+        found: dict[str, int] = {}
+        for memory_id in ids:
+            row = self.connection.one("SELECT row FROM memories WHERE id = ?", (memory_id,))
+            if row is not None:
+                found[memory_id] = row
+        return found
+
+    def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:
+        """The links of one memory."""
+        found = self._lineage_links(memory_id, rel, direction)
+        for column, wanted in (("src", "out"), ("dst", "in")):
+            if direction in (wanted, "both"):
+                sql = f"SELECT src, dst, rel, strength FROM links WHERE {column} = :id"
+                values: dict[str, Any] = {"id": memory_id}
+                if rel is not None:
+                    sql += " AND rel = :rel"
+                    values["rel"] = rel
+                found += [
+                    Link(src=s, dst=d, rel=r, strength=w)
+                    for s, d, r, w in self.connection.rows(sql + " ORDER BY rel, src, dst", values)
+                ]
+        return found
+
+    def _lineage_links(self, memory_id: str, rel: str | None, direction: str) -> list[Link]:
+        """What replaced what, as links: the newer `supersedes` the older, a copy is a `duplicate_of` the kept one."""
+        rows = self.connection.rows(
+            "SELECT id, replaced_by, status FROM memories WHERE (id = :id OR replaced_by = :id)"
+            " AND replaced_by IS NOT NULL AND status IN ('superseded', 'merged') ORDER BY id",
+            {"id": memory_id},
+        )
+        links = [
+            Link(src=new, dst=old, rel="supersedes")
+            if status == "superseded"
+            else Link(src=old, dst=new, rel="duplicate_of")
+            for old, new, status in rows
+        ]
+        return [
+            link
+            for link in links
+            if rel in (None, link.rel)
+            and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
+        ]
+
+    def all_links(self) -> list[Link]:
+        """Every link."""
+        rows = self.connection.rows("SELECT src, dst, rel, strength FROM links ORDER BY src, dst, rel")
+        return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
+
+    def around(self, row: int, window: int, seconds: float) -> tuple[list[int], list[int]]:
+        """The rows just before and just after one in time: same scope (not the shared one), agent and kind.
+
+        Nearest first; a pause longer than `seconds` ends the walk.
+        """
+        found = self.connection.rows(
+            "SELECT scope_user, scope_project, scope_session, created_at, agent, kind FROM memories WHERE row = ?",
+            (row,),
+        )
+        if not found or found[0][:3] == (None, None, None):
+            return [], []
+        user, project, session, start, agent, kind = found[0]
+        sides: list[list[int]] = []
+        for compare, order in (("<", "DESC"), (">", "ASC")):
+            rows = self.connection.rows(
+                "SELECT row, created_at, agent, kind, forgotten FROM memories WHERE scope_user IS ? AND"
+                " scope_project IS ? AND scope_session IS ? AND (scope_user IS NOT NULL OR scope_project IS NOT NULL"
+                f" OR scope_session IS NOT NULL) AND (created_at, row) {compare} (?, ?)"
+                f" ORDER BY created_at {order}, row {order} LIMIT ?",
+                (user, project, session, start, row, window),
+            )
+            side: list[int] = []
+            last = start
+            for there, at, its_agent, its_kind, forgotten in rows:
+                if abs(at - last) > seconds or its_agent != agent or its_kind != kind or forgotten:
+                    break
+                side.append(there)
+                last = at
+            sides.append(side)
+        return sides[0], sides[1]
+
+    def admitted(self, rows: Sequence[int], where: Filter) -> set[int]:
+        """Those of the rows that pass a filter."""
+        if not rows:
+            return set()
+        condition, values = where_clause(where)
+        space = self.active_space()
+        values["space"] = space.number if space else -1
+        marks = ", ".join(str(int(row)) for row in rows)
+        sql = (
+            "SELECT m.row FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
+            f" WHERE m.row IN ({marks}) AND {condition}"
+        )
+        return {row for (row,) in self.connection.rows(sql, values)}
+
+    def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
+        """Title and text of rows, as indexed."""
+        if not rows:
+            return {}
+        marks = ", ".join(str(int(row)) for row in rows)
+        found = self.connection.rows(f"SELECT row, title, text FROM memories WHERE row IN ({marks})")
+        return {row: searched_text(title, text) for row, title, text in found}
+
+    def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
+        """Uses, confirmations, last use and author of rows."""
+        if not rows:
+            return {}
+        marks = ", ".join(str(int(row)) for row in rows)
+        sql = (
+            "SELECT m.row, coalesce(u.count, 0), m.confirmations, u.last_at, m.agent FROM memories m"
+            f" LEFT JOIN uses u ON u.memory = m.id WHERE m.row IN ({marks})"
+        )
+        return {
+            row: (uses, confirmed, at, agent) for row, uses, confirmed, at, agent in self.connection.rows(sql)
+        }
+
+    def setting(self, key: str) -> Any:
+        """The value of a setting; None if it is not set."""
+        value = self.connection.one("SELECT value FROM settings WHERE key = ?", (key,))
+        return None if value is None else msgspec.json.decode(value)
+
+    def settings_under(self, prefix: str) -> dict[str, Any]:
+        """Every setting whose key starts with a prefix."""
+        sql = "SELECT key, value FROM settings WHERE key >= ? AND key < ? ORDER BY key"
+        return {
+            key: msgspec.json.decode(value)
+            for key, value in self.connection.rows(sql, (prefix, prefix + "\uffff"))
+        }
+
+    # The derived index reads these
+
+    def moved(self) -> bool:
+        """Whether anything was written since the last call of `head`, here or in another process."""
+        return self._dirty or self.connection.data_version() != self._seen
+
+    def head(self) -> int:
+        """The number of the newest change of a searchable row."""
+        with self.connection.lock:
+            version = self.connection.data_version()
+            if self._dirty or version != self._seen:
+                self._dirty = False
+                self._head = self.connection.one("SELECT max(changed) FROM memories") or 0
+                self._spaces = self.vectors.spaces()
+                self._seen = version
+            return self._head
+
+    def changed_since(self, seq: int) -> Iterator[IndexRow]:
+        """See `IndexSource`."""
+        head = self.head()
+        space = self.active_space()
+        batch = 2000
+        while seq < head:
+            rows = self.connection.rows(
+                _INDEX_ROWS,
+                {"space": space.number if space else -1, "after": seq, "head": head, "batch": batch},
+            )
+            for row in rows:
+                number, changed, title, text, *rest, tags = row[:13]
+                yield IndexRow(
+                    number,
+                    changed,
+                    searched_text(title, text),
+                    *rest,
+                    () if tags == "[]" else msgspec.json.decode(tags, type=tuple[str, ...]),
+                    *row[13:20],
+                    gone=bool(row[20]),
+                )
+            if len(rows) < batch:
+                return
+            seq = rows[-1][1]
+
+    def active_space(self) -> Space | None:
+        """The space recall uses."""
+        self.head()
+        return next((space for space in self._spaces if space.state == "active"), None)
+
+    def building_space(self) -> Space | None:
+        """The space that is being filled, if the embedder changed."""
+        self.head()
+        return next((space for space in self._spaces if space.state == "building"), None)
+
+    def fingerprint(self) -> str:
+        """See `IndexSource`."""
+        space = self.active_space()
+        return space.fingerprint if space else ""
+
+    def dim(self) -> int:
+        """See `IndexSource`."""
+        space = self.active_space()
+        return space.dim if space else 0
+
+    def identity(self) -> str:
+        """See `IndexSource`."""
+        return self.bank_id
+
+    def vectors_of(self, rows: Sequence[int]) -> dict[int, bytes]:
+        """Exact vectors of the active space."""
+        space = self.active_space()
+        return self.vectors.get(space.number, rows) if space else {}
+
+
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
