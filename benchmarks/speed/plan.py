@@ -19,6 +19,8 @@ SEARCHES = (
 CHANGES = ("touch", "update")
 WRITES = ("write", "write_unsynced", "write_checked")
 """Single writes: synced to disk; merely acknowledged; synced, after a search for what it contradicts."""
+WARM = 4
+"""Questions per kind before the first round."""
 TRUTHS = {
     "keyword": ("keyword", 10),
     "vector": ("vector", 10),
@@ -48,9 +50,14 @@ class Plan:
     round_box_s: float
 
     @property
-    def total_questions(self) -> int:
-        """Every round has its own."""
+    def warm_from(self) -> int:
+        """Where the questions of the warm-up start: none of them is asked again, lest a cache answers."""
         return self.rounds * self.questions
+
+    @property
+    def total_questions(self) -> int:
+        """Every round has its own, and so has the warm-up."""
+        return self.warm_from + WARM
 
     @property
     def total_writes(self) -> int:

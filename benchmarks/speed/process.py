@@ -17,7 +17,7 @@ MODULE = ("-m", "benchmarks.speed.worker")
 
 
 class EngineError(RuntimeError):
-    """The engine failed, ran out of time or went away; the message says which, without this machine's paths."""
+    """The engine failed, ran out of time or went away; the message says which, without local paths."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message.replace(str(ROOT), "."))

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.speed import kill, machine, metrics
 from benchmarks.speed.environments import HERE, ROOT, Spec, UnavailableError, prepare, versions
-from benchmarks.speed.plan import CHANGES, SEARCHES, TRUTHS, WRITES, Plan
+from benchmarks.speed.plan import CHANGES, SEARCHES, TRUTHS, WARM, WRITES, Plan
 from benchmarks.speed.process import EngineError, Process, UnsupportedError, cold_start, import_time
 from benchmarks.speed.truth import exact
 from benchmarks.speed.workload import DIM, VERSION, Workload, save
@@ -109,12 +109,13 @@ class SizeRun:
 
     def rounds_of(self, ops: tuple[str, ...], count: int, start: int, *, warm: bool) -> None:
         """Round by round, kind by kind, engine by engine; the order of engines turns with the round."""
-        for round_ in range(-1 if warm else 0, self.plan.rounds):
+        plan = self.plan
+        for round_ in range(-1 if warm else 0, plan.rounds):
             for op in ops:
                 turn = round_ % len(self.specs)
                 for spec in self.specs[turn:] + self.specs[:turn]:
-                    first = start + max(round_, 0) * count
-                    got = self._turn(spec, op, {"first": first, "count": 3 if round_ < 0 else count})
+                    first = plan.warm_from if round_ < 0 else start + round_ * count
+                    got = self._turn(spec, op, {"first": first, "count": WARM if round_ < 0 else count})
                     if got is not None and round_ >= 0:
                         got.update(first=first, load=machine.load())
                         self._rounds.setdefault((spec.name, op), []).append(got)

@@ -142,7 +142,7 @@ class Worker:
         """Finish the indexes and answer once, so that nothing is left for the first question to pay."""
         cpu0, wall0 = time.process_time(), time.perf_counter()
         self.engine.settle()
-        self.engine.hybrid(self.questions[0], 10)
+        self.engine.hybrid(self.questions[-1], 10)
         return {
             "wall_s": time.perf_counter() - wall0,
             "cpu_s": time.process_time() - cpu0,

@@ -32,8 +32,8 @@ class Engine(Protocol):
         """Store one row; LookupError for a kind of write that the engine does not know.
 
         `synced` is as durable as the engine can, and returns when that is so. `unsynced` returns when the
-        engine acknowledges the row, without asking for the disk. `checked` is synced, and looks first for what
-        the row contradicts or repeats.
+        engine acknowledges the row, without asking for the disk. `checked` is synced, and looks first for
+        what the row contradicts or repeats.
         """
         ...
 

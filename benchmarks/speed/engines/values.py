@@ -25,7 +25,7 @@ class Query:
 
     __slots__ = ("id", "project", "question", "team", "text", "vector")
 
-    def __init__(  # noqa: PLR0917
+    def __init__(
         self, id: str, text: str, question: str, vector: array[float], team: str, project: str
     ) -> None:
         self.id = id

@@ -1,0 +1,1 @@
+"""The written report, generated from the committed results."""

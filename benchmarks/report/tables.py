@@ -1,0 +1,199 @@
+"""The results as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.report.figures import (
+    OPERATIONS,
+    TITLES,
+    Report,
+    exponents,
+    right,
+    sizes,
+    value,
+    verdicts,
+)
+from benchmarks.speed.show import figure, number
+
+OTHERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("bulk load and index, CPU s", ("load.cpu_s", "settle.cpu_s")),
+    ("bulk load until searchable, wall s", ("load.wall_s", "settle.wall_s")),
+    ("of that, building indexes, CPU s", ("settle.cpu_s",)),
+    ("process start to first answer, CPU s", ("cold.cpu_s",)),
+    ("process start to first answer, wall s", ("cold.wall_s",)),
+    ("memory after load, MB", ("settle.rss.VmRSS",)),
+    ("memory after load, not backed by files, MB", ("settle.rss.RssAnon",)),
+    ("memory of a fresh process after one answer, MB", ("cold.rss.VmRSS",)),
+    ("disk, MB", ("settle.disk_mb",)),
+)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table, its first column to the left and the others to the right."""
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _names(report: Report) -> list[str]:
+    return list(report["engines"])
+
+
+def _header(report: Report, first: str) -> list[str]:
+    return [first, *(report["engines"][name]["title"] for name in _names(report))]
+
+
+def _cell(report: Report, size: int, name: str, op: str) -> str:
+    time = value(report, size, name, op)
+    if time is None:
+        return "–"
+    own = value(report, size, "skep", op)
+    text = number(time)
+    if own and name != "skep":
+        text += f" (×{time / own:.2g})"
+    recall = value(report, size, name, op, "recall")
+    if recall is not None and recall < 0.9995:
+        text += f" r {recall:.3f}"
+    return text if right(report, size, name, op) else text + " †"
+
+
+def speed(report: Report, size: int) -> str:
+    """CPU milliseconds at one size; the fastest engine with right answers is bold."""
+    rows: list[list[str]] = []
+    for op, title in OPERATIONS:
+        names = _names(report)
+        times = {
+            name: time
+            for name in names
+            if (time := value(report, size, name, op)) is not None and right(report, size, name, op)
+        }
+        best = min(times, key=lambda name: times[name]) if times else None
+        cells = [_cell(report, size, name, op) for name in names]
+        rows.append([title, *(f"**{c}**" if n == best else c for n, c in zip(names, cells, strict=True))])
+    return markdown(_header(report, "CPU ms, p50"), rows)
+
+
+def walls(report: Report, size: int) -> str:
+    """Wall milliseconds, p50 and p95."""
+    rows: list[list[str]] = []
+    for op, title in OPERATIONS:
+        cells: list[str] = []
+        for name in _names(report):
+            half, tail = (value(report, size, name, op, f"wall_{p}") for p in ("p50", "p95"))
+            cells.append("–" if half is None else f"{number(half)} / {number(tail)}")
+        rows.append([title, *cells])
+    return markdown(_header(report, "wall ms, p50 / p95"), rows)
+
+
+def others(report: Report, size: int) -> str:
+    """Load, start, memory and disk."""
+    rows: list[list[str]] = []
+    for title, paths in OTHERS:
+        entries = report["sizes"][str(size)]
+        rows.append([title, *(number(figure(entries.get(name, {}), paths)) for name in _names(report))])
+    rates: list[str] = []
+    for name in _names(report):
+        entry = report["sizes"][str(size)].get(name, {})
+        wall, count = entry.get("load", {}).get("wall_s"), entry.get("load", {}).get("loaded")
+        rates.append("–" if not wall else f"{count / wall:,.0f}")
+    rows.insert(0, ["bulk load, rows per wall second (before indexing)", *rates])
+    found: list[str] = []
+    for name in _names(report):
+        share = value(report, size, name, "write_find", "found")
+        found.append("–" if share is None else f"{share:.0%}")
+    rows.append(["written rows found at once", *found])
+    return markdown(_header(report, ""), rows)
+
+
+def grow(report: Report) -> str:
+    """Growth exponents."""
+    found = exponents(report)
+    rows = [
+        [title, *(f"{found[op][name]:.2f}" if name in found.get(op, {}) else "–" for name in _names(report))]
+        for op, title in OPERATIONS
+        if op in found
+    ]
+    return markdown(_header(report, "time ∝ size^e"), rows)
+
+
+def safety(report: Report) -> str:
+    """What SIGKILL left, and how often the disk was asked to be sure."""
+    rows: list[list[str]] = []
+    for name in _names(report):
+        kill = report.get("kills", {}).get(name)
+        if kill is None:
+            continue
+        missing = kill["missing"]
+        words = missing["keyword"] if kill.get("keyword_offered", True) else "–"
+        syncs = kill.get("syncs_per_write")
+        rows.append(
+            [
+                report["engines"][name]["title"],
+                str(kill["kills"]),
+                str(kill["acknowledged"]),
+                f"{missing['stored']} / {words} / {missing['vector']}",
+                "–" if syncs is None else f"{syncs:.1f}",
+                "ok" if kill["status"] == "ok" else f"failed: {kill['reason']}",
+            ]
+        )
+    head = [
+        "engine",
+        "kills",
+        "acknowledged",
+        "missing: rows / by word / by vector",
+        "syncs per write",
+        "after",
+    ]
+    return markdown(head, rows)
+
+
+def imports(report: Report) -> str:
+    """Import times."""
+    rows: list[list[str]] = []
+    for name in _names(report):
+        got = report.get("imports", {}).get(name, {})
+        cpu, wall = got.get("cpu_s"), got.get("wall_s")
+        rows.append(
+            [
+                report["engines"][name]["title"],
+                "–" if cpu is None else f"{1000 * cpu:.0f}",
+                "–" if wall is None else f"{1000 * wall:.0f}",
+            ]
+        )
+    return markdown(["engine", "import, CPU ms", "import, wall ms"], rows)
+
+
+def losses(report: Report) -> str:
+    """Every operation in which another engine was faster, the worst first; and how many were not."""
+    found = verdicts(report)
+    lost = sorted((v for v in found if v.lost), key=lambda v: -v.ratio)
+    lines = [
+        f"- {TITLES[v.op]} at {v.size:,}: {report['engines'][v.rival]['title']} is {v.ratio:.2g} times as fast"
+        f" ({number(value(report, v.size, v.rival, v.op))} against {number(value(report, v.size, 'skep', v.op))} ms)."
+        for v in lost
+    ]
+    won = len(found) - len(lost)
+    even = sum(not v.lost and v.ratio > 1 / 1.05 for v in found)
+    first = f"Of {len(found)} comparisons skep is fastest in {won - even}, level in {even} and slower in {len(lost)}."
+    return "\n".join([first, "", *lines]) if lines else first
+
+
+def absent(report: Report) -> str:
+    """Engines and operations that are missing, and why."""
+    lines: list[str] = []
+    for name, entry in report["engines"].items():
+        if entry["status"] != "ok":
+            lines.append(f"- {entry['title']}: {entry['status']}: {entry['reason']}")
+        for size in sizes(report):
+            got = report["sizes"][str(size)].get(name)
+            if got and got.get("status") != "ok":
+                lines.append(f"- {entry['title']} at {size:,}: {got['status']}: {got['reason']}")
+        reasons: dict[str, list[str]] = {}
+        for size in sizes(report):
+            for op, result in report["sizes"][str(size)].get(name, {}).get("ops", {}).items():
+                if result.get("status") == "not offered" and op not in reasons.setdefault(
+                    result["reason"], []
+                ):
+                    reasons[result["reason"]].append(op)
+        lines += [f"- {entry['title']}: {', '.join(ops)}: {why}" for why, ops in reasons.items()]
+    return "\n".join(lines) or "Nothing is missing."

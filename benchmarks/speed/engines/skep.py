@@ -1,0 +1,133 @@
+"""skep through its public `Bank`, with an embedder that hands over the given vectors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.speed.engines.values import CANDIDATES, Answer, How, Query, Row, Where, refuse
+
+if TYPE_CHECKING:
+    from array import array
+
+    from skep import Bank
+
+KEYWORD: dict[str, Any] = {"fusion": "weighted", "weights": {"lexical": 1.0}, "k_words": CANDIDATES, "k_vectors": 0}
+VECTOR: dict[str, Any] = {"fusion": "weighted", "weights": {"semantic": 1.0}, "k_words": 0, "k_vectors": CANDIDATES}
+HYBRID: dict[str, Any] = {"k_words": CANDIDATES, "k_vectors": CANDIDATES}
+
+
+class GivenVectors:
+    """An embedder that knows the vectors of the texts at hand."""
+
+    instant = True
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        self.fingerprint = f"given-{dim}"
+        self.known: dict[str, array[float]] = {}
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """The vector of each text."""
+        np: Any = import_module("numpy")
+        if len(texts) == 1:
+            return np.frombuffer(self.known[texts[0]], dtype=np.float32).reshape(1, -1)
+        return np.frombuffer(b"".join(self.known[text] for text in texts), dtype=np.float32).reshape(
+            -1, self.dim
+        )
+
+    def calibrate(self, cosine: float) -> float:
+        """Cosines as they are."""
+        return max(0.0, cosine)
+
+
+class Skep:
+    """One bank in one file. The row's own id is kept as the memory's source."""
+
+    durability = "event, row, words and vector in one transaction, WAL, synchronous=FULL: survives power loss"
+    notes = (
+        "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags.",
+        "Synced writes do not look for conflicts, as no peer does; the line with conflicts is what `remember` "
+        "does by default.",
+    )
+
+    def open(self, path: str, dim: int) -> None:
+        """Open the bank."""
+        skep: Any = import_module("skep")
+        self.vectors = GivenVectors(dim)
+        self.bank: Bank = skep.Bank.open(os.path.join(path, "bank.db"), embedder=self.vectors)
+        self.own: dict[str, str] = {}
+        self.stored: set[str] | None = None
+
+    def _fields(self, row: Row) -> dict[str, Any]:
+        return {"text": row.text, "tags": (f"team:{row.team}", f"project:{row.project}"), "source": row.id}
+
+    def load(self, rows: Sequence[Row]) -> None:
+        """One bulk call."""
+        self.vectors.known = {row.text: row.vector for row in rows}
+        for row, done in zip(rows, self.bank.remember_many(map(self._fields, rows)), strict=True):
+            self.own[row.id] = done.memory.id
+
+    def settle(self) -> None:
+        """Bring the derived index up to date."""
+        self.bank.engine.index.refresh()
+
+    def write(self, row: Row, how: How = "synced") -> None:
+        """Remember one."""
+        refuse(how, "synced", "checked")
+        self.vectors.known = {row.text: row.vector}
+        done = self.bank.remember(**self._fields(row), on_conflict="ignore" if how == "synced" else "warn")
+        self.own[row.id] = done.memory.id
+
+    def touch(self, row: Row) -> None:
+        """Count a use; written to the log in batches."""
+        self.bank.engine.note_uses([self.own[row.id]])
+
+    def update(self, row: Row, importance: float) -> None:
+        """Revise one field."""
+        self.bank.revise(self.own[row.id], importance=importance)
+
+    def _recall(self, query: Query, text: str, k: int, **how: Any) -> Answer:
+        self.vectors.known = {text: query.vector}
+        found = self.bank.recall(text, limit=k, **how)
+        return [(hit.memory.source or "", hit.memory.text) for hit in found.hits]
+
+    def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> Answer:
+        """Words alone."""
+        del ids_only
+        return self._recall(query, text, k, preset="semantic", config=KEYWORD)
+
+    def vector(self, query: Query, k: int, where: Where, ids_only: bool) -> Answer:
+        """Vectors alone, under a tag."""
+        del ids_only
+        tags = () if where is None else (f"{where[0]}:{where[1]}",)
+        return self._recall(query, query.text, k, preset="semantic", config=VECTOR, tags=tags)
+
+    def hybrid(self, query: Query, k: int) -> Answer:
+        """The preset `rrf`, fifty candidates each."""
+        return self._recall(query, query.text, k, preset="rrf", config=HYBRID)
+
+    def default(self, query: Query, k: int) -> Answer:
+        """Recall as it comes."""
+        return self._recall(query, query.text, k)
+
+    def has(self, id: str) -> bool:
+        """Whether the row is stored; the first call reads the list of all."""
+        if self.stored is None:
+            self.stored, cursor = set(), None
+            while True:
+                page = self.bank.find(limit=1000, cursor=cursor)
+                self.stored.update(memory.source or "" for memory in page)
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        return id in self.stored
+
+    def close(self) -> None:
+        """Close the bank."""
+        self.bank.close()
+
+
+ENGINE = Skep
