@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from skep.errors import NotFoundError
+from skep.integrations.entities import ENTITY, OBSERVATION, entity_item, observation_item, tag_of
 from skep.model import Memory
 from skep.server.mcp.call import Call, ToolError
 from skep.server.mcp.protocol import Params
@@ -23,8 +24,6 @@ from skep.server.mcp.tools import client_name, touch
 if TYPE_CHECKING:
     from skep.bank import Bank
 
-ENTITY = "entity"
-OBSERVATION = "observation"
 SEARCH_LIMIT = 20
 TITLE_CHARS = 80
 
@@ -59,31 +58,15 @@ class Deletion(msgspec.Struct, rename="camel"):
     observations: list[str]
 
 
-def tag_of(name: str) -> str:
-    """The tag that an entity and its observations share."""
-    return f"entity:{name}"
-
-
-def entity_item(entity: Entity) -> dict[str, Any]:
-    """The memory that stands for an entity."""
-    return {
-        "text": f"{entity.name} ({entity.entity_type})",
-        "title": entity.name,
-        "tags": [ENTITY, tag_of(entity.name)],
-        "metadata": {"entity": entity.name, "entityType": entity.entity_type},
-    }
-
-
-def observation_item(name: str, text: str) -> dict[str, Any]:
-    """The memory that holds one observation."""
-    return {"text": text, "title": name, "tags": [OBSERVATION, tag_of(name)], "metadata": {"entity": name}}
-
-
 def create_entities(call: Call, *, entities: list[Entity]) -> Reply:
     """Create multiple new entities in the knowledge graph"""
     bank = call.bank()
     created = [entity for entity in entities if _entity(bank, entity.name) is None]
-    items = [item for entity in created for item in (entity_item(entity), *_observations(entity))]
+    items = [
+        item
+        for entity in created
+        for item in (entity_item(entity.name, entity.entity_type), *_observations(entity))
+    ]
     stored = bank.remember_many([{**item, "agent": client_name(call)} for item in items])
     touch(call, *(one.memory.id for one in stored))
     return _json({"entities": created}, [msgspec.to_builtins(one) for one in created])

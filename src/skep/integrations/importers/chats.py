@@ -1,0 +1,134 @@
+"""Exports of conversations, ChatGPT's and Claude's: one episode per question and its answer."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from skep.errors import InvalidInputError
+from skep.integrations.importers.base import Item, head, item, load_json, moment
+
+QUESTION_CHARS = 4000
+ANSWER_CHARS = 4000
+INNER = "conversations.json"
+
+Turn = tuple[str, str, float | None, str]
+"""Role, text, time and id of one message."""
+
+
+def is_chatgpt(path: Path) -> bool:
+    """A list of conversations with a `mapping` of messages."""
+    start = _start(path)
+    return '"mapping"' in start and start.lstrip().startswith("[")
+
+
+def is_claude(path: Path) -> bool:
+    """A list of conversations with `chat_messages`."""
+    start = _start(path)
+    return '"chat_messages"' in start and start.lstrip().startswith("[")
+
+
+def read_chatgpt(path: Path) -> Iterator[Item]:
+    """The branch of each conversation that was current when it was exported."""
+    for number, conversation in enumerate(_conversations(path)):
+        turns = _chatgpt_turns(conversation)
+        key = str(conversation.get("id") or conversation.get("conversation_id") or number)
+        yield from _episodes(turns, origin="chatgpt", key=key, title=conversation.get("title"))
+
+
+def read_claude(path: Path) -> Iterator[Item]:
+    """Every conversation in order."""
+    for number, conversation in enumerate(_conversations(path)):
+        turns = [_claude_turn(message) for message in _dicts(conversation.get("chat_messages"))]
+        key = str(conversation.get("uuid") or number)
+        yield from _episodes(turns, origin="claude", key=key, title=conversation.get("name"))
+
+
+def _episodes(turns: list[Turn], *, origin: str, key: str, title: object) -> Iterator[Item]:
+    """A question and everything answered to it until the next."""
+    asked: Turn | None = None
+    answers: list[str] = []
+    for turn in [*turns, ("user", "", None, "")]:
+        if turn[0] != "user":
+            answers.append(turn[1])
+            continue
+        if asked is not None and asked[1].strip():
+            answer = "\n\n".join(text for text in answers if text.strip())[:ANSWER_CHARS]
+            text = f"User: {asked[1].strip()[:QUESTION_CHARS]}" + (
+                f"\n\nAssistant: {answer}" if answer else ""
+            )
+            made = item(
+                text,
+                origin=origin,
+                key=f"{key}/{asked[3]}",
+                kind="episode",
+                title=str(title) if title else None,
+                created_at=asked[2],
+            )
+            if made is not None:
+                yield made
+        asked, answers = turn, []
+
+
+def _chatgpt_turns(conversation: dict[str, Any]) -> list[Turn]:
+    mapping = cast("dict[str, Any]", conversation.get("mapping") or {})
+    node: Any = conversation.get("current_node") or next(reversed(mapping), None)
+    turns: list[Turn] = []
+    seen: set[str] = set()
+    while isinstance(node, str) and node in mapping and node not in seen:
+        seen.add(node)
+        entry = cast("dict[str, Any]", mapping[node] or {})
+        message = cast("dict[str, Any]", entry.get("message") or {})
+        role = cast("dict[str, Any]", message.get("author") or {}).get("role")
+        content = cast("dict[str, Any]", message.get("content") or {})
+        hidden = cast("dict[str, Any]", message.get("metadata") or {}).get(
+            "is_visually_hidden_from_conversation"
+        )
+        parts = cast("list[Any]", content.get("parts") or [])
+        text = "\n".join(part for part in parts if isinstance(part, str))
+        if role in ("user", "assistant") and text.strip() and not hidden:
+            turns.append((role, text, moment(message.get("create_time")), node))
+        node = entry.get("parent")
+    return turns[::-1]
+
+
+def _claude_turn(message: dict[str, Any]) -> Turn:
+    blocks = [str(one.get("text")) for one in _dicts(message.get("content")) if one.get("type") == "text"]
+    text = str(message.get("text") or "") or "\n".join(blocks)
+    role = "user" if message.get("sender") == "human" else "assistant"
+    return role, text, moment(message.get("created_at")), str(message.get("uuid") or "")
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    found = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", one) for one in found if isinstance(one, dict)]
+
+
+def _conversations(path: Path) -> list[dict[str, Any]]:
+    inner = path / INNER if path.is_dir() else path
+    if not zipfile.is_zipfile(inner):
+        return _dicts(load_json(inner))
+    with zipfile.ZipFile(inner) as archive:
+        name = next((name for name in archive.namelist() if Path(name).name == INNER), None)
+        if name is None:
+            raise InvalidInputError(f"{path} holds no {INNER}")
+        try:
+            return _dicts(msgspec.json.decode(archive.read(name)))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidInputError(f"{path}: {name} is not valid JSON: {error}") from error
+
+
+def _start(path: Path) -> str:
+    inner = path / INNER if path.is_dir() else path
+    if inner.is_file() and zipfile.is_zipfile(inner):
+        with zipfile.ZipFile(inner) as archive:
+            name = next((name for name in archive.namelist() if Path(name).name == INNER), None)
+            if name is None:
+                return ""
+            with archive.open(name) as file:
+                return file.read(65_536).decode("utf-8", "replace")
+    return head(inner) if inner.suffix == ".json" else ""

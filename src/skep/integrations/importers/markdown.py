@@ -1,0 +1,223 @@
+"""Notes in Markdown: one file, an Obsidian vault, or a basic-memory project.
+
+A note is split at its headings. basic-memory's observations (`- [category] text #tag`) become facts of
+their own, and its relations (`- relates_to [[Other]]`) and Obsidian's `[[links]]` become links between
+notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from skep.integrations.importers.base import TEXT_LIMIT, Item, head, item, moment, read_text
+
+SECTION_CHARS = 4000
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.S)
+_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.M)
+_OBSERVATION = re.compile(r"^[ \t]*[-*][ \t]+\[([^\[\]()]+)\][ \t]+(.+)$")
+_RELATION = re.compile(r"^[ \t]*[-*][ \t]+([^\[\]]*?)[ \t]*\[\[([^\]]+)\]\]")
+_WIKILINK = re.compile(r"!?\[\[([^\]|#]+)(?:#[^\]|]*)?(?:\|[^\]]*)?\]\]")
+_TAG = re.compile(r"(?<!\S)#([A-Za-z][\w/-]*)")
+_TIMECODE = re.compile(r"\d{1,3}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?")
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.S)
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """One file, taken apart."""
+
+    name: str
+    title: str
+    front: dict[str, Any]
+    body: str
+
+
+def is_markdown(path: Path) -> bool:
+    """A Markdown file."""
+    return path.is_file() and path.suffix.lower() in (".md", ".markdown")
+
+
+def is_vault(path: Path) -> bool:
+    """A folder with Markdown in it."""
+    return path.is_dir() and next(_notes(path), None) is not None
+
+
+def is_basic_memory(path: Path) -> bool:
+    """A folder whose notes have permalinks and observations."""
+    if not path.is_dir():
+        return False
+    sample = [head(file, 4096) for _, file in zip(range(20), _notes(path), strict=False)]
+    return any("permalink:" in text for text in sample)
+
+
+def read_markdown(path: Path) -> Iterator[Item]:
+    """A single file, or every note below a folder."""
+    yield from _read(path, "markdown")
+
+
+def read_vault(path: Path) -> Iterator[Item]:
+    """An Obsidian vault."""
+    yield from _read(path, "obsidian")
+
+
+def read_basic_memory(path: Path) -> Iterator[Item]:
+    """A basic-memory project."""
+    yield from _read(path, "basic-memory")
+
+
+def _notes(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.rglob("*.md")):
+        inner = file.relative_to(folder).parts[:-1]
+        if not any(part.startswith(".") for part in inner) and file.is_file():
+            yield file
+
+
+def _read(path: Path, origin: str) -> Iterator[Item]:
+    files = list(_notes(path)) if path.is_dir() else [path]
+    base = path if path.is_dir() else path.parent
+    notes = [_note(file, base) for file in files]
+    first = {
+        key: note.name
+        for note in notes
+        for key in (note.title.lower(), Path(note.name).stem.lower(), note.name)
+    }
+    for file, note in zip(files, notes, strict=True):
+        yield from _items(note, origin, first, file.stat().st_mtime)
+
+
+def _note(file: Path, base: Path) -> Note:
+    text = read_text(file)
+    found = _FRONT.match(text)
+    front = front_matter(found[1]) if found else {}
+    body = text[found.end() :] if found else text
+    name = file.relative_to(base).with_suffix("").as_posix()
+    heading = _HEADING.search(body)
+    title = front.get("title") or (heading[2] if heading and heading[1] == "#" else file.stem)
+    return Note(name=name, title=str(title), front=front, body=body)
+
+
+def _items(note: Note, origin: str, known: dict[str, str], modified: float) -> Iterator[Item]:
+    created = moment(note.front.get("created") or note.front.get("date")) or modified
+    labels = _labels(note.front.get("tags"))
+    observations, relations, rest = _take_apart(note.body)
+    targets = [(rel, known[name]) for rel, name in relations if name in known and known[name] != note.name]
+    targets += [
+        ("related", known[name])
+        for name in (found.strip().lower() for found in _WIKILINK.findall(rest))
+        if name in known and known[name] != note.name
+    ]
+    links = tuple(dict.fromkeys(targets))
+    made = False
+    for index, (heading, text) in enumerate(sections(rest)):
+        title = note.title if heading in (None, note.title) else f"{note.title}: {heading}"
+        found = item(
+            _WIKILINK.sub(lambda match: match[1], text),
+            origin=origin,
+            key=note.name if not made else f"{note.name}#{index}",
+            links=links if not made else (("part_of", note.name),),
+            tags=(*labels, *_TAG.findall(_CODE.sub("", text))),
+            kind="document",
+            title=title,
+            created_at=created,
+        )
+        if found is not None:
+            made = True
+            yield found
+    for index, (category, text) in enumerate(observations):
+        found = item(
+            _WIKILINK.sub(lambda match: match[1], re.sub(r"\s*\(([^()]*)\)\s*$", r" (\1)", text)),
+            origin=origin,
+            key=note.name if not made else f"{note.name}#observation-{index}",
+            links=links if not made else (("part_of", note.name),),
+            tags=(*labels, category, *_TAG.findall(text)),
+            title=note.title,
+            created_at=created,
+        )
+        if found is not None:
+            made = True
+            yield found
+
+
+def _take_apart(body: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]], str]:
+    """Observations, relations, and the text without them."""
+    observations: list[tuple[str, str]] = []
+    relations: list[tuple[str, str]] = []
+    rest: list[str] = []
+    fenced = False
+    for line in body.splitlines():
+        fenced ^= line.lstrip().startswith("```")
+        seen = None if fenced else _OBSERVATION.match(line)
+        if seen is not None and len(seen[1].strip()) > 1 and not _TIMECODE.fullmatch(seen[1].strip()):
+            observations.append((seen[1].strip(), seen[2].strip()))
+            continue
+        related = None if fenced else _RELATION.match(line)
+        if related is not None and related[1] and len(related[1]) < 60 and "[[" in line:
+            relations.append((related[1].strip(), related[2].split("|")[0].strip().lower()))
+            continue
+        rest.append(line)
+    return observations, relations, "\n".join(rest)
+
+
+def sections(body: str) -> Iterator[tuple[str | None, str]]:
+    """The parts of a text between headings, none much longer than a page; headings inside code do not
+    count."""
+    blanked = _CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), body)
+    marks = [(found.start(), found.end(), found[2]) for found in _HEADING.finditer(blanked)]
+    edges = [(0, 0, None), *marks]
+    for index, (_, end, heading) in enumerate(edges):
+        stop = edges[index + 1][0] if index + 1 < len(edges) else len(body)
+        for part in _pages(body[end:stop].strip()):
+            yield heading, part
+
+
+def _pages(text: str) -> Iterator[str]:
+    page = ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        if page and len(page) + len(paragraph) > SECTION_CHARS:
+            yield page
+            page = ""
+        page = f"{page}\n\n{paragraph}" if page else paragraph
+        while len(page) > TEXT_LIMIT:
+            yield page[:TEXT_LIMIT]
+            page = page[TEXT_LIMIT:]
+    if page.strip():
+        yield page
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """The simple part of YAML that notes use: keys with a value, a list in brackets, or a list of dashes.
+
+    >>> front_matter("title: A: b\\ntags: [x, 'y z']\\naliases:\\n  - one")
+    {'title': 'A: b', 'tags': ['x', 'y z'], 'aliases': ['one']}
+    """
+    found: dict[str, Any] = {}
+    current = ""
+    for line in text.splitlines():
+        entry = re.match(r"([\w-]+):[ \t]*(.*)$", line)
+        dashed = re.match(r"[ \t]*-[ \t]+(.+)$", line)
+        if entry is not None:
+            current = entry[1]
+            found[current] = _scalar(entry[2])
+        elif dashed is not None and current:
+            value = found.get(current)
+            items = cast("list[Any]", value) if isinstance(value, list) else []
+            found[current] = [*items, _scalar(dashed[1])]
+    return found
+
+
+def _scalar(text: str) -> Any:
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [_scalar(part) for part in text[1:-1].split(",") if part.strip()]
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def _labels(value: object) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(str(one) for one in cast("list[Any]", value))
+    return tuple(re.split(r"[,\s]+", value.strip())) if isinstance(value, str) and value.strip() else ()

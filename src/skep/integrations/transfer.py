@@ -1,0 +1,66 @@
+"""Put the items of an importer into a bank: each once, however often the file is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from skep.errors import NotFoundError
+from skep.integrations.importers.base import Item
+
+if TYPE_CHECKING:
+    from skep.bank import Bank
+
+Progress = Callable[[int, int], None]
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import did, or would do."""
+
+    new: int
+    known: int
+    """Already here from an earlier import."""
+    links: int
+    dry_run: bool = False
+
+
+def import_items(
+    bank: Bank, items: Iterable[Item], *, dry_run: bool = False, progress: Progress | None = None
+) -> Imported:
+    """Store items and the links among them. The file is read to its end before anything is written."""
+    unique = {item.key: item for item in items}
+    here = _sources(
+        bank, {tag for item in unique.values() for tag in item.fields["tags"] if tag.startswith("from:")}
+    )
+    ids = {key: here[source] for key, item in unique.items() if (source := item.fields["source"]) in here}
+    fresh = [item for key, item in unique.items() if key not in ids]
+    links = [(item.key, rel, target) for item in fresh for rel, target in item.links if target in unique]
+    if dry_run:
+        return Imported(new=len(fresh), known=len(ids), links=len(links), dry_run=True)
+    stored = bank.remember_many([item.fields for item in fresh], progress=progress)
+    ids.update({item.key: one.memory.id for item, one in zip(fresh, stored, strict=True)})
+    made = 0
+    for key, rel, target in links:
+        if ids[key] != ids[target]:
+            bank.link(ids[key], ids[target], rel)
+            made += 1
+    return Imported(new=len(fresh), known=len(unique) - len(fresh), links=made)
+
+
+def _sources(bank: Bank, tags: set[str]) -> dict[str, str]:
+    """The ids of what earlier imports left, by source, whatever became of it since."""
+    found: dict[str, str] = {}
+    for tag in sorted(tags):
+        cursor: str | None = None
+        while True:
+            try:
+                page = bank.find(tags=[tag], status=None, limit=1000, cursor=cursor)
+            except NotFoundError:
+                break
+            found.update({memory.source: memory.id for memory in page if memory.source})
+            cursor = page.cursor
+            if cursor is None:
+                break
+    return found
