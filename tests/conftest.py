@@ -12,7 +12,10 @@ from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
 
 settings.register_profile(
-    "skep", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "skep",
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("skep")
 

@@ -14,7 +14,9 @@ from skep.model import STATUSES
 from skep.storage.base import Filter
 from skep.storage.sqlite import SqliteStore
 
-TEXTS = st.sampled_from(["use ruff", "lives in Oslo", "été à Paris", "PR #441 merged", "日本語のメモ", "foo_bar v2.3.1"])
+TEXTS = st.sampled_from(
+    ["use ruff", "lives in Oslo", "été à Paris", "PR #441 merged", "日本語のメモ", "foo_bar v2.3.1"]
+)
 LABELS = st.sampled_from(["red", "green", "blue"])
 
 
@@ -23,7 +25,9 @@ def visible(store: SqliteStore) -> dict[str, Any]:
     everything = Filter(statuses=STATUSES)
     memories = {memory.id: memory for _row, memory in store.find(everything, limit=10**9)}
     words = {
-        term: sorted(store.memories([row])[row].id for row, _ in store.search_words([term], everything, 10**6))
+        term: sorted(
+            store.memories([row])[row].id for row, _ in store.search_words([term], everything, 10**6)
+        )
         for term in ("ruff", "oslo", "441", "v2.3.1", "日本")
     }
     return {
@@ -31,7 +35,9 @@ def visible(store: SqliteStore) -> dict[str, Any]:
         "links": store.all_links(),
         "settings": store.settings_under(""),
         "words": words,
-        "forgotten": sorted(i for (i,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 1")),
+        "forgotten": sorted(
+            i for (i,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 1")
+        ),
     }
 
 
@@ -55,9 +61,13 @@ class Replay(RuleBasedStateMachine):
         events, _ = self.stores[side].write([(kind, body)], now=self.now + 300 * side)
         return events[0].id
 
-    @rule(target=memories, side=st.integers(0, 1), text=TEXTS, tags=st.lists(LABELS, unique=True), user=LABELS)
+    @rule(
+        target=memories, side=st.integers(0, 1), text=TEXTS, tags=st.lists(LABELS, unique=True), user=LABELS
+    )
     def remember(self, side: int, text: str, tags: list[str], user: str) -> str:
-        return self.write(side, "remember", {"text": text, "tags": tags, "scope": {"user": user}, "agent": user})
+        return self.write(
+            side, "remember", {"text": text, "tags": tags, "scope": {"user": user}, "agent": user}
+        )
 
     @rule(target=events, side=st.integers(0, 1), memory=memories, text=TEXTS)
     def revise(self, side: int, memory: str, text: str) -> str:
@@ -79,9 +89,19 @@ class Replay(RuleBasedStateMachine):
     def merge(self, side: int, a: str, b: str) -> Any:
         return self.write(side, "merge", {"loser": a, "winner": b, "evidence": [a]}) if a != b else multiple()
 
-    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories, rel=st.sampled_from(["related", "derived_from"]))
+    @rule(
+        target=events,
+        side=st.integers(0, 1),
+        a=memories,
+        b=memories,
+        rel=st.sampled_from(["related", "derived_from"]),
+    )
     def link(self, side: int, a: str, b: str, rel: str) -> Any:
-        return self.write(side, "link", {"src": a, "dst": b, "rel": rel, "strength": 0.5}) if a != b else multiple()
+        return (
+            self.write(side, "link", {"src": a, "dst": b, "rel": rel, "strength": 0.5})
+            if a != b
+            else multiple()
+        )
 
     @rule(target=events, side=st.integers(0, 1), a=memories, b=memories)
     def unlink(self, side: int, a: str, b: str) -> str:
@@ -103,7 +123,12 @@ class Replay(RuleBasedStateMachine):
     def outcome(self, side: int, memory: str, success: bool) -> str:
         return self.write(side, "outcome", {"task": "t", "success": success, "used": [memory]})
 
-    @rule(target=events, side=st.integers(0, 1), memory=memories, status=st.sampled_from(["deprecated", "active"]))
+    @rule(
+        target=events,
+        side=st.integers(0, 1),
+        memory=memories,
+        status=st.sampled_from(["deprecated", "active"]),
+    )
     def mark(self, side: int, memory: str, status: str) -> str:
         return self.write(side, "mark", {"memory": memory, "status": status})
 
@@ -155,7 +180,10 @@ class Replay(RuleBasedStateMachine):
         for store in getattr(self, "stores", []):
             for (memory_id,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 1"):
                 assert store.get(memory_id) is None
-                assert all("text" not in event.body and "changes" not in event.body for event in store.log.of(memory_id))
+                assert all(
+                    "text" not in event.body and "changes" not in event.body
+                    for event in store.log.of(memory_id)
+                )
 
 
 TestReplay = Replay.TestCase

@@ -69,6 +69,11 @@ class Embeddings:
             return None
         return embedder.embed([text])[0]
 
+    def at_hand(self) -> bool:
+        """Whether queries can be embedded with the model that made the stored vectors."""
+        space = self.store.active_space()
+        return space is None or self.for_space(space) is not None
+
     def calibrate(self, cosine: float) -> float:
         """A raw cosine of the active space on the common scale."""
         space = self.store.active_space()

@@ -12,7 +12,7 @@ import msgspec
 
 from skep.engine import Engine
 from skep.errors import ConfigError
-from skep.model import Hit, Recalled
+from skep.model import Hit, Recalled, Stage
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
 from skep.semantics.conflicts import CANDIDATE, judge
@@ -113,7 +113,11 @@ class Recaller:
             reranker=reranker,
             explain=explain,
         )
-        return msgspec.structs.replace(found, hits=self._mark_conflicts(found.hits))
+        trace = found.trace
+        if explain and not self._engine.embeddings.at_hand():
+            note = "the model behind the stored vectors is not at hand: words alone, until `skep reembed` is done"
+            trace = (Stage(name="embedder", kept=0, note=note), *trace)
+        return msgspec.structs.replace(found, hits=self._mark_conflicts(found.hits), trace=trace)
 
     def _mark_conflicts(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Say which of the hits do not go together."""

@@ -39,6 +39,7 @@ class Connection:
         self.lock = threading.RLock()
         self._pid = os.getpid()
         self.trace: Counted | None = None
+        self._ahead = False
         self.db: Any = self._connect()
 
     def _connect(self) -> Any:
@@ -50,11 +51,16 @@ class Connection:
             db.set_busy_timeout(self._busy_ms)
             db.execute("PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY;")
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=268435456")
-            if not self.read_only and str(self.path) != MEMORY:
-                db.execute(
+        return db
+
+    def log_ahead(self) -> None:
+        """Switch to write-ahead logging, synced to disk at every commit."""
+        self._ahead = str(self.path) != MEMORY
+        if self._ahead:
+            with translated(self.path):
+                self.db.execute(
                     "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864"
                 )
-        return db
 
     def execute(self, sql: str, bindings: Any = ()) -> Any:
         """Run one statement."""
@@ -130,6 +136,8 @@ class Connection:
         self.lock = threading.RLock()
         self._orphan = self.db  # closing it here would drop the parent's locks
         self.db = self._connect()
+        if self._ahead:
+            self.log_ahead()
 
 
 @contextlib.contextmanager

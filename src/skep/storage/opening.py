@@ -51,15 +51,19 @@ def connect(path: Path | str, *, busy_seconds: float, read_only: bool = False) -
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
-            connection = Connection(path, busy_seconds=busy_seconds, read_only=read_only)
-            break
+            return _connected(path, busy_seconds=busy_seconds, read_only=read_only)
         except BusyError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
+
+
+def _connected(path: Path | str, *, busy_seconds: float, read_only: bool) -> Connection:
+    connection = Connection(path, busy_seconds=busy_seconds, read_only=read_only)
     try:
-        _check(connection)
+        _check(connection)  # before anything is written: what is not a bank stays as it is, to the byte
         if not read_only:
+            connection.log_ahead()
             _migrate(connection)
     except BaseException:
         connection.close()

@@ -1,0 +1,83 @@
+"""Forgetting leaves no byte of the text: not in the file, the log, the index, nor the backups skep made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skep.bank import Bank
+from skep.embedding.hashing import HashingEmbedder
+from skep.errors import InvalidInputError, NotFoundError
+
+SECRET = "xylophonequartz"
+
+
+def bytes_of(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def test_no_byte_of_the_text_survives(tmp_path: Path, bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        bank.remember_many([f"ordinary note {i}" for i in range(50)])
+        memory = bank.remember(f"the code is {SECRET}", tags=[f"tag{SECRET}"], metadata={"k": SECRET}).memory
+        bank.revise(memory.id, text=f"the code was {SECRET}", title=SECRET)
+        bank.retract(memory.id, f"because of {SECRET}")
+        bank.restore(memory.id)
+        bank.backup(tmp_path / "copy.skep")
+        bank.recall(SECRET)
+        bank.engine.index.refresh()
+        assert SECRET.encode() in bytes_of(tmp_path)
+
+        receipt = bank.forget(memory.id)
+
+        assert receipt.erased["rows"] == receipt.erased["backups"] == 1
+        assert receipt.erased["log"] >= 3
+        assert receipt.unreached == ()
+        assert SECRET.encode() not in bytes_of(tmp_path)
+        assert bank.recall(SECRET).hits == () or SECRET not in bank.recall(SECRET)[0].memory.text
+    assert SECRET.encode() not in bytes_of(tmp_path)
+
+
+def test_a_backup_that_cannot_be_reached_is_named(tmp_path: Path, bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        memory = bank.remember("secret").memory
+        bank.backup(tmp_path / "copy.skep")
+        (tmp_path / "copy.skep").write_bytes(b"no longer a bank" * 100)
+        bank.backup(tmp_path / "gone.skep").unlink()
+
+        receipt = bank.forget(memory.id)
+
+        assert len(receipt.unreached) == 1
+        assert "copy.skep" in receipt.unreached[0]
+
+
+def test_a_dry_run_says_what_would_go_and_erases_nothing(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("still here").memory
+    receipt = plain_bank.forget(memory.id, dry_run=True)
+    assert (receipt.dry_run, receipt.erased["rows"]) == (True, 1)
+    assert plain_bank.get(memory.id).text == "still here"
+
+
+def test_what_was_derived_from_it_is_named_and_marked_stale(plain_bank: Bank) -> None:
+    source, summary, above = (
+        m.memory.id for m in plain_bank.remember_many(["raw", "summary", "summary of summary"])
+    )
+    plain_bank.link(summary, source, "derived_from")
+    plain_bank.link(above, summary, "derived_from")
+
+    receipt = plain_bank.forget(source)
+
+    assert receipt.derived == (summary,)
+    assert plain_bank.get(summary).stale
+    assert plain_bank.get(above).stale
+    assert plain_bank.neighbors(summary).dangling == (source,)
+
+
+def test_nothing_to_forget_and_unknown_ids_are_errors(plain_bank: Bank) -> None:
+    kept = plain_bank.remember("kept").memory
+    with pytest.raises(InvalidInputError):
+        plain_bank.forget([])
+    with pytest.raises(NotFoundError):
+        plain_bank.forget([kept.id, "nobody-1"])
+    assert plain_bank.get(kept.id)

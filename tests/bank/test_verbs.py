@@ -1,0 +1,308 @@
+"""Each verb of a bank does what its name says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from skep.bank import Bank
+from skep.embedding.hashing import HashingEmbedder
+from skep.errors import ForgottenError, InvalidInputError, LineageError, NotFoundError, UndoError
+from skep.model import STATUSES
+from tests.conftest import Clock
+
+
+def texts(bank: Bank, query: str, **options: object) -> list[str]:
+    return [hit.memory.text for hit in bank.recall(query, **options)]  # type: ignore[arg-type]
+
+
+def test_a_memory_comes_back_with_everything_it_was_given(plain_bank: Bank, clock: Clock) -> None:
+    memory = plain_bank.remember(
+        "The cache is cold after a deploy",
+        kind="procedure",
+        title="Cache",
+        domain="ops",
+        agent="scout",
+        scope={"user": "u", "project": "p"},
+        tags=["cache", "deploy"],
+        source="runbook.md",
+        confidence=0.9,
+        importance=0.7,
+        polarity=1,
+        valid_from="2026-01-01",
+        valid_to="2036-01-01",
+        ttl=3600,
+        metadata={"nested": {"list": [1, None, "x"]}},
+    ).memory
+
+    again = plain_bank.get(memory.id)
+    assert memory == again
+    assert (again.expires_at, again.created_at) == (clock.now + 3600, clock.now)
+    assert again.metadata == {"nested": {"list": [1, None, "x"]}}
+    assert (again.scope.user, again.scope.project, again.scope.session) == ("u", "p", None)
+
+
+def test_many_are_stored_in_order_and_reported(plain_bank: Bank) -> None:
+    seen: list[tuple[int, int]] = []
+    stored = plain_bank.remember_many(
+        ["one", {"text": "two", "tags": ["x"]}, "three"],
+        progress=lambda done, total: seen.append((done, total)),
+    )
+
+    assert ["one", "two", "three"] == [item.memory.text for item in stored]
+    assert seen[-1] == (3, 3)
+    assert plain_bank.status().memories == 3
+
+
+def test_revise_changes_what_is_found_and_keeps_the_history(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("The meeting is on Monday").memory
+
+    plain_bank.revise(memory.id, text="The meeting is on Friday", importance=0.9)
+
+    assert plain_bank.get(memory.id).text == "The meeting is on Friday"
+    assert [m.text for m in plain_bank.find("friday")] == ["The meeting is on Friday"]
+    assert list(plain_bank.find("monday")) == []
+    assert ["remember", "revise"] == [event.kind for event in plain_bank.history(memory.id)]
+
+
+def test_none_clears_a_field(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("x", title="t", domain="d", ttl=60).memory
+    cleared = plain_bank.revise(memory.id, title=None, domain=None, ttl=None)
+    assert (cleared.title, cleared.domain, cleared.expires_at) == (None, None, None)
+
+
+def test_retract_hides_and_restore_brings_back(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("the moon is cheese").memory
+
+    assert plain_bank.retract(memory.id, "nonsense").status == "retracted"
+    assert texts(plain_bank, "moon cheese") == []
+    assert plain_bank.restore(memory.id).status == "active"
+    assert texts(plain_bank, "moon cheese") == ["the moon is cheese"]
+
+
+def test_a_chain_of_replacements_shows_only_its_head(plain_bank: Bank) -> None:
+    a, b, c = (m.memory.id for m in plain_bank.remember_many(["port is 1", "port is 2", "port is 3"]))
+    plain_bank.supersede(a, b)
+    plain_bank.supersede(b, c)
+
+    assert texts(plain_bank, "port") == ["port is 3"]
+    assert {"port is 1", "port is 2", "port is 3"} == set(texts(plain_bank, "port", include_superseded=True))
+    assert plain_bank.get(a).superseded_by == b
+
+
+def test_cycles_and_self_replacement_are_refused(plain_bank: Bank) -> None:
+    a, b, c = (m.memory.id for m in plain_bank.remember_many(["one", "two", "three"]))
+    plain_bank.supersede(a, b)
+    plain_bank.supersede(b, c)
+
+    with pytest.raises(LineageError):
+        plain_bank.supersede(a, a)
+    with pytest.raises(LineageError):
+        plain_bank.supersede(c, a)
+    assert plain_bank.get(c).status == "active"
+
+
+def test_merge_keeps_the_loser_and_hands_on_its_evidence(plain_bank: Bank) -> None:
+    a, b, e = (m.memory.id for m in plain_bank.remember_many(["tea is hot", "hot is the tea", "it steamed"]))
+    plain_bank.support(a, [e])
+
+    winner = plain_bank.merge(a, b)
+
+    assert set(winner.evidence) == {a, e}
+    assert (plain_bank.get(a).status, plain_bank.get(a).merged_into) == ("merged", b)
+
+
+def test_undo_makes_any_event_as_if_it_never_was(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("original").memory
+    plain_bank.revise(memory.id, text="changed")
+    revision = plain_bank.history(memory.id)[-1]
+
+    undone = plain_bank.undo(revision.id)
+    assert plain_bank.get(memory.id).text == "original"
+    plain_bank.undo(undone.id)
+    assert plain_bank.get(memory.id).text == "changed"
+    plain_bank.undo(memory.id)
+    assert plain_bank.get(memory.id).status == "retracted"
+
+
+def test_undo_reaches_links_settings_and_replacements(plain_bank: Bank) -> None:
+    a, b = (m.memory.id for m in plain_bank.remember_many(["one", "two"]))
+    plain_bank.link(a, b)
+    plain_bank.undo(plain_bank.history(a)[-1].id)
+    assert plain_bank.neighbors(a).links == ()
+    plain_bank.supersede(a, b)
+    plain_bank.undo(plain_bank.history(a)[-1].id)
+    assert plain_bank.get(a).status == "active"
+    first = plain_bank.set_setting("colour", "red")
+    plain_bank.undo(plain_bank.set_setting("colour", "blue").id)
+    assert plain_bank.setting("colour") == "red"
+    plain_bank.undo(first.id)
+    assert plain_bank.setting("colour") is None
+
+
+def test_what_cannot_be_undone_says_so(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("secret").memory
+    receipt = plain_bank.forget(memory.id)
+
+    with pytest.raises(UndoError):
+        plain_bank.undo(receipt.event or "")
+    with pytest.raises(UndoError, match="forgotten"):
+        plain_bank.undo(memory.id)
+    with pytest.raises(NotFoundError):
+        plain_bank.undo("nobody-7")
+
+
+def test_blame_names_the_event_behind_each_field(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("a", importance=0.2).memory
+    plain_bank.revise(memory.id, importance=0.9)
+
+    blame = plain_bank.blame(memory.id)
+
+    assert ("remember", "revise") == (blame["text"].kind, blame["importance"].kind)
+
+
+def test_the_past_can_be_read_and_not_written(plain_bank: Bank, clock: Clock) -> None:
+    memory = plain_bank.remember("The office is in Rome").memory
+    then = clock.now
+    clock.pass_days(2)
+    plain_bank.revise(memory.id, text="The office is in Oslo")
+    plain_bank.remember("The office has a garden")
+    gone = plain_bank.remember("The office door code is 1234").memory
+    plain_bank.forget(gone.id)
+
+    past = plain_bank.as_of(then)
+
+    assert past.get(memory.id).text == "The office is in Rome"
+    assert texts(past, "office") == ["The office is in Rome"]
+    assert texts(plain_bank, "office Rome", as_of=then) == ["The office is in Rome"]
+    assert "The office is in Oslo" in texts(plain_bank, "office")
+    with pytest.raises(Exception, match="reading only"):
+        past.remember("rewriting history")
+
+
+def test_find_pages_through_everything_newest_first(plain_bank: Bank) -> None:
+    plain_bank.remember_many([f"note {i}" for i in range(25)])
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = plain_bank.find(limit=10, cursor=cursor)
+        seen += [memory.text for memory in page]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert [f"note {i}" for i in reversed(range(25))] == seen
+    with pytest.raises(InvalidInputError, match="cursor"):
+        plain_bank.find(cursor="abc")
+
+
+def test_find_filters_by_every_field(plain_bank: Bank, clock: Clock) -> None:
+    plain_bank.remember("red fact", tags=["red", "x"], domain="a", agent="one", importance=0.9)
+    clock.pass_days(10)
+    plain_bank.remember(
+        "blue episode", kind="episode", tags=["blue"], domain="b", agent="two", confidence=0.2
+    )
+
+    def found(**where: object) -> list[str]:
+        return [m.text for m in plain_bank.find(**where)]  # type: ignore[arg-type]
+
+    assert found(kind="episode") == ["blue episode"]
+    assert found(tags=["red", "x"]) == ["red fact"]
+    assert found(tags=["red", "blue"]) == []
+    assert found(domain="a") == found(agent="one") == found(min_importance=0.8) == ["red fact"]
+    assert found(min_confidence=0.5) == ["red fact"]
+    assert found(since=clock.now - 1) == ["blue episode"]
+    assert found(until=clock.now - 1) == ["red fact"]
+    assert found(status="retracted") == []
+    with pytest.raises(InvalidInputError, match="did you mean 'active'"):
+        plain_bank.find(status="activ")
+
+
+def test_unknown_and_forgotten_ids_are_told_apart(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("soon gone").memory
+    plain_bank.forget(memory.id)
+
+    with pytest.raises(ForgottenError):
+        plain_bank.get(memory.id)
+    with pytest.raises(NotFoundError, match="no memory"):
+        plain_bank.get("nobody-1")
+
+
+def test_expired_memories_are_not_recalled(plain_bank: Bank, clock: Clock) -> None:
+    plain_bank.remember("the password of the week is swordfish", ttl=60)
+    assert len(plain_bank.recall("password week")) == 1
+    clock.pass_seconds(61)
+    assert len(plain_bank.recall("password week")) == 0
+
+
+def test_use_is_counted_without_a_write_per_recall(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("often needed").memory
+    before = plain_bank.status().events
+    for _ in range(3):
+        plain_bank.recall("often needed")
+    assert plain_bank.status().events == before
+    plain_bank.engine.flush_uses()
+    assert plain_bank.get(memory.id).uses == 3
+    assert plain_bank.status().events == before + 1
+
+
+def test_export_and_import_carry_everything(bank_path: Path, tmp_path: Path, clock: Clock) -> None:
+    embedder = HashingEmbedder(32)
+    with Bank.open(bank_path, embedder=embedder, now=clock) as bank:
+        a, b, c = (m.memory.id for m in bank.remember_many(["one", {"text": "two", "tags": ["t"]}, "three"]))
+        bank.link(a, b, "refines", 0.5)
+        bank.supersede(b, c)
+        bank.revise(a, text="eins")
+        bank.forget(bank.remember("secret").memory.id)
+        bank.set_setting("k", {"v": 1})
+        count = bank.export(tmp_path / "out.jsonl")
+        with Bank.open(tmp_path / "other.skep", embedder=embedder, now=clock) as other:
+            assert other.import_preview(tmp_path / "out.jsonl")["new"] == count
+            assert other.import_(tmp_path / "out.jsonl").new == count
+            assert other.import_(tmp_path / "out.jsonl").new == 0
+            assert list(bank.find(status=STATUSES)) == list(other.find(status=STATUSES))
+            assert bank.engine.store.all_links() == other.engine.store.all_links()
+            assert bank.settings() == other.settings()
+            assert [e.id for e in bank.history(a)] == [e.id for e in other.history(a)]
+            other.export(tmp_path / "again.jsonl")
+    lines = {path: sorted(path.read_bytes().splitlines()[1:]) for path in tmp_path.glob("*.jsonl")}
+    assert lines[tmp_path / "out.jsonl"] == lines[tmp_path / "again.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"not json\n", b'{"format":"other","version":1,"bank":"","events":0}\n']
+)
+def test_a_file_that_is_no_export_changes_nothing(plain_bank: Bank, tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "bad.jsonl").write_bytes(damage)
+    with pytest.raises(InvalidInputError):
+        plain_bank.import_(tmp_path / "bad.jsonl")
+    assert plain_bank.status().events == 0
+
+
+def test_an_export_that_was_cut_short_changes_nothing(plain_bank: Bank, tmp_path: Path) -> None:
+    with Bank.open(":memory:", embedder=HashingEmbedder(16)) as other:
+        other.remember_many(["a", "b", "c"])
+        other.export(tmp_path / "full.jsonl")
+    lines = (tmp_path / "full.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "cut.jsonl").write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(InvalidInputError, match="cut short: 2 of 3"):
+        plain_bank.import_(tmp_path / "cut.jsonl")
+    assert plain_bank.status().events == 0
+
+
+def test_status_counts_what_there_is(plain_bank: Bank) -> None:
+    a, b = (m.memory.id for m in plain_bank.remember_many(["one", "two"]))
+    plain_bank.retract(b)
+    plain_bank.link(a, b)
+    status = plain_bank.status()
+    assert (1, 0, 1) == (status.memories, status.pending, status.links)
+    assert status.by_status == {"active": 1, "retracted": 1}
+    assert msgspec.json.encode(status)
+
+
+def test_settings_are_listed_by_prefix(plain_bank: Bank) -> None:
+    plain_bank.set_setting("trust/a", 1.5)
+    plain_bank.set_setting("trust/b", 0.5)
+    plain_bank.set_setting("other", 1)
+    assert plain_bank.settings("trust/") == {"trust/a": 1.5, "trust/b": 0.5}

@@ -1,0 +1,147 @@
+"""The command line: the answer on standard output, everything else elsewhere, errors in plain words."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from skep.cli import COMMANDS, app
+
+
+@pytest.fixture
+def run(bank_path: Path) -> Any:
+    def call(*args: str, stdin: str | None = None, code: int = 0) -> Any:
+        result = CliRunner().invoke(app, ["--bank", str(bank_path), *args], input=stdin)
+        if code == 0 and result.exception is not None:
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return result
+
+    return call
+
+
+def as_json(result: Any) -> Any:
+    return json.loads(result.stdout)
+
+
+def test_add_prints_the_id_and_nothing_else(run: Any) -> None:
+    result = run("add", "the kettle is blue")
+    memory_id = result.stdout.strip()
+    assert as_json(run("get", memory_id, "--json"))["text"] == "the kettle is blue"
+
+
+def test_lines_on_standard_input_are_one_memory_each(run: Any) -> None:
+    lines = 'plain text\n{"text": "with tags", "tags": ["a"]}\n\n'
+    ids = run("add", "-", "--tag", "b", stdin=lines).stdout.split()
+    assert len(ids) == 2
+    tags = [as_json(run("get", i, "--json"))["tags"] for i in ids]
+    assert tags == [["b"], ["a"]]
+
+
+def test_search_finds_and_explains(run: Any) -> None:
+    run("add", "the staging database runs PostgreSQL 16")
+    run("add", "the office has two kettles")
+    found = as_json(run("search", "which postgres on staging", "--json"))
+    assert found["hits"][0]["memory"]["text"] == "the staging database runs PostgreSQL 16"
+    assert "=" in run("search", "postgres", "--explain").stdout
+
+
+def test_every_verb_works_from_the_shell(run: Any, tmp_path: Path) -> None:
+    a = run("add", "use ruff for linting").stdout.strip()
+    b = run("add", "use flake8 for linting").stdout.strip()
+    assert "ruff" in run("list").stdout
+    run("revise", a, "use ruff for linting and formatting", "--importance", "0.9")
+    run("link", a, b, "--rel", "related")
+    assert b in run("neighbors", a).stdout
+    run("unlink", a, b)
+    run("supersede", b, a, "--reason", "decided")
+    assert "superseded" in run("list", "--status", "all").stdout
+    run("restore", b)
+    run("retract", b)
+    events = as_json(run("history", a, "--json"))
+    revision = next(e["id"] for e in events if e["kind"] == "revise")
+    run("undo", revision, "--dry-run")
+    assert "formatting" in run("list").stdout
+    run("undo", revision)
+    assert "formatting" not in run("list").stdout
+    assert "text" in run("blame", a).stdout
+    run("export", str(tmp_path / "out.jsonl"))
+    assert as_json(run("import", str(tmp_path / "out.jsonl"), "--json"))["new"] == 0
+    run("backup", str(tmp_path / "copy.skep"))
+    assert "would erase" in run("forget", a, "--dry-run").stdout
+    assert "erased" in run("forget", a, "--yes").stdout
+    assert as_json(run("status", "--json"))["memories"] == 0
+    assert "ok" in run("doctor", "--deep").stdout
+    assert "embedded" in run("reembed").stdout
+
+
+def test_errors_are_one_line_and_exit_code_one(bank_path: Path) -> None:
+    def shell(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "skep", "--bank", str(bank_path), *args],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    missing = shell("search", "x")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "skep init" in missing.stderr
+    assert shell("init").returncode == 0
+    bad = shell("add", "x", "--confidence", "7")
+    assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (1, "", 1)
+    assert "Traceback" not in bad.stderr
+    assert shell("add", "x", "--nonsense").returncode == 2
+    assert shell("get", "nobody-1").returncode == 1
+
+
+def test_nothing_found_prints_nothing_on_standard_output(run: Any) -> None:
+    run("add", "the kettle is blue")
+    result = run("search", "zebra quantum parliament")
+    assert result.stdout == ""
+    assert result.stderr
+
+
+def commands() -> list[tuple[str, click.Command]]:
+    context = click.Context(app)
+    found: list[tuple[str, click.Command]] = []
+    for name in COMMANDS:
+        command = app.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += [(f"{name} {sub}", command.commands[sub]) for sub in command.commands]
+        else:
+            found.append((name, command))
+    return found
+
+
+def test_every_command_has_help_and_speaks_json() -> None:
+    for name, command in commands():
+        assert command.help, name
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--json" in options or name.split()[0] in ("mcp", "hook"), f"{name} lacks --json"
+
+
+def test_completion_scripts_are_printed() -> None:
+    result = CliRunner().invoke(app, ["completion", "bash"])
+    assert "_SKEP_COMPLETE" in result.stdout
+
+
+def test_init_makes_a_project_bank_that_git_ignores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SKEP_BANK", raising=False)
+    CliRunner().invoke(app, ["init"])
+    assert (tmp_path / ".skep" / "bank.skep").exists()
+    assert (tmp_path / ".skep" / ".gitignore").read_text() == "*\n"
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "deep" / "er")
+    CliRunner().invoke(app, ["add", "found from below"])
+    monkeypatch.chdir(tmp_path)
+    assert "found from below" in CliRunner().invoke(app, ["list"]).stdout
