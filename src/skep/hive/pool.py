@@ -1,0 +1,91 @@
+"""What a recall asks of a shelf, and what the shelf answers: raw signals and statistics, never scores.
+
+Scores of different banks cannot be compared: each knows only its own word counts. So a shelf sends, per
+candidate, how often each query term occurs, the length, the cosine and the stored priors, and for itself
+how many memories and terms it holds; the asker adds the counts up and scores everything at once, exactly as
+one bank holding all of it would. Columns are little-endian bytes, so that answers of many shelves are
+joined without a loop.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from skep.model import Link, Memory
+from skep.storage.base import Filter
+
+
+class Near(msgspec.Struct, frozen=True, array_like=True):
+    """Asks for the neighbours in time of a memory: those of one conversation around a moment."""
+
+    key: str
+    created_at: float
+    order: int
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A question to a shelf."""
+
+    terms: tuple[str, ...] = ()
+    vector: bytes | None = None
+    embedder: str | None = None
+    """Vectors count only where this is the shelf's own fingerprint."""
+    where: Filter = Filter()
+    k_words: int = 100
+    k_vectors: int = 100
+    texts: bool = False
+    vectors: bool = False
+    counters: bool = False
+    near: tuple[Near, ...] = ()
+    """Instead of candidates: the `window` neighbours on either side of these moments."""
+    window: int = 0
+    missing: tuple[str, ...] = ()
+    """Answer for what these members would have answered for, and for nothing else."""
+    boosted: tuple[str, ...] = ()
+    """Members that may send `boost` times as many candidates: their domain fits the query."""
+    boost: int = 1
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one shelf holds for a question; one entry per candidate in every column."""
+
+    ids: tuple[str, ...] = ()
+    counts: bytes = b""
+    """uint16, candidates x terms: how often each term occurs."""
+    length: bytes = b""
+    """uint32: how many terms the memory has."""
+    cosine: bytes = b""
+    """float32; nan where there is no vector."""
+    created_at: bytes = b""
+    confidence: bytes = b""
+    last_evidence_at: bytes = b""
+    importance: bytes = b""
+    keys: tuple[str, ...] = ()
+    """The conversation each belongs to; empty where it belongs to none."""
+    voices: tuple[str, ...] = ()
+    """Who speaks, and in what kind of memory."""
+    admitted: bytes = b""
+    """uint8: whether it passes the filter; only neighbours may not."""
+    texts: tuple[str, ...] = ()
+    vectors: bytes = b""
+    uses: bytes = b""
+    confirmations: bytes = b""
+    last_used_at: bytes = b""
+    agents: tuple[str | None, ...] = ()
+    held: int = 0
+    """How many memories the shelf answers for."""
+    terms: int = 0
+    """How many terms those have together."""
+    having: tuple[int, ...] = ()
+    """Per query term, how many of them hold it."""
+    matched: int = 0
+    """Candidates by words, before any were left out."""
+    embedded: int = 0
+    """Candidates by meaning, before any were left out."""
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Memories asked for by id, and the links that touch them."""
+
+    memories: tuple[Memory, ...] = ()
+    links: tuple[Link, ...] = ()

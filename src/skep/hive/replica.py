@@ -1,0 +1,265 @@
+"""Replicas exchange the events the other lacks, and nothing else.
+
+What each side has seen is a few ranges of counters, so the cost of an exchange follows the difference.
+Every batch is applied in one transaction; an exchange that breaks off is resumed by doing it again. There
+are three ways: bank to bank, through a file (for machines that never meet), and over a bus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Protocol
+
+import msgspec
+
+from skep.errors import SyncError
+from skep.hive.bus.base import Bus, Subscription, safe_part
+from skep.hive.frames import Envelope, Failed, Frame, SyncEvents, SyncRequest, without_position
+from skep.hive.signing import Keyring, Refused
+from skep.hive.tracing import tracer
+from skep.hive.versions import Ranges, Versions, normalise
+from skep.model import Event
+
+BATCH = 1000
+
+
+class Taken(Protocol):
+    """What a bank says about events it was given."""
+
+    @property
+    def new(self) -> int:
+        """How many were new."""
+        ...
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Which wait for their time to come."""
+        ...
+
+
+class Replica(Protocol):
+    """The part of a bank that replication needs."""
+
+    @property
+    def actor(self) -> str:
+        """The name it writes under."""
+        ...
+
+    def versions(self) -> dict[str, int]:
+        """Per actor, up to where nothing is missing."""
+        ...
+
+    def scattered(self) -> dict[str, list[int]]:
+        """Per actor, events beyond a gap."""
+        ...
+
+    def events_in(self, ranges: dict[str, Ranges]) -> Iterator[Event]:
+        """Events by ranges of counters."""
+        ...
+
+    def apply(self, events: Iterable[Event], *, partial: bool = False) -> Taken:
+        """Take events."""
+        ...
+
+
+class Transfer(msgspec.Struct, frozen=True, kw_only=True):
+    """What one side got from the other."""
+
+    events: int = 0
+    bytes: int = 0
+    held: tuple[str, ...] = ()
+    """Stamped too far in the future; taken when their time comes."""
+    refused: tuple[Refused, ...] = ()
+
+    def plus(self, other: Transfer) -> Transfer:
+        """Both together."""
+        return Transfer(
+            events=self.events + other.events,
+            bytes=self.bytes + other.bytes,
+            held=tuple(dict.fromkeys(self.held + other.held)),
+            refused=self.refused + other.refused,
+        )
+
+
+class Synced(msgspec.Struct, frozen=True, kw_only=True):
+    """What an exchange did, seen from the first replica."""
+
+    sent: Transfer = Transfer()
+    received: Transfer = Transfer()
+
+    @property
+    def equal(self) -> bool:
+        """Whether both now show the same; not while events are held back or were refused."""
+        return not (self.sent.held or self.received.held or self.sent.refused or self.received.refused)
+
+
+def seen(replica: Replica) -> Versions:
+    """Which events a replica has, as ranges of counters."""
+    whole = Versions.contiguous(replica.versions())
+    scattered = {
+        actor: normalise((counter, counter) for counter in counters)
+        for actor, counters in replica.scattered().items()
+    }
+    return whole.merged(Versions(scattered)) if scattered else whole
+
+
+def lacking(replica: Replica, theirs: Versions) -> Iterator[Event]:
+    """The events of a replica that somebody who has seen `theirs` does not have."""
+    return replica.events_in(seen(replica).minus(theirs).ranges)
+
+
+def take(replica: Replica, events: Iterable[Event], keyring: Keyring | None = None) -> Transfer:
+    """Hand events to a replica, in one transaction; with a keyring only those that may be believed."""
+    batch = [without_position(event) for event in events]
+    size = len(msgspec.msgpack.encode(batch))
+    refused: list[Refused] = []
+    if keyring is not None:
+        batch, refused = keyring.screen(batch, forgotten=lambda memory: is_forgotten(replica, memory))
+    taken = replica.apply(batch, partial=True) if batch else None
+    return Transfer(
+        events=taken.new if taken else 0,
+        bytes=size,
+        held=_of_batch(taken, batch),
+        refused=tuple(refused),
+    )
+
+
+def _of_batch(taken: Taken | None, batch: list[Event]) -> tuple[str, ...]:
+    names = {event.id for event in batch}
+    return tuple(event for event in taken.held if event in names) if taken else ()
+
+
+def is_forgotten(replica: Replica, memory_id: str) -> bool:
+    """Whether a replica knows that a memory was forgotten."""
+    engine = getattr(replica, "engine", None)
+    return bool(engine is not None and engine.store.is_forgotten(memory_id))
+
+
+def pull(
+    target: Replica,
+    source: Replica,
+    *,
+    keyring: Keyring | None = None,
+    batch: int = BATCH,
+    limit: int | None = None,
+) -> Transfer:
+    """Bring `target` what it lacks of `source`, at most `limit` events."""
+    total = Transfer()
+    missing: Iterable[Event] = islice(lacking(source, seen(target)), limit)
+    if keyring is not None:
+        missing = forgets_first(missing)
+    for group in _groups(missing, batch):
+        total = total.plus(take(target, group, keyring))
+    return total
+
+
+def forgets_first(events: Iterable[Event]) -> list[Event]:
+    """Erased events are believed only where their `forget` is known, so it goes ahead of them."""
+    return sorted(events, key=lambda event: event.kind != "forget")
+
+
+def sync(a: Replica, b: Replica, *, keyring: Keyring | None = None, batch: int = BATCH) -> Synced:
+    """Exchange what each lacks; afterwards both have seen the same events."""
+    with tracer.span("hive.sync") as span:
+        received = pull(a, b, keyring=keyring, batch=batch)
+        sent = pull(b, a, keyring=keyring, batch=batch)
+        span.note(sent=sent.events, received=received.events, bytes=sent.bytes + received.bytes)
+    return Synced(sent=sent, received=received)
+
+
+def _groups(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
+    stream = iter(events)
+    while group := list(islice(stream, size)):
+        yield group
+
+
+# Over a bus
+
+
+class SyncServer:
+    """Answers sync requests for one replica on a bus."""
+
+    def __init__(
+        self, replica: Replica, bus: Bus, *, hive: str, member: str, keyring: Keyring | None = None
+    ) -> None:
+        self._replica = replica
+        self._keyring = keyring
+        self._subscription: Subscription = bus.as_member(member).subscribe(
+            sync_subject(hive, member), self._handle
+        )
+
+    def _handle(self, envelope: Envelope) -> Frame | None:
+        frame = envelope.frame
+        if isinstance(frame, SyncRequest):
+            return answer(self._replica, frame)
+        if isinstance(frame, SyncEvents):
+            take(self._replica, frame.events, self._keyring)
+            return SyncEvents(events=(), seen=seen(self._replica))
+        return None
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._subscription.close()
+
+
+def sync_subject(hive: str, member: str) -> str:
+    """Where a member of a hive is asked for events."""
+    return f"hive.{safe_part(hive)}.sync.{safe_part(member)}"
+
+
+def answer(replica: Replica, request: SyncRequest) -> SyncEvents:
+    """The events a request asks for, as many as it wants at a time."""
+    mine = seen(replica)
+    missing = mine.minus(request.seen)
+    events = tuple(
+        without_position(event) for event in islice(replica.events_in(missing.ranges), max(1, request.limit))
+    )
+    return SyncEvents(events=events, seen=mine, left=missing.count() - len(events))
+
+
+def sync_over(
+    bus: Bus,
+    replica: Replica,
+    *,
+    hive: str,
+    member: str,
+    keyring: Keyring | None = None,
+    batch: int = BATCH,
+    deadline: float = 10.0,
+) -> Synced:
+    """Exchange with a member behind a bus; each message must be answered within `deadline` seconds."""
+    subject = sync_subject(hive, member)
+    received, sent = Transfer(), Transfer()
+    with tracer.span("hive.sync", member=member):
+        while True:
+            reply = _ask(bus, subject, SyncRequest(seen=seen(replica), limit=batch), deadline)
+            if reply.events:
+                before = seen(replica)
+                received = received.plus(take(replica, reply.events, keyring))
+                if seen(replica) == before:
+                    break
+            if not reply.left:
+                break
+        theirs = reply.seen
+        for group in _groups(lacking(replica, theirs), batch):
+            frame = SyncEvents(events=tuple(without_position(e) for e in group), seen=Versions())
+            after = _ask(bus, subject, frame, deadline).seen
+            gained = after.minus(theirs).count()
+            sent = sent.plus(Transfer(events=gained, bytes=len(msgspec.msgpack.encode(frame))))
+            theirs = after
+    return Synced(sent=sent, received=received)
+
+
+def _ask(bus: Bus, subject: str, frame: Frame, deadline: float) -> SyncEvents:
+    with bus.inbox() as inbox:
+        if not inbox.ask(subject, frame):
+            raise SyncError(f"nobody answers at {subject}; is the member online?")
+        replies = inbox.take(1, wait=deadline)
+    if not replies:
+        raise SyncError(f"no answer from {subject} within {deadline:g} s; nothing is lost, try again")
+    reply = replies[0].frame
+    if isinstance(reply, SyncEvents):
+        return reply
+    reason = reply.error if isinstance(reply, Failed) else f"unexpected {type(reply).__name__}"
+    raise SyncError(f"{subject} could not answer: {reason}")

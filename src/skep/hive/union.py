@@ -1,0 +1,374 @@
+"""Many shelves as one bank: what the recall pipeline sees when it runs over a hive.
+
+It implements the pipeline's `Sources` over the answers of all shelves. Statistics are the sums over the
+shelves, so every score is the one that a single bank holding everything would have given. A row is a
+position in the union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import numpy as np
+
+from skep.hive.bm25 import impact, inverse_frequency
+from skep.hive.pool import Ask, Fetched, Near, Slice
+from skep.hive.shelf import order_of
+from skep.model import Link, Memory
+from skep.retrieval.sources import Counters, Tokens
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from skep.embedding.base import Embedder
+    from skep.storage.base import Filter
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Singles = NDArray[np.float32]
+
+PAUSE_SECONDS = 3600.0
+"""A longer silence than this separates one conversation from the next."""
+GONE = Memory(id="", kind="fact", text="")
+"""Stands for a memory that could not be fetched any more; never shown."""
+
+
+class Members(Protocol):
+    """The shelves behind a union."""
+
+    def ask(self, ask: Ask) -> Mapping[str, Slice]:
+        """The answers by member."""
+        ...
+
+    def fetch(self, ids: Mapping[str, str], *, links: bool = False) -> Fetched:
+        """Memories by id, each from the member named, or from whoever has it."""
+        ...
+
+
+class UnionPool(msgspec.Struct, frozen=True):
+    """The candidates of one search; see `retrieval.sources.Pool`."""
+
+    rows: Any
+    words: Any
+    cosine: Any
+    created_at: Any
+    confidence: Any
+    last_evidence_at: Any
+    importance: Any
+    words_total: int
+    vectors_total: int
+
+
+_TYPES: dict[str, Any] = {
+    "length": np.uint32,
+    "cosine": np.float32,
+    "created_at": np.float64,
+    "confidence": np.float64,
+    "last_evidence_at": np.float64,
+    "importance": np.float64,
+}
+
+
+class Union:
+    """Implements `retrieval.sources.Sources` over shelves, for one recall."""
+
+    def __init__(
+        self,
+        members: Members,
+        embedder: Embedder,
+        *,
+        trust: Callable[[str | None], float],
+        texts: bool = False,
+        vectors: bool = False,
+        counters: bool = False,
+        budget: int = 0,
+        boosted: tuple[str, ...] = (),
+        boost: int = 1,
+    ) -> None:
+        self._members = members
+        self._embedder = embedder
+        self._trust = trust
+        self._template = Ask(
+            texts=texts, vectors=vectors, counters=counters, boosted=boosted, boost=boost,
+            embedder=embedder.fingerprint,
+        )  # fmt: skip
+        self._budget = budget
+        self._terms: tuple[str, ...] = ()
+        self._ids: list[str] = []
+        self._homes: list[str] = []
+        self._at: dict[str, int] = {}
+        self._keys: list[str] = []
+        self._voices: list[str] = []
+        self._texts: list[str] = []
+        self._admitted: list[bool] = []
+        self._columns: dict[str, NDArray[Any]] = {n: np.zeros(0, t) for n, t in _TYPES.items()}
+        self._counts = np.zeros((0, 0), np.uint16)
+        self._row_vectors = np.zeros((0, embedder.dim), np.float32)
+        self._uses: list[tuple[int, int, float, str | None]] = []
+        self._held = 0
+        self._total_terms = 0
+        self._having = np.zeros(0, np.int64)
+        self._memories: dict[str, Memory] = {}
+        self._links: dict[str, list[Link]] = {}
+
+    @property
+    def size(self) -> int:
+        """How many candidates the shelves sent, each memory once."""
+        return len(self._ids)
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """The table for late interaction, if the embedder has one."""
+        return self._embedder if hasattr(self._embedder, "token_vectors") else None  # type: ignore[return-value]
+
+    def embed(self, text: str) -> Singles | None:
+        """The vector of a query; embedded once for all shelves."""
+        vector = self._embedder.embed([text])[0]
+        return vector if vector.any() else None
+
+    def calibrate(self, cosines: Singles) -> Singles:
+        """Raw cosines on the common scale; nan stays nan."""
+        calibrate = self._embedder.calibrate
+        flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
+        return np.array(flat, dtype=np.float32).reshape(cosines.shape)
+
+    # Gathering
+
+    def search(
+        self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
+    ) -> UnionPool:
+        """Ask every shelf, add up the statistics, and score everything at once."""
+        self._terms = tuple(terms)
+        ask = msgspec.structs.replace(
+            self._template,
+            terms=self._terms,
+            vector=None if vector is None else vector.astype("<f4").tobytes(),
+            where=where,
+            k_words=max(k_words, self._budget if k_words else 0),
+            k_vectors=max(k_vectors, self._budget if k_vectors else 0),
+        )
+        self._template = ask
+        answers = self._members.ask(ask)
+        self._add(answers)
+        for part in answers.values():
+            self._held += part.held
+            self._total_terms += part.terms
+        self._having = np.sum(
+            [part.having for part in answers.values() if part.having] or [[0] * len(terms)], axis=0
+        )
+        words = self._bm25()
+        kept = self._best(words, self._columns["cosine"], k_words, k_vectors)
+        return self._pool(
+            kept,
+            words,
+            sum(part.matched for part in answers.values()),
+            sum(part.embedded for part in answers.values()),
+        )
+
+    def _add(self, answers: Mapping[str, Slice]) -> None:
+        """Append the candidates of many slices, each memory once."""
+        parts = [(name, part) for name, part in sorted(answers.items()) if part.ids]
+        if not parts:
+            return
+        slices = [part for _, part in parts]
+        keep: list[int] = []
+        position = 0
+        for name, part in parts:
+            for memory_id in part.ids:
+                if memory_id not in self._at:
+                    self._at[memory_id] = len(self._ids)
+                    self._ids.append(memory_id)
+                    self._homes.append(name)
+                    keep.append(position)
+                position += 1
+        at = np.array(keep, np.int64)
+        for name, kind in _TYPES.items():
+            fresh = np.frombuffer(b"".join([getattr(part, name) for part in slices]), kind)[at]
+            self._columns[name] = np.concatenate([self._columns[name], fresh])
+        width = len(self._terms)
+        counts = np.frombuffer(b"".join([part.counts for part in slices]), np.uint16).reshape(-1, width)[at]
+        self._counts = np.concatenate([self._counts.reshape(-1, width), counts])
+        self._add_lists(slices, keep, position)
+
+    def _add_lists(self, slices: Sequence[Slice], keep: Sequence[int], total: int) -> None:
+        def pick(name: str, absent: Any) -> list[Any]:
+            joined = [value for part in slices for value in getattr(part, name)]
+            return [joined[i] for i in keep] if len(joined) == total else [absent] * len(keep)
+
+        self._keys += pick("keys", "")
+        self._voices += pick("voices", "")
+        self._texts += pick("texts", "")
+        flags = b"".join([part.admitted or b"\x01" * len(part.ids) for part in slices])
+        self._admitted += [bool(flags[i]) for i in keep]
+        at = np.array(keep, np.int64)
+        if self._template.vectors:
+            dim = self._embedder.dim
+            fresh = np.frombuffer(b"".join([part.vectors for part in slices]), np.float32).reshape(-1, dim)
+            self._row_vectors = np.concatenate([self._row_vectors, fresh[at]])
+        if self._template.counters:
+            joined = [
+                np.frombuffer(b"".join([getattr(part, name) for part in slices]), kind)[at].tolist()
+                for name, kind in (
+                    ("uses", np.int64),
+                    ("confirmations", np.int64),
+                    ("last_used_at", np.float64),
+                )
+            ]
+            self._uses += list(zip(*joined, pick("agents", None), strict=True))
+
+    def _bm25(self) -> Singles:
+        if not self._terms:
+            return np.zeros(len(self._ids), np.float32)
+        return self._impacts(slice(None)).sum(axis=1).astype(np.float32)
+
+    def _impacts(self, at: Any) -> Floats:
+        mean = self._total_terms / max(1, self._held)
+        idf = inverse_frequency(self._held, self._having)
+        return impact(self._counts[at], self._columns["length"][at], mean, idf)
+
+    @staticmethod
+    def _best(words: Singles, cosine: Singles, k_words: int, k_vectors: int) -> Ints:
+        """The best by words and the best by meaning, as one bank would have chosen them."""
+        kept = np.zeros(len(words), np.bool_)
+        by_words = np.flatnonzero(words > 0)
+        if len(by_words) > k_words:
+            by_words = by_words[np.argsort(-words[by_words], kind="stable")[:k_words]]
+        by_meaning = np.flatnonzero(~np.isnan(cosine))
+        if len(by_meaning) > k_vectors:
+            by_meaning = by_meaning[np.argsort(-cosine[by_meaning], kind="stable")[:k_vectors]]
+        kept[by_words] = True
+        kept[by_meaning] = True
+        return np.flatnonzero(kept)
+
+    def _pool(self, at: Ints, words: Singles, matched: int = 0, embedded: int = 0) -> UnionPool:
+        columns = self._columns
+        return UnionPool(
+            at,
+            words[at],
+            columns["cosine"][at],
+            columns["created_at"][at],
+            columns["confidence"][at].astype(np.float32),
+            columns["last_evidence_at"][at],
+            columns["importance"][at].astype(np.float32),
+            matched,
+            embedded,
+        )
+
+    # What the pipeline asks afterwards
+
+    def idf(self, terms: Sequence[str]) -> Floats:
+        """How rare each term is in the whole hive."""
+        known = dict(zip(self._terms, self._having.tolist(), strict=True))
+        return inverse_frequency(self._held, [known.get(term, 0) for term in terms])
+
+    def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
+        """The part of BM25 that each term gives to each row; row -1 gives zeros."""
+        if not self._ids:
+            return np.zeros((len(rows), len(terms)), np.float32)
+        found = self._impacts(rows)
+        found[rows < 0] = 0.0
+        column = {term: index for index, term in enumerate(self._terms)}
+        picked = [column.get(term, -1) for term in terms]
+        padded = np.concatenate([found, np.zeros((len(rows), 1))], axis=1)
+        return padded[:, picked].astype(np.float32)
+
+    def around(self, rows: Ints, window: int, where: Filter) -> Ints:
+        """The neighbours in time of each row, wherever in the hive they are."""
+        found = np.full((len(rows), 2 * window), -1, np.int64)
+        anchors = [
+            Near(self._keys[row], float(self._columns["created_at"][row]), order_of(self._ids[row]))
+            for row in _list(rows)
+            if self._keys[row]
+        ]
+        if not anchors:
+            return found
+        ask = msgspec.structs.replace(self._template, near=tuple(anchors), window=window, where=where)
+        self._add(self._members.ask(ask))
+        talks: dict[str, list[tuple[float, int, int]]] = {}
+        for row, key in enumerate(self._keys):
+            if key:
+                moment = (float(self._columns["created_at"][row]), order_of(self._ids[row]), row)
+                talks.setdefault(key, []).append(moment)
+        for talk in talks.values():
+            talk.sort()
+        for index, row in enumerate(_list(rows)):
+            if self._keys[row]:
+                self._walk(row, talks[self._keys[row]], found[index])
+        return found
+
+    def _walk(self, row: int, talk: list[tuple[float, int, int]], out: Ints) -> None:
+        """Step outward from a row until a pause or another voice; what the filter does not admit stays -1."""
+        window = len(out) // 2
+        middle = next(i for i, entry in enumerate(talk) if entry[2] == row)
+        for step, side in ((-1, window - 1), (1, window)):
+            last, at = talk[middle][0], middle
+            for _ in range(window):
+                at += step
+                if not 0 <= at < len(talk):
+                    break
+                moment, _order, there = talk[at]
+                if abs(moment - last) > PAUSE_SECONDS or self._voices[there] != self._voices[row]:
+                    break
+                if self._admitted[there]:
+                    out[side] = there
+                side += step
+                last = moment
+
+    def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> UnionPool:  # noqa: ARG002
+        """These very rows as a pool; they came with their counts and cosines."""
+        return self._pool(rows, self._bm25())
+
+    def texts(self, rows: Ints) -> list[str]:
+        """Title and text of each row."""
+        if self._template.texts:
+            return [self._texts[row] for row in _list(rows)]
+        return [f"{m.title}\n{m.text}" if m.title else m.text for m in self.memories(rows)]
+
+    def vectors(self, rows: Ints) -> Singles:
+        """The unit vector of each row."""
+        if self._template.vectors:
+            return self._row_vectors[rows]
+        return self._embedder.embed(self.texts(rows))
+
+    def counters(self, rows: Ints) -> Counters:
+        """Use statistics of each row, with the trust the hive has in its author."""
+        entries = [self._uses[row] for row in _list(rows)]
+        return Counters(
+            uses=np.array([entry[0] for entry in entries], np.int64),
+            confirmations=np.array([entry[1] for entry in entries], np.int64),
+            trust=np.array([self._trust(entry[3]) for entry in entries], np.float64),
+            last_used_at=np.array([entry[2] for entry in entries], np.float64),
+        )
+
+    def memories(self, rows: Ints) -> list[Memory]:
+        """The memories of these rows, fetched from whoever sent them."""
+        wanted = {self._ids[row]: self._homes[row] for row in _list(rows)}
+        unknown = {i: home for i, home in wanted.items() if i not in self._memories}
+        if unknown:
+            fetched = self._members.fetch(unknown)
+            self._memories.update({memory.id: memory for memory in fetched.memories})
+        return [self._memories.get(self._ids[row], GONE) for row in _list(rows)]
+
+    def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
+        """The row of each id; memories that links lead to are fetched and appended."""
+        unknown = [i for i in ids if i not in self._at]
+        if unknown:
+            fetched = self._members.fetch(dict.fromkeys(unknown, ""))
+            for memory in fetched.memories:
+                if memory.status in where.statuses:
+                    self._at[memory.id] = len(self._ids)
+                    self._ids.append(memory.id)
+                    self._homes.append("")
+                    self._memories[memory.id] = memory
+        return [self._at.get(i) for i in ids]
+
+    def links(self, ids: Sequence[str]) -> list[Link]:
+        """Every link that starts or ends at one of these memories."""
+        homes = {i: self._homes[self._at[i]] if i in self._at else "" for i in ids}
+        return list(self._members.fetch(homes, links=True).links)
+
+
+def _list(rows: Ints) -> list[int]:
+    return rows.tolist()
