@@ -14,11 +14,11 @@ from msgspec import Meta
 
 from skep.errors import NotFoundError
 from skep.integrations.entities import ENTITY, OBSERVATION, entity_item, observation_item, tag_of
+from skep.integrations.wording import clip
 from skep.model import Memory
 from skep.server.mcp.call import Call, ToolError
 from skep.server.mcp.protocol import Params
 from skep.server.mcp.registry import Reply, Tool, schema_of, tool
-from skep.server.mcp.render import clip
 from skep.server.mcp.tools import client_name, touch
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from skep.integrations.wording import clip
 from skep.model import Kind, Status
 from skep.server.mcp.call import Call
 from skep.server.mcp.registry import Tool, tool
-from skep.server.mcp.render import age, clip, event_line, hit_line, memory_line, page, read_cursor
+from skep.server.mcp.render import event_line, hit_line, memory_line, page, read_cursor
 from skep.server.mcp.tools import Budget, Cursor, Id, Limit, ScopeArgument, Tags, When, touch
 
 
@@ -22,7 +23,7 @@ def search_memory(
     preset: Annotated[
         str | None, Meta(description="How to rank: default, semantic, hybrid, rrf, hive, patterns, stream.")
     ] = None,
-    min_confidence: Annotated[float | None, Meta(ge=0, le=1)] = None,
+    min_confidence: Annotated[float, Meta(ge=0, le=1)] | None = None,
     as_of: Annotated[str | None, Meta(description="Answer as the bank would have at that ISO time.")] = None,
     expand: Annotated[bool, Meta(description="Also follow links from the hits.")] = False,
     explain: Annotated[bool, Meta(description="Add why each hit was returned.")] = True,
@@ -228,6 +229,3 @@ def full_tools() -> list[Tool]:
         tool(pending_judgements, title="Questions that wait", reads=True),
         tool(resolve_judgement, title="Answer a question", destroys=True, repeats=True),
     ]
-
-
-__all__ = ["age", "full_tools"]

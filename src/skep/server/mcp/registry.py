@@ -232,12 +232,15 @@ def _lean(node: Any, definitions: dict[str, Params]) -> Any:
     if not isinstance(node, dict):
         return node
     schema = dict(cast("Params", node))
-    if reference := schema.pop("$ref", None):
-        schema = {**definitions[str(reference).rsplit("/", 1)[-1]], **schema}
     options = cast("list[Params]", schema.get("anyOf", []))
     if {"type": "null"} in options and len(options) == 2:
         del schema["anyOf"]
         schema = {**next(option for option in options if option != {"type": "null"}), **schema}
+    if reference := schema.pop("$ref", None):
+        schema = {**definitions[str(reference).rsplit("/", 1)[-1]], **schema}
+    choices = schema.get("enum")
+    if isinstance(choices, list) and all(isinstance(one, str) for one in cast("list[Any]", choices)):
+        schema = {"type": "string", **schema}
     if "title" in schema and isinstance(schema["title"], str):
         del schema["title"]
     if schema.get("default", ...) is None or schema.get("default", ...) == []:

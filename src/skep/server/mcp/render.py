@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from skep.integrations.wording import age, clip, date, standing
 from skep.model import Conflict, Event, Hit, Memory
 from skep.server.mcp.call import ToolError
 
-DAY: Final = 86_400.0
 CHARS_PER_TOKEN: Final = 4
 FOOTER_TOKENS: Final = 40
 """Kept free for the line that says how to get the rest."""
@@ -20,23 +20,6 @@ CONFLICT_CHARS: Final = 300
 def tokens(text: str) -> int:
     """About how many tokens a text costs; within a few per cent on prose."""
     return -(-len(text) // CHARS_PER_TOKEN)
-
-
-def date(moment: float) -> str:
-    """A day, in UTC."""
-    return time.strftime("%Y-%m-%d", time.gmtime(moment))
-
-
-def age(moment: float, now: float) -> str:
-    """How long ago, in the shortest form that helps.
-
-    >>> age(0, 3 * 86400), age(0, 3000), age(0, 400 * 86400)
-    ('3d ago', 'today', '1970-01-01')
-    """
-    days = (now - moment) / DAY
-    if days < 1:
-        return "today"
-    return f"{int(days)}d ago" if days < 100 else date(moment)
 
 
 def memory_line(memory: Memory, now: float, *, warnings: Sequence[str] = ()) -> str:
@@ -55,22 +38,6 @@ def memory_line(memory: Memory, now: float, *, warnings: Sequence[str] = ()) -> 
     title = f"{memory.title}: " if memory.title else ""
     line = f"[{memory.id}] {title}{memory.text} ({'; '.join(facts)})"
     return line + "".join(f"\n  ! {warning}" for warning in (*standing(memory), *warnings))
-
-
-def standing(memory: Memory) -> tuple[str, ...]:
-    """What a reader must know before believing a memory."""
-    found: list[str] = []
-    if memory.superseded_by:
-        found.append(f"outdated: replaced by [{memory.superseded_by}]")
-    elif memory.merged_into:
-        found.append(f"merged into [{memory.merged_into}]")
-    elif memory.status not in ("active", "pending"):
-        found.append(memory.status)
-    if memory.disputes:
-        found.append(f"contested {memory.disputes}x")
-    if memory.stale:
-        found.append("stale: check before relying on it")
-    return tuple(found)
 
 
 def hit_line(hit: Hit, now: float, *, explain: bool = False) -> str:
@@ -104,11 +71,6 @@ def event_line(event: Event) -> str:
     told = {key: value for key, value in event.body.items() if key not in ("memory", "observed")}
     details = ", ".join(f"{key}={clip(str(value), 120)}" for key, value in told.items())
     return f"{at} {event.kind} [{event.id}]" + (f" {details}" if details else "")
-
-
-def clip(text: str, limit: int) -> str:
-    """A text cut to a length, with a mark where it was cut."""
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def page(

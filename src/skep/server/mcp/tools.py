@@ -20,7 +20,7 @@ Ids = Annotated[list[str], Meta(description="Ids of memories, as shown in bracke
 Text = Annotated[
     str, Meta(description="What to remember: one self-contained statement, in plain words.", min_length=1)
 ]
-Unit = Annotated[float | None, Meta(ge=0, le=1)]
+Unit = Annotated[float, Meta(ge=0, le=1)] | None
 Tags = Annotated[list[str], Meta(description="Labels, such as python or deploy.")]
 ScopeArgument = Annotated[
     Scope | None, Meta(description="Whom it is for. Leave out for memories that everybody shares.")

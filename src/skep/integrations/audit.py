@@ -1,0 +1,267 @@
+"""Look a memory over without changing it: what is junk, what is said twice, what contradicts itself, what
+is stale."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from skep.integrations.importers.base import Item
+from skep.integrations.wording import DAY, clip, date
+from skep.words import STOP, fold, query_terms
+
+if TYPE_CHECKING:
+    from skep.bank import Bank
+
+Progress = Callable[[int, int], None]
+
+COMPARED: Final = 20_000
+"""Memories compared pair by pair; in a larger file the newest ones are."""
+EXAMPLES: Final = 5
+OLD_DAYS: Final = 365
+MIN_WORDS: Final = 2
+SYMBOL_SHARE: Final = 0.45
+EXAMPLE_CHARS: Final = 100
+
+_ASSISTANT = re.compile(
+    r"\b(?:as an ai (?:language )?model|you are (?:an? )?(?:helpful |ai )+assistant|i(?:'m| am) (?:sorry|unable)|"
+    r"i cannot (?:assist|help)|system prompt|the (?:user|assistant) (?:said|asked|wants|is asking))\b",
+    re.I,
+)
+_LOG = re.compile(
+    r"traceback \(most recent|^\s*at \S+\(.*:\d+\)|^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d.*(?:INFO|DEBUG|WARN|ERROR)",
+    re.I | re.M,
+)
+_BLOB = re.compile(r"^[A-Za-z0-9+/=_-]{40,}$|^[0-9a-f-]{32,}$")
+_PASSING = re.compile(
+    r"\b(?:today|tomorrow|tonight|yesterday|this (?:morning|week|month|sprint)|next (?:week|month|sprint)|right now|"
+    r"at the moment|currently|for now|in progress|wip)\b",
+    re.I,
+)
+_YEAR = re.compile(
+    r"\b(?:until|by|before|due|expires?|deadline)\b[^.]{0,30}?\b(20\d\d)(?:-(\d\d)-(\d\d))?", re.I
+)
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """One case of a finding."""
+
+    text: str
+    source: str
+    other: str | None = None
+    note: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of trouble: how often, and some cases."""
+
+    name: str
+    count: int
+    examples: tuple[Example, ...] = ()
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole report. `affected` are memories with at least one finding."""
+
+    source: str
+    memories: int
+    compared: int
+    affected: int
+    tokens: int
+    wasted_tokens: int
+    """Tokens of junk and repetitions: what an agent pays for nothing."""
+    median_age_days: float | None
+    oldest: str | None
+    junk: tuple[Finding, ...]
+    duplicates: tuple[Finding, ...]
+    contradictions: tuple[Finding, ...]
+    staleness: tuple[Finding, ...]
+
+
+def junk_of(text: str) -> str | None:
+    """Why a text is not worth keeping as a memory; None if it may be."""
+    plain = text.strip()
+    if _BLOB.match(plain):
+        return "a key, a hash or encoded data"
+    words = [term for term in query_terms(plain) if term not in STOP]
+    if len(words) < MIN_WORDS:
+        return "too little to mean anything"
+    if _LOG.search(plain):
+        return "a log or a stack trace"
+    if plain[0] in "{[" and plain[-1] in "}]":
+        return "raw data"
+    if _ASSISTANT.search(plain):
+        return "talk about the conversation, not knowledge"
+    symbols = sum(not (char.isalnum() or char.isspace()) for char in plain)
+    if symbols > SYMBOL_SHARE * len(plain):
+        return "mostly symbols"
+    return None
+
+
+def staleness_of(item: Item, now: float) -> str | None:
+    """Why a memory probably no longer holds; None if nothing says so."""
+    until = item.fields.get("valid_to")
+    if isinstance(until, float) and until < now:
+        return "its time of validity is over"
+    made = item.fields.get("created_at")
+    age = (now - made) / DAY if isinstance(made, float) else None
+    due = _YEAR.search(item.text)
+    if due is not None and int(due[1]) < int(date(now)[:4]):
+        return "speaks of a deadline in the past"
+    if age is not None and age > 30 and _PASSING.search(item.text):
+        return "says now or soon, and is over a month old"
+    if age is not None and age > OLD_DAYS:
+        return "over a year old and never confirmed"
+    return None
+
+
+def audit(
+    items: Iterable[Item], *, source: str, now: float, bank: Bank, progress: Progress | None = None
+) -> Audit:
+    """Examine memories.
+
+    Args:
+        items: What an importer read.
+        source: What the file was taken for.
+        now: Seconds since the epoch.
+        bank: An empty bank in memory, to compare in; it is filled.
+        progress: Called with how many memories were compared, and of how many.
+    """
+    everything = list(items)
+    bad: set[str] = set()
+    wasted: set[str] = set()
+    junk = _collect(everything, lambda item: junk_of(item.text), bad)
+    wasted |= bad
+    stale = _collect(everything, lambda item: staleness_of(item, now), bad)
+    exact, unique = _repeated(everything, bad, wasted)
+    newest = sorted(unique, key=lambda item: -float(item.fields.get("created_at") or 0.0))[:COMPARED]
+    near, opposed = _compare(newest, bank, bad, wasted, progress)
+    times = [made for item in everything if isinstance(made := item.fields.get("created_at"), float)]
+    return Audit(
+        source=source,
+        memories=len(everything),
+        compared=len(newest),
+        affected=len(bad),
+        tokens=sum(len(item.text) for item in everything) // 4,
+        wasted_tokens=sum(len(item.text) for item in everything if item.key in wasted) // 4,
+        median_age_days=round((now - median(times)) / DAY, 1) if times else None,
+        oldest=date(min(times)) if times else None,
+        junk=junk,
+        duplicates=tuple(found for found in (exact, near) if found.count),
+        contradictions=opposed,
+        staleness=stale,
+    )
+
+
+def _collect(items: Sequence[Item], why: Callable[[Item], str | None], bad: set[str]) -> tuple[Finding, ...]:
+    cases: dict[str, list[Item]] = {}
+    for item in items:
+        reason = why(item)
+        if reason is not None:
+            cases.setdefault(reason, []).append(item)
+            bad.add(item.key)
+    ordered = sorted(cases.items(), key=lambda case: -len(case[1]))
+    return tuple(
+        Finding(name=name, count=len(found), examples=tuple(_example(item) for item in found[:EXAMPLES]))
+        for name, found in ordered
+    )
+
+
+def _repeated(items: Sequence[Item], bad: set[str], wasted: set[str]) -> tuple[Finding, list[Item]]:
+    """Texts that are the same but for case and blanks."""
+    first: dict[str, Item] = {}
+    again: Counter[str] = Counter()
+    for item in items:
+        key = " ".join(fold(item.text).split())
+        if key in first:
+            again[key] += 1
+            bad.add(item.key)
+            wasted.add(item.key)
+        else:
+            first[key] = item
+    examples = tuple(
+        Example(
+            text=clip(first[key].text, EXAMPLE_CHARS), source=_source(first[key]), note=f"{count + 1} times"
+        )
+        for key, count in again.most_common(EXAMPLES)
+    )
+    return Finding(name="word for word", count=again.total(), examples=examples), list(first.values())
+
+
+def _compare(
+    items: Sequence[Item], bank: Bank, bad: set[str], wasted: set[str], progress: Progress | None
+) -> tuple[Finding, tuple[Finding, ...]]:
+    """What the bank's own search for conflicts finds among them."""
+    stored = bank.remember_many([item.fields for item in items])
+    by_id = {one.memory.id: item for one, item in zip(stored, items, strict=True)}
+    cases: dict[str, list[Example]] = {}
+    for conflict in bank.find_conflicts(progress=progress):
+        if conflict.memory is None:
+            continue
+        one, other = by_id[conflict.existing.id], by_id[conflict.memory.id]
+        bad.update((other.key,) if conflict.kind == "duplicate" else (one.key, other.key))
+        if conflict.kind == "duplicate":
+            wasted.add(other.key)
+        cases.setdefault(conflict.kind, []).append(
+            Example(
+                text=clip(one.text, EXAMPLE_CHARS),
+                source=_source(one),
+                other=clip(other.text, EXAMPLE_CHARS),
+                note=f"{conflict.reason}, similarity {conflict.similarity:.2f}",
+            )
+        )
+    near = cases.pop("duplicate", [])
+    names = {"contradiction": "contradict each other", "update": "one replaces the other"}
+    opposed = tuple(
+        Finding(name=names.get(kind, kind), count=len(found), examples=tuple(found[:EXAMPLES]))
+        for kind, found in sorted(cases.items())
+    )
+    return Finding(name="in other words", count=len(near), examples=tuple(near[:EXAMPLES])), opposed
+
+
+def _example(item: Item) -> Example:
+    return Example(text=clip(item.text.replace("\n", " "), EXAMPLE_CHARS), source=_source(item))
+
+
+def _source(item: Item) -> str:
+    return str(item.fields.get("source", ""))
+
+
+def report(found: Audit) -> str:
+    """The audit as a person reads it."""
+    total = max(1, found.memories)
+    lines = [
+        f"{found.memories} memories, read as {found.source}; about {found.tokens} tokens",
+        f"{found.affected} ({found.affected / total:.0%}) have at least one finding; "
+        f"{found.wasted_tokens} tokens ({found.wasted_tokens / max(1, found.tokens):.0%}) are junk or said twice",
+    ]
+    if found.median_age_days is not None:
+        lines.append(f"median age {found.median_age_days:g} days, the oldest from {found.oldest}")
+    if found.compared < found.memories:
+        lines.append(f"{found.compared} were compared with one another")
+    for title, findings in (
+        ("Junk", found.junk),
+        ("Duplicates", found.duplicates),
+        ("Contradictions", found.contradictions),
+        ("Stale", found.staleness),
+    ):
+        count = sum(finding.count for finding in findings)
+        lines += ["", f"{title}: {count} ({count / total:.1%})"]
+        for finding in findings:
+            lines.append(f"  {finding.count} {finding.name}")
+            lines += [_case(example) for example in finding.examples]
+    lines += ["", "Nothing was changed. `skep import` takes the file in; `skep maintain` then cleans up."]
+    return "\n".join(lines)
+
+
+def _case(example: Example) -> str:
+    line = f"    - {example.text!r}"
+    if example.other is not None:
+        line += f"\n      {example.other!r}"
+    notes: list[Any] = [part for part in (example.note, example.source) if part]
+    return line + (f"  ({'; '.join(notes)})" if notes else "")
