@@ -1,0 +1,198 @@
+"""Which rows a search may see, decided exactly and before anything is scored.
+
+A mask over a hundred thousand rows costs more than a search, and the same few filters are asked again and again,
+so masks are kept. What depends on time changes only when some row's time comes: a mask says until when it holds.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skep.model import ANY, Scope
+from skep.storage.segments.columns import KIND_CODES, STATUS_CODES
+from skep.storage.segments.hashing import key_of, maybe_key, scope_key
+
+if TYPE_CHECKING:
+    from skep.storage.base import Filter
+    from skep.storage.segments.table import Table
+
+Mask = NDArray[np.bool_]
+DAY = 86400.0
+SLACK = 1.0
+"""Seconds around a crossing within which a mask is not kept, so that rounding never decides."""
+KEPT = 16
+
+
+class _Kept:
+    """A mask with the stretch of time it holds for. `upto` is how many slots it covers."""
+
+    __slots__ = ("mask", "moments", "upto")
+
+    def __init__(self, mask: Mask, upto: int, moments: list[tuple[float, float]]) -> None:
+        self.mask = mask
+        self.upto = upto
+        self.moments = moments
+
+
+class Masks:
+    """The masks of one table, the most recently used ones."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
+
+    def mask(self, where: Filter) -> Mask:
+        """One flag per slot: live, and admitted by every condition."""
+        table = self.table
+        key = _key(where)
+        times = (where.valid_at, None if where.min_confidence is None else where.now)
+        kept = self._kept.get(key)
+        if kept is None or not _holds(kept, times):
+            kept = _Kept(np.zeros(len(table.alive), dtype=bool), 0, [(-inf, inf), (-inf, inf)])
+            self._kept[key] = kept
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        if kept.upto < table.count:
+            self._extend(kept, where)
+        return kept.mask[: table.count] & table.alive[: table.count]
+
+    def _extend(self, kept: _Kept, where: Filter) -> None:
+        """Decide the slots that came after the mask was made."""
+        table = self.table
+        if len(kept.mask) < table.count:
+            kept.mask = np.concatenate([kept.mask, np.zeros(len(table.alive) - len(kept.mask), dtype=bool)])
+        part = slice(kept.upto, table.count)
+        mask = np.ones(part.stop - part.start, dtype=bool)
+        _by_scope(table, where, part, mask)
+        _by_values(table, where, part, mask)
+        _by_tags(table, where, part, mask)
+        kept.moments[0] = _narrow(kept.moments[0], _by_time(table, where, part, mask))
+        kept.moments[1] = _narrow(kept.moments[1], _by_confidence(table, where, part, mask))
+        kept.mask[part] = mask
+        kept.upto = table.count
+
+
+def _key(where: Filter) -> tuple[Any, ...]:
+    """Everything of a filter but the moments it is asked for."""
+    return (
+        where.scope,
+        where.include_shared,
+        where.kinds,
+        where.statuses,
+        where.tags,
+        where.domains,
+        where.agents,
+        where.since,
+        where.until,
+        where.min_confidence,
+        where.decay_per_day if where.min_confidence is not None else None,
+        where.min_importance,
+        where.valid_at is None,
+    )
+
+
+def _holds(kept: _Kept, times: tuple[float | None, float | None]) -> bool:
+    return all(t is None or low <= t < high for t, (low, high) in zip(times, kept.moments, strict=True))
+
+
+def _narrow(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    return max(a[0], b[0]), min(a[1], b[1])
+
+
+def _by_scope(table: Table, where: Filter, part: slice, mask: Mask) -> None:
+    if where.scope is None:
+        return
+    admitted = _admitted(table, where.scope, part)
+    if where.include_shared:
+        admitted |= table.column("scope")[part] == 0
+    mask &= admitted
+
+
+def _admitted(table: Table, scope: Scope, part: slice) -> Mask:
+    asked = {"user": scope.user, "project": scope.project, "session": scope.session}
+    if ANY not in asked.values():
+        return table.column("scope")[part] == np.uint64(scope_key(scope.user, scope.project, scope.session))
+    admitted = np.ones(part.stop - part.start, dtype=bool)
+    for name, value in asked.items():
+        if value != ANY:
+            admitted &= table.column(name)[part] == np.uint64(maybe_key(value))
+    return admitted
+
+
+def _by_values(table: Table, where: Filter, part: slice, mask: Mask) -> None:
+    if where.kinds:
+        mask &= _among(table.column("kind")[part], [KIND_CODES.get(kind, -1) for kind in where.kinds])
+    if where.statuses:
+        mask &= _among(table.column("status")[part], [STATUS_CODES.get(s, -1) for s in where.statuses])
+    if where.domains:
+        mask &= _among(table.column("domain")[part], [key_of(domain) for domain in where.domains])
+    if where.agents:
+        mask &= _among(table.column("agent")[part], [key_of(agent) for agent in where.agents])
+    if where.since is not None:
+        mask &= table.column("created_at")[part] >= where.since
+    if where.until is not None:
+        mask &= table.column("created_at")[part] < where.until
+    if where.min_importance is not None:
+        mask &= table.column("importance")[part] >= where.min_importance
+
+
+def _among(values: NDArray[Any], codes: list[int]) -> Mask:
+    found = np.zeros(len(values), dtype=bool)
+    for code in codes:
+        if code >= 0:
+            found |= values == values.dtype.type(code)
+    return found
+
+
+def _by_tags(table: Table, where: Filter, part: slice, mask: Mask) -> None:
+    for group in where.tags:
+        tagged = np.zeros(len(mask), dtype=bool)
+        for tag in group:
+            key = key_of(tag)
+            for base, segment in zip(table.bases, table.segments, strict=False):
+                if base + segment.count > part.start:
+                    tagged[segment.tagged(key) + (base - part.start)] = True
+            slots = [table.base + slot - part.start for slot in table.tail.tagged(key)]
+            tagged[[slot for slot in slots if slot >= 0]] = True
+        mask &= tagged
+
+
+def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:
+    """valid_from <= t < valid_to, and not expired at t; and while no row's answer changes."""
+    if where.valid_at is None:
+        return -inf, inf
+    moment = where.valid_at
+    low, high = -inf, inf
+    for name, opens in (("valid_from", True), ("valid_to", False), ("expires_at", False)):
+        edges = table.column(name)[part]
+        passed = edges <= moment
+        mask &= passed if opens else ~passed
+        low = max(low, float(edges.max(initial=-inf, where=passed)))
+        high = min(high, float(edges.min(initial=inf, where=~passed)))
+    return low, high
+
+
+def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:
+    """Effective confidence at `now`; and while no row crosses the bar."""
+    if where.min_confidence is None:
+        return -inf, inf
+    bar, decay, now = where.min_confidence, where.decay_per_day, where.now
+    stored = table.column("confidence")[part]
+    evidence = table.column("last_evidence_at")[part]
+    effective = stored * np.exp(-decay * (np.maximum(now - evidence, 0.0) / DAY))
+    mask &= effective >= bar
+    if decay <= 0 or bar <= 0:
+        return -inf, inf
+    could = stored >= bar
+    with np.errstate(divide="ignore", over="ignore"):
+        crossing = evidence + np.log(np.maximum(stored, bar) / bar) / decay * DAY
+    low = float(crossing.max(initial=-inf, where=could & (crossing <= now))) + SLACK
+    high = float(crossing.min(initial=inf, where=could & (crossing > now))) - SLACK
+    return low, high

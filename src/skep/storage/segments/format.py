@@ -1,0 +1,202 @@
+"""One file of named arrays: how it is written so that it is whole or absent, and how it is read without parsing.
+
+::
+
+    magic (8) | header length (4) | header checksum (4) | header, JSON | arrays, each at a multiple of 64
+
+The header names every array with its type, shape, place and checksum, and the size of the whole file. It is
+checked when the file is opened; the arrays are only mapped, and checked in full by `verify`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC = b"skepseg1"
+VERSION = 1
+ALIGN = 64
+FILE_MODE = 0o600
+_PREFIX = struct.Struct("<8sII")
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+class BadFileError(Exception):
+    """The file is damaged, truncated or not ours. It never leaves this package: the index is built again."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """Where one array stands."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    checksum: int
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says about itself."""
+
+    version: int
+    kind: str
+    owner: str
+    """Identity, fingerprint and dimension of the bank it was made from."""
+    size: int
+    arrays: tuple[Entry, ...]
+
+
+class MappedFile:
+    """A file of arrays, mapped. Arrays are views; nothing is read until it is touched."""
+
+    def __init__(self, path: Path, header: Header, data: mmap.mmap) -> None:
+        self.path = path
+        self.header = header
+        self._data = data
+
+    def arrays(self) -> dict[str, Array]:
+        """Every array of the file, as read-only views."""
+        return {entry.name: self._view(entry) for entry in self.header.arrays}
+
+    def verify(self) -> None:
+        """Read every byte and compare it with its checksum."""
+        for entry in self.header.arrays:
+            if zlib.crc32(_bytes(self._view(entry))) != entry.checksum:
+                raise BadFileError(f"{self.path.name}: {entry.name} is damaged")
+
+    def _view(self, entry: Entry) -> Array:
+        count = int(np.prod(entry.shape, dtype=np.int64))
+        flat = np.frombuffer(self._data, dtype=np.dtype(entry.dtype), count=count, offset=entry.offset)
+        return flat.reshape(entry.shape)
+
+
+def write_file(path: Path, kind: str, owner: str, arrays: Arrays) -> int:
+    """Write the arrays beside `path`, make them durable, and rename. Returns the size in bytes."""
+    solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    header, places = _layout(kind, owner, solid)
+    with replacing(path) as descriptor:
+        _write_all(descriptor, header)
+        position = len(header)
+        for place, array in zip(places, solid.values(), strict=True):
+            _write_all(descriptor, b"\0" * (place - position))
+            _write_all(descriptor, _bytes(array))
+            position = place + array.nbytes
+    return position
+
+
+def open_file(path: Path, kind: str, owner: str) -> MappedFile:
+    """Map a file after checking that it is whole, of this version, kind and owner.
+
+    Raises:
+        BadFileError: It is anything else, or not there.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            header = _read_header(file.read(_PREFIX.size), file.read)
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise BadFileError(f"{path.name}: {error}") from error
+    if (header.version, header.kind, header.owner, header.size) != (VERSION, kind, owner, size):
+        raise BadFileError(f"{path.name}: of another version, bank or size")
+    if any(entry.offset + _nbytes(entry) > size for entry in header.arrays):
+        raise BadFileError(f"{path.name}: an array lies outside the file")
+    return MappedFile(path, header, data)
+
+
+class replacing:
+    """A descriptor to a new private file that takes the place of `path` when the block ends well."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._descriptor = -1
+
+    def __enter__(self) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+        self._descriptor = os.open(self._beside, flags, FILE_MODE)
+        return self._descriptor
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                os.fsync(self._descriptor)
+        finally:
+            os.close(self._descriptor)
+            if kind is not None:
+                with contextlib.suppress(OSError):
+                    self._beside.unlink()
+        if kind is None:
+            self._beside.replace(self._path)
+            sync_folder(self._path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable, where the system can."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _bytes(array: Array) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))
+
+
+def _nbytes(entry: Entry) -> int:
+    return int(np.prod(entry.shape, dtype=np.int64)) * np.dtype(entry.dtype).itemsize
+
+
+def _layout(kind: str, owner: str, arrays: Arrays) -> tuple[bytes, list[int]]:
+    """The header, padded, and the place of every array."""
+    checksums = [zlib.crc32(_bytes(array)) for array in arrays.values()]
+    room = 256 + len(owner) * 6 + 160 * len(arrays)
+    start = -(-(_PREFIX.size + room) // ALIGN) * ALIGN
+    places: list[int] = []
+    position = start
+    for array in arrays.values():
+        position = -(-position // ALIGN) * ALIGN
+        places.append(position)
+        position += array.nbytes
+    entries = tuple(
+        Entry(name, array.dtype.str, array.shape, place, checksum)
+        for (name, array), place, checksum in zip(arrays.items(), places, checksums, strict=True)
+    )
+    header = Header(version=VERSION, kind=kind, owner=owner, size=max(position, start), arrays=entries)
+    body = msgspec.json.encode(header).ljust(start - _PREFIX.size)
+    return _PREFIX.pack(MAGIC, len(body), zlib.crc32(body)) + body, places
+
+
+def _read_header(prefix: bytes, read: Any) -> Header:
+    if len(prefix) < _PREFIX.size:
+        raise ValueError("too short")
+    magic, length, checksum = _PREFIX.unpack(prefix)
+    if magic != MAGIC or length > 1 << 20:
+        raise ValueError("not an index file")
+    body: bytes = read(length)
+    if len(body) != length or zlib.crc32(body) != checksum:
+        raise ValueError("damaged header")
+    try:
+        return msgspec.json.decode(body, type=Header)
+    except msgspec.MsgspecError as error:
+        raise ValueError("unreadable header") from error
+
+
+def _write_all(descriptor: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

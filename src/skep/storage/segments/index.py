@@ -1,0 +1,279 @@
+"""The index as the rest of skep sees it: it catches up with the store, and answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skep.errors import EmbedderMismatchError
+from skep.storage.segments.codes import decode
+from skep.storage.segments.filters import Masks
+from skep.storage.segments.lexical import WordScores, best, look_up, term_parts
+from skep.storage.segments.postings import idf
+from skep.storage.segments.scan import codes_of, cosines_of, near
+from skep.storage.segments.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skep.storage.base import Filter, IndexSource
+    from skep.storage.segments.table import Table
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Answer = TypeVar("Answer")
+
+
+class Pool(NamedTuple):
+    """The candidates of one search, one entry per row in every array."""
+
+    rows: Ints
+    words: Singles
+    """BM25 over the whole bank; 0 where no term matches."""
+    cosine: Singles
+    """Raw cosine; nan where the row, or the query, has no vector."""
+    created_at: Floats
+    confidence: Singles
+    """As stored."""
+    last_evidence_at: Floats
+    importance: Singles
+    words_total: int
+    """How many admitted rows hold at least one of the terms."""
+    vectors_total: int
+    """How many admitted rows have a vector; 0 without a query vector."""
+
+
+class IndexStats(NamedTuple):
+    """What the index holds."""
+
+    segments: int
+    tail: int
+    """Rows in memory, newer than the segments."""
+    rows: int
+    dead: int
+    """Replaced or forgotten rows that still take room in segments."""
+    bytes: int
+    """On disk."""
+    position: int
+    drift: int
+    """How far the position lies behind the store."""
+
+
+class SegmentIndex:
+    """Words and vectors of a bank, searched under exact filters.
+
+    Any number of processes may share the folder; threads may share the object. Nothing in it is the truth: a
+    folder that is missing, damaged or foreign is built again from the source.
+
+    Args:
+        folder: Where segments are kept; None keeps them in memory.
+        source: The store the index is derived from.
+        tail_limit: Rows kept in memory before they become a segment.
+        read_only: Use what the folder holds, write nothing.
+    """
+
+    def __init__(
+        self, folder: Path | None, source: IndexSource, *, tail_limit: int = 4096, read_only: bool = False
+    ) -> None:
+        self._source = source
+        self._lock = threading.RLock()
+        self._upkeep = Upkeep(folder, source, tail_limit=tail_limit, read_only=read_only)
+        self._masks = Masks(self._upkeep.table)
+        self._scores = WordScores()
+
+    def refresh(self) -> int:
+        """Catch up with the store, cheaply when nothing changed; returns the position reached."""
+        with self._lock:
+            position = self._upkeep.refresh()
+            if self._masks.table is not self._upkeep.table:
+                self._masks = Masks(self._upkeep.table)
+            return position
+
+    def search(
+        self,
+        terms: Sequence[str],
+        vector: Singles | None,
+        where: Filter,
+        *,
+        k_words: int,
+        k_vectors: int,
+        term_weights: Mapping[str, float] | None = None,
+    ) -> Pool:
+        """The best `k_words` by words and the best `k_vectors` by meaning, under one filter.
+
+        Both scores are filled in for every member of the pool. Ties go to the smaller row; rows ascend.
+
+        Args:
+            terms: As `words.query_terms` gives them; repetitions count once.
+            vector: The query's vector; None searches by words alone.
+            where: Exact conditions, applied before scoring.
+            k_words: How many to take by words.
+            k_vectors: How many to take by meaning.
+            term_weights: Factors for some terms, 1 for the others; 0 leaves a term out.
+        """
+        return self._trusting(
+            lambda: self._search(terms, self._unit(vector), where, k_words, k_vectors, term_weights)
+        )
+
+    def similar(self, vector: Singles, where: Filter, k: int) -> Pool:
+        """The `k` nearest rows by meaning alone."""
+        return self.search((), vector, where, k_words=0, k_vectors=k)
+
+    def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> Pool:
+        """These very rows as a pool, in this order. Rows that the index does not know score nothing."""
+
+        def answer() -> Pool:
+            table = self._upkeep.table
+            slots = table.slots_of(rows)
+            words = np.where(slots >= 0, self._scores.score(table, terms, None)[slots], np.float32(0))
+            cosine = np.full(len(rows), np.nan, dtype=np.float32)
+            query = self._unit(vector)
+            if query is not None:
+                order = np.argsort(slots, kind="stable")
+                order = order[slots[order] >= 0]
+                cosine[order] = cosines_of(table, slots[order], query)
+            return _pool(table, slots, words, cosine, 0, 0)._replace(rows=rows)
+
+        return self._trusting(answer)
+
+    def vectors(self, rows: Ints) -> Singles:
+        """The unit vectors of some rows, to within a few millionths; zeros where there is none."""
+
+        def answer() -> Singles:
+            table = self._upkeep.table
+            slots = table.slots_of(rows)
+            out = np.zeros((len(rows), table.dim), dtype=np.float32)
+            order = np.argsort(slots, kind="stable")
+            order = order[slots[order] >= 0]
+            for part, codes in codes_of(table, slots[order]):
+                out[order[part]] = decode(*codes)
+            return out
+
+        return self._trusting(answer)
+
+    def idf(self, terms: Sequence[str]) -> Floats:
+        """How rare each term is in the whole bank."""
+
+        def answer() -> Floats:
+            table = self._upkeep.table
+            return idf(table.live, look_up(table, terms).found)
+
+        return self._trusting(answer)
+
+    def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
+        """The part of the BM25 score that each term (column) gives to each row; unknown rows give zeros."""
+        return self._trusting(
+            lambda: term_parts(self._upkeep.table, terms, self._upkeep.table.slots_of(rows))
+        )
+
+    def stats(self) -> IndexStats:
+        """What the index holds, and how far it lies behind."""
+        with self._lock:
+            table = self._upkeep.table
+            return IndexStats(
+                segments=len(table.segments),
+                tail=len(table.tail.entries),
+                rows=table.live,
+                dead=table.dead,
+                bytes=sum(segment.size for segment in table.segments),
+                position=self._upkeep.position,
+                drift=self._source.head() - self._upkeep.position,
+            )
+
+    def damaged(self) -> list[str]:
+        """Read every byte on disk; the names of the files that are not as they were written."""
+        with self._lock:
+            return self._upkeep.shelf.damaged()
+
+    def erase(self, rows: Sequence[int]) -> int:
+        """Leave no byte of the words and vectors of these rows on disk; returns the segments rewritten.
+
+        Raises:
+            BusyError: Another process has been building the index for a minute.
+        """
+        with self._lock:
+            rewritten = self._upkeep.erase(rows)
+            self._masks = Masks(self._upkeep.table)
+            return rewritten
+
+    def drop(self) -> None:
+        """Delete everything; it is built again on the next refresh."""
+        with self._lock:
+            self._upkeep.drop()
+            self._masks = Masks(self._upkeep.table)
+
+    def _trusting(self, answer: Callable[[], Answer]) -> Answer:
+        """Answer; if that fails because a file is damaged, build the index again and answer then."""
+        with self._lock:
+            try:
+                return answer()
+            except (IndexError, ValueError):
+                if not self._upkeep.shelf.damaged():
+                    raise
+                self.drop()
+                self.refresh()
+                return answer()
+
+    def _unit(self, vector: Singles | None) -> Floats | None:
+        """A query vector of length 1; None if it has no direction."""
+        dim = self._upkeep.table.dim
+        if vector is None or not dim:
+            return None
+        query = np.asarray(vector, dtype=np.float64).reshape(-1)
+        if len(query) != dim:
+            raise EmbedderMismatchError(
+                f"the query has {len(query)} dimensions and the bank {dim}; embed it with the bank's embedder"
+            )
+        norm = float(np.sqrt(query @ query))
+        return query / norm if np.isfinite(norm) and norm > 0 else None
+
+    def _search(
+        self,
+        terms: Sequence[str],
+        query: Floats | None,
+        where: Filter,
+        k_words: int,
+        k_vectors: int,
+        weights: Mapping[str, float] | None,
+    ) -> Pool:
+        table = self._upkeep.table
+        mask = self._masks.mask(where)
+        scores = self._scores.score(table, terms, weights)
+        matched = np.flatnonzero(mask & (scores > 0))
+        chosen = best(scores, table.rows, matched, k_words)
+        vectors_total = 0
+        if query is not None:
+            vectors_total = int(np.count_nonzero(mask & table.has_vector[: table.count]))
+            field = np.union1d(near(table, query, mask, k_vectors), chosen)
+            cosine = cosines_of(table, field, query)
+            there = np.flatnonzero(~np.isnan(cosine))
+            order = np.lexsort((table.rows[field[there]], -cosine[there]))[:k_vectors]
+            chosen = np.union1d(chosen, field[there[order]])
+            cosine = cosine[np.searchsorted(field, chosen)]
+        else:
+            chosen = np.sort(chosen)
+            cosine = np.full(len(chosen), np.nan, dtype=np.float32)
+        order = np.argsort(table.rows[chosen], kind="stable")
+        chosen, cosine = chosen[order], cosine[order]
+        return _pool(table, chosen, scores[chosen], cosine, len(matched), vectors_total)
+
+
+def _pool(
+    table: Table, slots: Ints, words: Singles, cosine: Singles, words_total: int, vectors_total: int
+) -> Pool:
+    return Pool(
+        rows=table.rows[slots],
+        words=words,
+        cosine=cosine,
+        created_at=table.column("created_at")[slots],
+        confidence=table.column("confidence")[slots].astype(np.float32),
+        last_evidence_at=table.column("last_evidence_at")[slots],
+        importance=table.column("importance")[slots].astype(np.float32),
+        words_total=words_total,
+        vectors_total=vectors_total,
+    )

@@ -1,0 +1,120 @@
+"""One segment, read where it lies: mapped from a file, or held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skep.storage.segments.codes import FineCodes, Sketches
+from skep.storage.segments.columns import defaults
+from skep.storage.segments.format import Arrays, BadFileError
+from skep.storage.segments.postings import Postings, impact
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+
+class Segment:
+    """Immutable rows with their words, tags, columns and vectors. Only the count of dead rows changes."""
+
+    def __init__(self, name: str, arrays: Arrays, size: int = 0) -> None:
+        self.name = name
+        self.size = size
+        """Bytes on disk; 0 for a segment that is held in memory."""
+        self._arrays = arrays
+        try:
+            self.rows: Ints = arrays["rows"]
+            self.gone: Ints = arrays["gone"]
+            self.lengths: NDArray[np.uint32] = arrays["lengths"]
+            self.tag_keys: Keys = arrays["tag_keys"]
+            self.tag_offsets: Ints = arrays["tag_offsets"]
+            self.tag_docs: NDArray[np.uint32] = arrays["tag_docs"]
+            self.words = Postings(*(arrays[f"words.{field}"] for field in Postings._fields))
+            self.codes: FineCodes | None = None
+            self.sketches: Sketches | None = None
+            if "codes.high" in arrays:
+                self.codes = FineCodes(*(arrays[f"codes.{field}"] for field in FineCodes._fields))
+            if "sketch.planes" in arrays:
+                self.sketches = Sketches(*(arrays[f"sketch.{field}"] for field in Sketches._fields))
+        except KeyError as error:
+            raise BadFileError(f"{name}: no {error}") from error
+        self.count = len(self.rows)
+        self._dead: NDArray[np.int64] | None = None
+        self._mean_length = -1.0
+        self._impacts: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
+
+    def column(self, name: str) -> Array:
+        """A column of every row."""
+        found = self._arrays.get(f"column.{name}")
+        return defaults(name, self.count) if found is None else found
+
+    def place(self, row: int) -> int:
+        """Where a row stands in this segment; -1 if it is not here."""
+        if not self.count or row > self.rows[-1]:
+            return -1
+        at = int(self.rows.searchsorted(row))
+        return at if self.rows[at] == row else -1
+
+    def places(self, rows: Ints) -> Ints:
+        """Where those of some sorted rows stand that are here."""
+        if not self.count or not len(rows) or rows[0] > self.rows[-1]:
+            return np.zeros(0, dtype=np.int64)
+        rows = rows[: int(rows.searchsorted(self.rows[-1], side="right"))]
+        at = self.rows.searchsorted(rows)
+        return at[self.rows[at] == rows]
+
+    def bury(self, places: Ints) -> int:
+        """Take dead rows out of the statistics; returns how many terms they had."""
+        if self._dead is None:
+            self._dead = np.zeros(len(self.words.keys), dtype=np.int64)
+        starts, sizes = self.words.doc_offsets[places], np.diff(self.words.doc_offsets)[places]
+        steps = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        np.add.at(self._dead, self.words.doc_terms[np.repeat(starts, sizes) + steps], 1)
+        return int(self.lengths[places].sum())
+
+    def find(self, keys: Keys) -> Ints:
+        """The place of each term; -1 where the segment does not have it."""
+        known = self.words.keys
+        if not len(known):
+            return np.full(len(keys), -1, dtype=np.int64)
+        at = known.searchsorted(keys)
+        at[at == len(known)] = 0
+        at[known[at] != keys] = -1
+        return at
+
+    def found_in(self, terms: Ints) -> Ints:
+        """In how many live rows each of these terms (places, -1 for none) stands."""
+        offsets = self.words.offsets
+        found = np.where(terms >= 0, offsets[terms + 1] - offsets[terms], 0)
+        if self._dead is not None and len(self._dead):
+            found -= np.where(terms >= 0, self._dead[terms], 0)
+        return found
+
+    def postings(self, term: int, mean_length: float) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """The rows of a term and what each gives to BM25 before the weight of the term."""
+        if mean_length != self._mean_length:
+            self._mean_length = mean_length
+            self._impacts = impact(self.words.class_count, self.words.class_length, mean_length)
+        start, end = self.words.offsets[term : term + 2].tolist()
+        return self.words.docs[start:end], self._impacts[self.words.classes[start:end]]
+
+    def tagged(self, key: int) -> NDArray[np.uint32]:
+        """The rows that carry a tag."""
+        at = int(self.tag_keys.searchsorted(np.uint64(key)))
+        if at == len(self.tag_keys) or int(self.tag_keys[at]) != key:
+            return self.tag_docs[:0]
+        return self.tag_docs[self.tag_offsets[at] : self.tag_offsets[at + 1]]
+
+
+def shown(segments: Sequence[Segment]) -> list[NDArray[np.bool_]]:
+    """Per segment, oldest first, one flag per row: whether no newer segment replaced or forgot it."""
+    flags = [np.ones(segment.count, dtype=bool) for segment in segments]
+    for number, newer in enumerate(segments):
+        for older, mine in zip(segments[:number], flags, strict=False):
+            mine[older.places(newer.rows)] = False
+            mine[older.places(newer.gone)] = False
+    return flags

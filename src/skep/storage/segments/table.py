@@ -1,0 +1,167 @@
+"""Every row an index knows, under one numbering: the segments first, oldest to newest, then the tail.
+
+A *slot* is a place in that numbering. A row that was changed or forgotten leaves a dead slot behind; the
+statistics (rows, lengths, how many rows hold a term) count live slots only, so they are those of the bank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skep.storage.segments.columns import COLUMNS, column_of
+from skep.storage.segments.reader import Segment, shown
+from skep.storage.segments.tail import Tail
+
+if TYPE_CHECKING:
+    from skep.storage.base import IndexRow
+    from skep.storage.segments.codes import Frame
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+ROOM = 1024
+
+
+class Table:
+    """The rows of some segments and a tail."""
+
+    def __init__(self, segments: Sequence[Segment], frame: Frame | None, dim: int) -> None:
+        self.segments = list(segments)
+        self.frame = frame
+        self.dim = dim
+        self.bases = np.cumsum([0, *(segment.count for segment in segments)]).tolist()
+        self.base: int = self.bases[-1]
+        """Where the tail begins."""
+        self.tail = Tail(dim)
+        self.count = self.base
+        self._columns: dict[str, Array] = {}
+        self.rows = self._gathered([segment.rows for segment in segments], np.int64)
+        self.alive = np.zeros(len(self.rows), dtype=bool)
+        self.alive[: self.base] = True
+        self.has_vector = np.zeros(len(self.rows), dtype=bool)
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            if segment.codes is not None:
+                np.greater(segment.codes.scale, 0, out=self.has_vector[base : base + segment.count])
+        self.live = self.base
+        self.length = sum(int(segment.lengths.sum(dtype=np.int64)) for segment in segments)
+        self.dead = 0
+        self._overlay()
+
+    def _overlay(self) -> None:
+        """Hide what newer segments replaced or forgot."""
+        for number, flags in enumerate(shown(self.segments)):
+            if not flags.all():
+                self._bury(number, np.flatnonzero(~flags))
+
+    def _bury(self, number: int, places: Ints) -> None:
+        """Hide some rows of a segment, unless they are hidden already."""
+        if not len(places):
+            return
+        slots = places + self.bases[number]
+        places = places[self.alive[slots]]
+        if len(places):
+            self.alive[places + self.bases[number]] = False
+            self.length -= self.segments[number].bury(places)
+            self.live -= len(places)
+            self.dead += len(places)
+
+    @property
+    def mean_length(self) -> float:
+        """The mean number of terms of a live row."""
+        return self.length / self.live if self.live else 0.0
+
+    def apply(self, rows: Iterable[IndexRow]) -> int:
+        """Take in changed rows; returns the last event seen, 0 if there was none."""
+        seen = 0
+        for row in rows:
+            seen = max(seen, row.seq)
+            self._hide(row.row)
+            self.tail.gone.pop(row.row, None)
+            if row.gone:
+                self.tail.gone[row.row] = row
+            else:
+                self._append(row)
+        return seen
+
+    def hide(self, rows: Sequence[int]) -> None:
+        """Show these rows no more."""
+        for row in rows:
+            self._hide(int(row))
+
+    def _hide(self, row: int) -> None:
+        if row in self.tail.slots:
+            slot = self.tail.remove(row)
+            self.alive[self.base + slot] = False
+            self.live -= 1
+            self.length -= self.tail.lengths[slot]
+            return
+        for number, segment in enumerate(self.segments):
+            place = segment.place(row)
+            if place >= 0:
+                self._bury(number, np.array([place], dtype=np.int64))
+
+    def _append(self, row: IndexRow) -> None:
+        slot = self.base + self.tail.put(row)
+        if slot >= len(self.rows):
+            self._grow()
+        self.rows[slot] = row.row
+        self.alive[slot] = True
+        self.has_vector[slot] = bool(self.dim) and self.tail.scale[-1] > 0
+        for name, values in self._columns.items():
+            values[slot] = COLUMNS[name].value(row)
+        self.count = slot + 1
+        self.live += 1
+        self.length += self.tail.lengths[-1]
+
+    def column(self, name: str) -> Array:
+        """A column over every slot. What stands in dead slots means nothing."""
+        held = self._columns.get(name)
+        if held is None:
+            held = self._gathered([s.column(name) for s in self.segments], COLUMNS[name].dtype)
+            slots = [self.base + slot for slot in self.tail.entries]
+            held[slots] = column_of(name, [entry.row for entry in self.tail.entries.values()])
+            self._columns[name] = held
+        return held[: self.count]
+
+    def slots_of(self, rows: Ints) -> Ints:
+        """The live slot of each row; -1 where there is none."""
+        found = np.full(len(rows), -1, dtype=np.int64)
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            if segment.count:
+                at = np.minimum(segment.rows.searchsorted(rows), segment.count - 1)
+                here = (segment.rows[at] == rows) & self.alive[base + at]
+                found[here] = base + at[here]
+        if self.tail.slots:
+            for i, row in enumerate(rows.tolist()):
+                slot = self.tail.slots.get(row)
+                if slot is not None:
+                    found[i] = self.base + slot
+        return found
+
+    def parts(self, slots: Ints) -> Iterable[tuple[int, slice]]:
+        """Where sorted slots fall: the number of the segment (the tail is last) and the stretch of `slots`."""
+        edges = np.searchsorted(slots, [*self.bases, self.count + 1]).tolist()
+        for number in range(len(edges) - 1):
+            if edges[number] < edges[number + 1]:
+                yield number, slice(edges[number], edges[number + 1])
+
+    def _gathered(self, parts: Sequence[Array], dtype: type[np.generic]) -> Array:
+        room = max(self.count + ROOM, len(getattr(self, "rows", ())))
+        out = np.zeros(room, dtype=dtype)
+        for base, part in zip(self.bases, parts, strict=False):
+            out[base : base + len(part)] = part
+        return out
+
+    def _grow(self) -> None:
+        more = max(ROOM, len(self.rows) - self.base)
+        self.rows, self.alive, self.has_vector = (
+            np.concatenate([old, np.zeros(more, dtype=old.dtype)])
+            for old in (self.rows, self.alive, self.has_vector)
+        )
+        self._columns = {
+            name: np.concatenate([old, np.zeros(more, dtype=old.dtype)])
+            for name, old in self._columns.items()
+        }

@@ -1,0 +1,136 @@
+"""The tail: rows newer than the segments, in memory, searched exactly."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skep.storage.segments.builder import unpack_vectors
+from skep.storage.segments.codes import FineCodes, encode
+from skep.storage.segments.hashing import key_of
+from skep.storage.segments.postings import impact
+from skep.words import terms as terms_of
+
+if TYPE_CHECKING:
+    from skep.storage.base import IndexRow
+
+Floats = NDArray[np.float32]
+
+
+class Entry(NamedTuple):
+    """A row of the tail with its terms."""
+
+    row: IndexRow
+    terms: list[str]
+    counts: dict[int, int]
+    """How often each term, by key, stands in it."""
+
+
+class Tail:
+    """Rows in order of arrival; a slot is never reused. Rows that were replaced leave no trace but an empty slot."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        self.count = 0
+        """Slots given out, dead ones included."""
+        self.entries: dict[int, Entry] = {}
+        """The live rows by slot, oldest first."""
+        self.slots: dict[int, int] = {}
+        self.gone: dict[int, IndexRow] = {}
+        """Forgotten rows, as the store reported them."""
+        self.lengths = array("I")
+        self._words: dict[int, tuple[array[int], array[int]]] = {}
+        self._tags: dict[int, set[int]] = {}
+        self._high: Floats = np.zeros((0, dim), dtype=np.float32)
+        self._low = np.zeros((0, dim), dtype=np.int8)
+        self._scale: Floats = np.zeros(0, dtype=np.float32)
+
+    def put(self, row: IndexRow) -> int:
+        """Take in a row that is not in the tail; returns its slot."""
+        slot = self.count
+        found = terms_of(row.text)
+        counts: dict[int, int] = {key_of(term): count for term, count in Counter(found).items()}
+        self.count += 1
+        self.entries[slot] = Entry(row, found, counts)
+        self.slots[row.row] = slot
+        self.lengths.append(len(found))
+        for key, count in counts.items():
+            held = self._words.get(key)
+            if held is None:
+                held = self._words[key] = (array("I"), array("I"))
+            held[0].append(slot)
+            held[1].append(count)
+        for tag in row.tags:
+            self._tags.setdefault(key_of(tag), set()).add(slot)
+        if self.dim:
+            self._put_vector(slot, row.vector)
+        return slot
+
+    def _put_vector(self, slot: int, vector: bytes | None) -> None:
+        if slot >= len(self._scale):
+            room = max(64, 2 * len(self._scale))
+            self._high = _grown(self._high, room)
+            self._low = _grown(self._low, room)
+            self._scale = _grown(self._scale, room)
+        if vector is None:
+            return
+        codes = encode(unpack_vectors([vector], self.dim))
+        self._high[slot], self._low[slot], self._scale[slot] = codes.high[0], codes.low[0], codes.scale[0]
+
+    def remove(self, row: int) -> int:
+        """Drop a live row; returns the slot that is now empty."""
+        slot = self.slots.pop(row)
+        entry = self.entries.pop(slot)
+        for key in entry.counts:
+            slots, counts = self._words[key]
+            at = slots.index(slot)
+            del slots[at], counts[at]
+            if not slots:
+                del self._words[key]
+        for tag in entry.row.tags:
+            self._tags[key_of(tag)].discard(slot)
+        if self.dim:
+            self._high[slot], self._low[slot], self._scale[slot] = 0, 0, 0
+        return slot
+
+    @property
+    def scale(self) -> Floats:
+        """Per slot; 0 where there is no vector."""
+        return self._scale[: self.count]
+
+    @property
+    def high(self) -> Floats:
+        """The coarse half of the fine codes, as floats ready to multiply."""
+        return self._high[: self.count]
+
+    def codes(self, slots: NDArray[np.int64]) -> FineCodes:
+        """The fine codes of some slots."""
+        return FineCodes(self._high[slots].astype(np.int8), self._low[slots], self._scale[slots])
+
+    def found_in(self, key: int) -> int:
+        """In how many rows a term stands."""
+        held = self._words.get(key)
+        return len(held[0]) if held else 0
+
+    def postings(self, key: int, mean_length: float) -> tuple[NDArray[np.uint32], Floats] | None:
+        """The slots of a term and what each gives to BM25 before the weight of the term."""
+        held = self._words.get(key)
+        if held is None:
+            return None
+        slots = np.array(held[0], dtype=np.uint32)
+        lengths = np.frombuffer(self.lengths, dtype=np.uint32)[slots]
+        return slots, impact(np.array(held[1]), lengths, mean_length)
+
+    def tagged(self, key: int) -> list[int]:
+        """The slots that carry a tag."""
+        return sorted(self._tags.get(key, ()))
+
+
+def _grown(old: NDArray[np.generic], room: int) -> NDArray[np.generic]:
+    new = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
+    new[: len(old)] = old
+    return new
