@@ -13,13 +13,14 @@ from skep.embedding import default_embedder, open_embedder
 from skep.embedding.base import Embedder
 from skep.engine import Engine
 from skep.facade.linking import Linking
-from skep.facade.reading import Page, Reading
+from skep.facade.living import Living
+from skep.facade.reading import Page
 from skep.facade.whole import BankStatus, Whole
 from skep.facade.writing import Writing
 from skep.storage.sqlite import SqliteStore
 
 
-class Bank(Writing, Linking, Reading, Whole):
+class Bank(Writing, Linking, Living, Whole):
     """One memory. Open it with `Bank.open`, and close it or use it in a `with`."""
 
     @classmethod

@@ -206,6 +206,8 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     hits: tuple[Hit, ...] = ()
     reason: str = ""
     trace: tuple[Stage, ...] = ()
+    withheld: tuple[str, ...] = ()
+    """Left out on purpose, to learn whether it helps (see `skep stats --utility`)."""
 
     def __len__(self) -> int:
         return len(self.hits)

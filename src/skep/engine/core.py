@@ -53,7 +53,7 @@ class Engine:
     def index(self) -> SegmentIndex:
         """The derived index of words and vectors, up to date."""
         if self._index is None:
-            from skep.engine.brute import SegmentIndex
+            from skep.storage.segments import SegmentIndex
 
             self.embeddings.adopt()
             self._index = SegmentIndex(

@@ -1,0 +1,1 @@
+"""Confidence, learning, merging, reflection, the judge: how a memory keeps itself clean."""

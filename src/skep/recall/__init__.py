@@ -1,0 +1,1 @@
+"""Recall on an open bank: the search, the tool, the passive stream, the context budget."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -37,6 +38,7 @@ class Recaller:
         self._sources: BankSources | None = None
         self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
         self._position: tuple[int, int] | None = None
+        self._lock = threading.RLock()
         self.cache_hits = 0
 
     def config(
@@ -77,6 +79,21 @@ class Recaller:
     ) -> Recalled:
         """Answer one query."""
         chosen = self.config(preset, config, expand)
+        with self._lock:
+            answer = self._cached(query, where, limit, chosen, reranker, explain)
+        if count_uses and answer.hits:
+            self._engine.note_uses([hit.memory.id for hit in answer.hits])
+        return answer
+
+    def _cached(
+        self,
+        query: str,
+        where: Filter,
+        limit: int,
+        chosen: RecallConfig,
+        reranker: Reranker | None,
+        explain: bool,
+    ) -> Recalled:
         timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
         key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
         answer = self._remembered(key) if reranker is None else None
@@ -84,8 +101,6 @@ class Recaller:
             answer = self._answer(query, where, limit, chosen, reranker, explain)
             if reranker is None:
                 self._keep(key, answer)
-        if count_uses and answer.hits:
-            self._engine.note_uses([hit.memory.id for hit in answer.hits])
         return answer
 
     def _answer(

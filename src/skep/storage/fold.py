@@ -17,11 +17,8 @@ from typing import Any
 
 import msgspec
 
+from skep.confidence import contradicted, failed, supported
 from skep.model import SHARED, Event, Memory, Scope, Status
-
-SUPPORT = 0.05
-"""How much of the remaining doubt one piece of evidence removes, and a failure adds."""
-DISPUTE = 0.5
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -148,7 +145,7 @@ class _Fold:
             handler(event)
 
     def _support(self, at: float) -> None:
-        self.confidence += SUPPORT * (1 - self.confidence)
+        self.confidence = supported(self.confidence)
         self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], at)
 
     def _revise(self, event: Event) -> None:
@@ -207,14 +204,14 @@ class _Fold:
             return
         self.confirmers.add(by)
         self._support(event.at)
-        self.importance += SUPPORT * (1 - self.importance)
+        self.importance = supported(self.importance)
         self.blame["confidence"] = event.id
 
     def _dispute(self, event: Event) -> None:
         by = event.body.get("by") or event.id
         if by not in self.disputers:
             self.disputers.add(by)
-            self.confidence *= DISPUTE
+            self.confidence = contradicted(self.confidence)
             self.blame["confidence"] = event.id
 
     def _outcome(self, event: Event) -> None:
@@ -223,7 +220,7 @@ class _Fold:
             self._support(event.at)
         else:
             self.failures += 1
-            self.confidence -= SUPPORT * self.confidence
+            self.confidence = failed(self.confidence)
         self.blame["confidence"] = event.id
 
     def state(self) -> State:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from skep.model import Link, Memory
+from skep.model import KINDS, Link, Memory
 from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import Connection
 from skep.storage.log import Log
@@ -82,6 +82,38 @@ class Reads:
         values["space"] = space.number if space else -1
         rows = self.connection.rows(f"{SELECT} WHERE {condition} ORDER BY m.row DESC LIMIT :limit", values)
         return [(row[-1], memory_of(row, space.fingerprint if space else None)) for row in rows]
+
+    def changed_memories(self, after: int, kinds: Sequence[str]) -> list[Memory]:
+        """Current memories of some kinds that changed after a change number, oldest first."""
+        marks = ", ".join(f"'{kind}'" for kind in kinds if kind in KINDS)
+        return self.memories_where(
+            f"m.changed > :after AND m.kind IN ({marks}) AND m.status = 'active' AND m.forgotten = 0",
+            {"after": after},
+            "ORDER BY m.row",
+        )
+
+    def due(self, now: float) -> list[Memory]:
+        """Current memories whose time is over."""
+        return self.memories_where(
+            "m.status = 'active' AND m.forgotten = 0 AND m.expires_at IS NOT NULL AND m.expires_at <= :now",
+            {"now": now},
+            "ORDER BY m.row",
+        )
+
+    def faded(self, now: float, floor: float, decay_per_day: float) -> list[Memory]:
+        """Current facts whose confidence, after decay, is below a floor; pinned ones stay."""
+        return self.memories_where(
+            "m.status = 'active' AND m.forgotten = 0 AND m.kind = 'fact' AND m.pinned = 0 AND"
+            " m.confidence * exp(-:decay * max(0, (:now - m.last_evidence_at) / 86400.0)) < :floor",
+            {"now": now, "floor": floor, "decay": decay_per_day},
+            "ORDER BY m.row",
+        )
+
+    def stale_memories(self) -> list[Memory]:
+        """Current memories that stand on something that no longer does."""
+        return self.memories_where(
+            "m.stale = 1 AND m.status = 'active' AND m.forgotten = 0", {}, "ORDER BY m.row"
+        )
 
     def count(self, where: Filter) -> int:
         """How many memories pass a filter."""

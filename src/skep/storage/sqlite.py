@@ -251,6 +251,19 @@ class SqliteStore(Reads):
             self.tables.touch(row for (row,) in rows)
         return True
 
+    # Marks: what a local job has seen; never replicated
+
+    def mark(self, job: str) -> int:
+        """The change up to which a job of this file has looked at everything."""
+        return self.connection.one("SELECT value FROM meta WHERE key = ?", (f"mark:{job}",)) or 0
+
+    def set_mark(self, job: str, change: int) -> None:
+        """Remember how far a job has come."""
+        with self.connection.transaction():
+            self.connection.execute(
+                "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"mark:{job}", change)
+            )
+
     # Whole-file work
 
     def backup(self, target: Path, now: float) -> None:

@@ -1,0 +1,70 @@
+"""How confidence moves. Stored confidence changes by evidence alone; decay is computed when it is read. Pure.
+
+Confidence (how sure), relevance (how close to a query) and importance (how much it matters) are kept apart.
+"""
+
+from __future__ import annotations
+
+import math
+
+STEP = 0.05
+"""The share of the remaining doubt that one piece of evidence removes, and of the confidence that a failure takes."""
+CONTRADICTED = 0.5
+"""What a clear contradiction leaves of the confidence of both sides."""
+DECAY_PER_DAY = 0.01
+DECAY_PER_HOUR = 0.01
+"""Where a bank turns TTL on."""
+DEPRECATED = 0.3
+"""Below this a memory is set aside."""
+STREAMED = 0.5
+"""Above this a memory also takes part in passive recall."""
+DAY = 86_400.0
+HOUR = 3_600.0
+
+
+def supported(confidence: float) -> float:
+    """After one more piece of evidence, or one success.
+
+    >>> round(supported(0.8), 3)
+    0.81
+    """
+    return confidence + STEP * (1 - confidence)
+
+
+def failed(confidence: float) -> float:
+    """After one failure.
+
+    >>> round(failed(0.8), 3)
+    0.76
+    """
+    return confidence - STEP * confidence
+
+
+def contradicted(confidence: float) -> float:
+    """After a clear contradiction."""
+    return confidence * CONTRADICTED
+
+
+def effective(
+    confidence: float, last_evidence_at: float, now: float, *, per_day: float = DECAY_PER_DAY
+) -> float:
+    """What a confidence is worth now: it fades while nothing supports it.
+
+    >>> round(effective(0.8, 0.0, 30 * DAY), 3)
+    0.593
+    """
+    return confidence * math.exp(-per_day * max(0.0, now - last_evidence_at) / DAY)
+
+
+def effective_with_ttl(confidence: float, last_evidence_at: float, now: float) -> float:
+    """The same where a bank turns TTL on: by the hour."""
+    return confidence * math.exp(-DECAY_PER_HOUR * max(0.0, now - last_evidence_at) / HOUR)
+
+
+def procedure_score(success: float, usage: float, recency: float, context: float) -> float:
+    """How strongly a strategy is recommended: what worked, how much of the record it is, how fresh, how fitting.
+
+    >>> round(procedure_score(18 / 20, 20 / 100, 0.95, 0.85), 3)
+    0.695
+    """
+    return 0.4 * success + 0.3 * usage + 0.2 * recency + 0.1 * context

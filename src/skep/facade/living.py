@@ -1,0 +1,205 @@
+"""Methods by which a bank keeps itself clean, learns and speaks at the right moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skep.engine import Progress
+from skep.errors import InvalidInputError
+from skep.facade.base import ScopeLike
+from skep.facade.reading import Reading
+from skep.model import Hit, Outcome, Recalled
+from skep.validation import clean_number, clean_scope, clean_text
+
+if TYPE_CHECKING:
+    from skep.lifecycle.judge import Case, Judge
+    from skep.lifecycle.learning import Learned, Recommendation
+    from skep.lifecycle.maintain import MaintainConfig
+    from skep.lifecycle.report import MaintainReport
+    from skep.lifecycle.utility import Effect
+    from skep.recall.stream import Stream
+
+SUCCESS = {"success": True, "failure": False, "succeeded": True, "failed": False}
+
+
+class Living(Reading):
+    """Maintain, judge, learn, recommend, outcomes, stats, search_memory, stream."""
+
+    def maintain(
+        self,
+        config: MaintainConfig | None = None,
+        *,
+        dry_run: bool = False,
+        judge: Judge | Callable[[Sequence[Case]], Sequence[str]] | None = None,
+        distil: Callable[[Sequence[Sequence[str]]], Sequence[str]] | None = None,
+        progress: Progress | None = None,
+    ) -> MaintainReport:
+        """Keep the bank clean: embed, extract, weigh evidence, resolve conflicts, merge, expire, derive again.
+
+        Running it twice changes nothing the second time. `dry_run` shows the plan.
+        """
+        from skep.lifecycle.judge import CallableJudge
+        from skep.lifecycle.maintain import maintain
+
+        if judge is not None and not hasattr(judge, "decide"):
+            judge = CallableJudge(judge)  # type: ignore[arg-type]
+        return maintain(
+            self._engine,
+            config,
+            dry_run=dry_run,
+            judge=judge,  # type: ignore[arg-type]
+            distil=distil,
+            progress=progress,
+        )
+
+    def pending_judgements(self) -> list[Case]:
+        """Pairs of memories that rules could not decide on."""
+        from skep.lifecycle.queue import pending
+
+        return pending(self._engine)
+
+    def resolve_judgement(self, a: str, b: str, decision: str, by: str | None = None) -> int:
+        """Decide a pair: MERGE, KEEP_BOTH, CONTRADICTION or SUPERSEDED; the number of events written."""
+        from skep.lifecycle.queue import resolve
+
+        return len(resolve(self._engine, a, b, decision, by or self.actor))
+
+    def learn(
+        self,
+        task: str,
+        outcome: str | bool,
+        *,
+        used: Iterable[str] = (),
+        metrics: Mapping[str, float] | None = None,
+        task_type: str | None = None,
+        domain: str | None = None,
+        lesson: str | None = None,
+        scope: ScopeLike | None = None,
+        agent: str | None = None,
+        recalled: Recalled | None = None,
+    ) -> Learned:
+        """Record how a task went: it moves the confidence of what was used and leaves a procedure behind.
+
+        Args:
+            task: What was to be done.
+            outcome: `"success"` or `"failure"`, or a truth value.
+            used: Ids of the memories that were used.
+            metrics: Figures worth keeping.
+            task_type: The kind of task, for recommending.
+            domain: The field.
+            lesson: What was learnt, in words; without it, a success is summed up from what was used.
+            scope: Whom the lesson is for.
+            agent: Who did it.
+            recalled: What a recall showed (and withheld) for this task, to estimate what each memory is worth.
+        """
+        from skep.lifecycle.learning import learn
+
+        success = SUCCESS.get(outcome) if isinstance(outcome, str) else outcome
+        if not isinstance(success, bool):
+            raise InvalidInputError(
+                f"outcome must be 'success' or 'failure', got {outcome!r}", field="outcome"
+            )
+        limit = self._engine.settings.text_limit
+        return learn(
+            self._engine,
+            clean_text("task", task, limit),
+            success=success,
+            used=tuple(used),
+            metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in (metrics or {}).items()},
+            task_type=None if task_type is None else clean_text("task_type", task_type, 500),
+            domain=None if domain is None else clean_text("domain", domain, 500),
+            lesson=None if lesson is None else clean_text("lesson", lesson, limit),
+            scope=None if scope is None else clean_scope("scope", scope, 500),
+            agent=None if agent is None else clean_text("agent", agent, 500),
+            shown=[hit.memory.id for hit in recalled] if recalled is not None else (),
+            withheld=recalled.withheld if recalled is not None else (),
+        )
+
+    def recommend(
+        self,
+        task: str,
+        k: int = 3,
+        *,
+        domain: str | None = None,
+        scope: ScopeLike | None = None,
+        include_shared: bool = True,
+    ) -> list[Recommendation]:
+        """The strategies that worked for tasks like this one, with the record behind each."""
+        from skep.lifecycle.learning import recommend
+
+        return recommend(
+            self._engine,
+            clean_text("task", task, self._engine.settings.text_limit),
+            k=int(clean_number("k", k, 1, 1000)),
+            domain=domain,
+            scope=None if scope is None else clean_scope("scope", scope, 500, asked=True),
+            include_shared=include_shared,
+        )
+
+    def outcomes(self, memory_id: str | None = None) -> list[Outcome]:
+        """The outcomes in which a memory was used, oldest first; without an id, all of them."""
+        from skep.lifecycle.learning import outcome_of
+
+        if memory_id is None:
+            return [outcome_of(event) for event in self._engine.store.log.outcomes()]
+        self._engine.known(memory_id)
+        return [outcome_of(e) for e in self._engine.store.log.of(memory_id) if e.kind == "outcome"]
+
+    def stats(self) -> dict[str, Any]:
+        """What outcomes say: how many, how they went, by domain and by kind of task."""
+        outcomes = self.outcomes()
+        by_domain: dict[str, list[int]] = {}
+        by_type: dict[str, list[int]] = {}
+        for outcome in outcomes:
+            for tally, name in ((by_domain, outcome.domain), (by_type, outcome.task_type)):
+                entry = tally.setdefault(name or "-", [0, 0])
+                entry[0] += outcome.success
+                entry[1] += 1
+        wins = sum(outcome.success for outcome in outcomes)
+        return {
+            "outcomes": len(outcomes),
+            "successes": wins,
+            "success_rate": wins / len(outcomes) if outcomes else None,
+            "by_domain": {name: {"successes": s, "of": n} for name, (s, n) in sorted(by_domain.items())},
+            "by_task_type": {name: {"successes": s, "of": n} for name, (s, n) in sorted(by_type.items())},
+        }
+
+    def utility(self) -> list[Effect]:
+        """What each memory that was sometimes withheld does to success, with intervals."""
+        from skep.lifecycle.utility import effects
+
+        return effects(self._engine.store.log.outcomes())
+
+    def search_memory(
+        self,
+        query: str,
+        search_type: str = "both",
+        limit: int = 5,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> tuple[Hit, ...]:
+        """The agent's tool: search `facts`, `episodes` or `both`; at least somewhat sure, and diverse."""
+        from skep.recall.tool import search_memory
+
+        where = self._filter(scope=scope, include_shared=include_shared, valid_at=self._engine.now())
+        query = clean_text("query", query, self._engine.settings.text_limit)
+        limit = int(clean_number("limit", limit, 1, 1000))
+        return search_memory(self._recall, query, where, search_type=search_type, limit=limit)
+
+    def stream(
+        self,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+        turns: int = 2,
+        inline: bool = False,
+    ) -> Stream:
+        """Passive recall: `observe` each turn, and `context` has what the turns before call to mind."""
+        from skep.recall.stream import Stream
+
+        def where() -> Any:
+            return self._filter(scope=scope, include_shared=include_shared, valid_at=self._engine.now())
+
+        return Stream(self._recall, where, turns=turns, inline=inline)

@@ -1,0 +1,143 @@
+"""What time does: expiry, fading, age limits, and what stands on something that no longer does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from skep.engine import Engine
+from skep.lifecycle.clusters import by_threshold
+from skep.lifecycle.distil import central, summary
+from skep.lifecycle.extraction import SAME_EVENT
+from skep.lifecycle.nearness import near
+from skep.lifecycle.report import Action
+from skep.model import CURRENT, Memory
+from skep.storage.base import Filter
+from skep.storage.sqlite import Plan
+
+DEPRECATED = 0.3
+"""Effective confidence below which a fact is set aside."""
+DAY = 86_400.0
+SUMMARISED = 3
+"""Fewer episodes than this are not worth a summary."""
+
+
+def _mark(step: str, memory: Memory, status: str, why: str) -> Action:
+    plan: Plan = ("mark", {"memory": memory.id, "status": status, "reason": why})
+    return Action(step=step, why=f"{memory.text!r}: {why}", memories=(memory.id,), plans=(plan,))
+
+
+def expire(engine: Engine, now: float) -> list[Action]:
+    """Plan the end of what has reached its time."""
+    return [_mark("expire", memory, "expired", "its time is over") for memory in engine.store.due(now)]
+
+
+def deprecate(engine: Engine, now: float, *, decay_per_day: float) -> list[Action]:
+    """Plan the setting aside of facts that nothing has supported for too long. Pinned ones and procedures stay."""
+    faded = engine.store.faded(now, DEPRECATED, decay_per_day)
+    return [_mark("deprecate", memory, "deprecated", "too little confidence is left") for memory in faded]
+
+
+def collect(engine: Engine, now: float, days: float) -> list[Action]:
+    """Plan the setting aside of what is older than an age; pinned ones and procedures stay."""
+    where = Filter(kinds=("fact", "episode", "document"), until=now - days * DAY, statuses=("active",))
+    old = [memory for _row, memory in engine.store.find(where, limit=1 << 40) if not memory.pinned]
+    return [_mark("collect", memory, "deprecated", f"older than {days:g} days") for memory in old]
+
+
+def rederive(engine: Engine) -> list[Action]:
+    """Plan for what is stale: say it again from the sources that still stand, or retire it."""
+    actions: list[Action] = []
+    for memory in engine.store.stale_memories():
+        links = engine.store.links(memory.id, rel="derived_from", direction="out")
+        found = {link.dst: engine.store.get(link.dst) for link in links}
+        standing = [
+            s
+            for s in found.values()
+            if s is not None and s.status in CURRENT and not s.stale and not s.disputes
+        ]
+        lost = [i for i, s in found.items() if s not in standing]
+        if not standing or memory.pinned:
+            if not memory.pinned:
+                actions.append(
+                    _mark("rederive", memory, "deprecated", "what it was derived from no longer stands")
+                )
+            continue
+        texts = [source.text for source in standing]
+        text = central(texts)[0] if memory.level == 0 else summary(texts)
+        plans: list[Plan] = [("unlink", {"src": memory.id, "dst": i, "rel": "derived_from"}) for i in lost]
+        if text != memory.text:
+            plans.append(("revise", {"memory": memory.id, "changes": {"text": text}}))
+        actions.append(
+            Action(
+                step="rederive",
+                why=f"{memory.text!r} from the {len(standing)} sources that still stand",
+                memories=(memory.id,),
+                plans=tuple(plans),
+            )
+        )
+    return actions
+
+
+def reflect(
+    engine: Engine,
+    episodes: Sequence[Memory],
+    *,
+    consolidate: str = "soft",
+    summarise: Callable[[Sequence[Sequence[str]]], Sequence[str]] | None = None,
+) -> tuple[list[Action], list[str]]:
+    """Plan a summary per cluster of episodes; the sources are superseded by it, or with `hard` forgotten.
+
+    Returns the actions and the ids to forget.
+    """
+    by_id = {episode.id: episode for episode in episodes}
+
+    def neighbours(memory_id: str) -> list[str]:
+        found = near(engine, by_id[memory_id], kinds=("episode",), threshold=SAME_EVENT)
+        return [other.id for other, _ in found if other.id in by_id]
+
+    groups = [
+        sorted((by_id[i] for i in group), key=lambda m: (m.created_at, m.id))
+        for group in by_threshold(sorted(by_id), neighbours)
+        if len(group) >= SUMMARISED
+    ]
+    texts = [[episode.text for episode in group] for group in groups]
+    words = list(summarise(texts)) if summarise is not None and texts else [summary(group) for group in texts]
+    actions = [_summary(engine, group, text) for group, text in zip(groups, words, strict=True)]
+    hard = [episode.id for group in groups for episode in group] if consolidate == "hard" else []
+    return actions, hard
+
+
+def _summary(engine: Engine, group: Sequence[Memory], text: str) -> Action:
+    scope = group[0].scope
+    trust = [engine.setting(f"trust/{m.agent}") for m in group if m.agent is not None]
+    body: dict[str, object] = {
+        "text": text,
+        "kind": "episode",
+        "level": max(m.level for m in group) + 1,
+        "importance": sum(m.importance for m in group) / len(group),
+        "confidence": min(m.confidence for m in group),
+        "evidence": [m.id for m in group],
+        "source": "maintenance: summary",
+        "metadata": {"trust": min([1.0, *(float(t) for t in trust if t is not None)])},
+    }
+    parts = {k: v for k in ("user", "project", "session") if (v := getattr(scope, k)) is not None}
+    if parts:
+        body["scope"] = parts
+    plans: list[Plan] = [("remember", body)]
+    for member in group:
+        plans.append(("link", _derived(member.id)))
+        plans.append(("supersede", _replaced(member.id)))
+    return Action(
+        step="reflect",
+        why=f"{len(group)} episodes in one: {text!r}",
+        memories=tuple(m.id for m in group),
+        plans=tuple(plans),
+    )
+
+
+def _derived(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
+    return lambda ids: {"src": ids[0], "dst": source, "rel": "derived_from", "strength": 1.0}
+
+
+def _replaced(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
+    return lambda ids: {"old": source, "new": ids[0], "reason": "summarised"}

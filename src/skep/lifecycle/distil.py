@@ -1,0 +1,60 @@
+"""From several texts to one, without a model: the sentence that stands for the rest. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from skep.words import query_terms
+
+_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+SHORTEST = 3
+"""Sentences with fewer words that carry meaning are passed over while there are longer ones."""
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, white space trimmed."""
+    return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
+
+
+def central(texts: Sequence[str]) -> tuple[str, int]:
+    """The sentence closest to all the texts, and which text it comes from.
+
+    A sentence scores the share of the words the texts have in common that it holds, over its length's square root,
+    so that a short sentence that says it all beats a long one that also says it.
+    """
+    shared = Counter(term for text in texts for term in set(query_terms(text)))
+    best: tuple[float, int, str] | None = None
+    for number, text in enumerate(texts):
+        for sentence in sentences(text):
+            words = set(query_terms(sentence))
+            weight = sum(shared[word] - 1 for word in words)
+            score = weight / math.sqrt(len(words) + 1) if len(words) >= SHORTEST else weight / 1e6
+            if best is None or score > best[0]:
+                best = (score, number, sentence)
+    if best is None:
+        return texts[0].strip(), 0
+    return best[2], best[1]
+
+
+def summary(texts: Sequence[str], *, most: int = 3) -> str:
+    """A few sentences that cover what the texts say, in the order they were said. Greedy coverage of shared words."""
+    weights = Counter(term for text in texts for term in set(query_terms(text)))
+    candidates = [(i, sentence) for i, text in enumerate(texts) for sentence in sentences(text)]
+    covered: set[str] = set()
+    chosen: list[tuple[int, int, str]] = []
+    while candidates and len(chosen) < most:
+        gains = [
+            sum(weights[w] for w in set(query_terms(s)) - covered) / math.sqrt(len(query_terms(s)) + 1)
+            for _i, s in candidates
+        ]
+        place = max(range(len(candidates)), key=lambda at: (gains[at], -at))
+        if gains[place] <= 0:
+            break
+        number, sentence = candidates.pop(place)
+        covered |= set(query_terms(sentence))
+        chosen.append((number, place, sentence))
+    ordered = sorted(chosen, key=lambda item: (item[0], item[1]))
+    return " ".join(sentence if sentence[-1] in ".!?。" else sentence + "." for _n, _p, sentence in ordered)

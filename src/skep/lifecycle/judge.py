@@ -1,0 +1,227 @@
+"""Who decides what rules cannot: rules, an endpoint, an agent's command line, or a callable.
+
+Everything that is queued goes to the judge in one batch. Its answer is checked; what is missing or makes no sense is
+asked for once more, and then both memories are kept, which is always safe.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, get_args
+
+import msgspec
+
+from skep.errors import JudgeError
+from skep.model import Memory
+
+Decision = Literal["MERGE", "KEEP_BOTH", "CONTRADICTION", "SUPERSEDED"]
+DECISIONS: tuple[str, ...] = get_args(Decision)
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Two memories and what the rules thought of them."""
+
+    older: Memory
+    newer: Memory
+    kind: str
+    similarity: float
+    confidence: float
+
+    @property
+    def key(self) -> str:
+        """The same for the same two memories."""
+        return "|".join(sorted((self.older.id, self.newer.id)))
+
+
+class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge said, case by case; None where it said nothing usable."""
+
+    decisions: tuple[Decision | None, ...]
+    tokens: int = 0
+    money: float = 0.0
+
+
+class Judge(Protocol):
+    """Decides a batch of cases."""
+
+    name: str
+
+    def decide(self, cases: Sequence[Case]) -> Verdicts:
+        """One decision per case, in order."""
+        ...
+
+
+class RulesJudge:
+    """No model: an update that is likely enough replaces, a likely duplicate merges, the rest stays."""
+
+    name = "rules"
+
+    def __init__(self, *, sure: float = 0.75) -> None:
+        self.sure = sure
+
+    def decide(self, cases: Sequence[Case]) -> Verdicts:
+        """See the class."""
+        return Verdicts(decisions=tuple(self._one(case) for case in cases))
+
+    def _one(self, case: Case) -> Decision:
+        if case.confidence < self.sure:
+            return "KEEP_BOTH"
+        if case.kind == "update":
+            return "SUPERSEDED"
+        return "CONTRADICTION" if case.kind == "contradiction" else "KEEP_BOTH"
+
+
+class CallableJudge:
+    """Any function from cases to decisions."""
+
+    name = "callable"
+
+    def __init__(self, decide: Callable[[Sequence[Case]], Sequence[str]]) -> None:
+        self._decide = decide
+
+    def decide(self, cases: Sequence[Case]) -> Verdicts:
+        """See the class."""
+        answers = list(self._decide(cases))
+        padded = answers[: len(cases)] + [""] * (len(cases) - len(answers))
+        return Verdicts(decisions=tuple(_known(answer) for answer in padded))
+
+
+PROMPT = """You keep the memory of an AI agent clean. For each numbered pair of memories decide one of:
+MERGE: both say the same thing; one copy is enough.
+KEEP_BOTH: both can be true at once, or you are not sure.
+CONTRADICTION: they cannot both be true and it is unclear which holds.
+SUPERSEDED: the newer one replaces the older one.
+Answer with JSON alone: {"decisions": [{"pair": 1, "decision": "..."}]}
+
+"""
+
+
+def prompt_for(cases: Sequence[Case]) -> str:
+    """One prompt for every case."""
+    parts = [
+        f"Pair {number}\nolder: {json.dumps(case.older.text)}\nnewer: {json.dumps(case.newer.text)}\n"
+        for number, case in enumerate(cases, 1)
+    ]
+    return PROMPT + "\n".join(parts)
+
+
+def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
+    """The decisions in a judge's answer; None for pairs it left out or decided in words we do not know.
+
+    >>> read_answer('Sure: {"decisions": [{"pair": 2, "decision": "merge"}]}', 2)
+    (None, 'MERGE')
+    """
+    found = re.search(r"\{.*\}", answer, re.DOTALL)
+    if found is None:
+        raise JudgeError("the judge gave no JSON; both memories of every pair are kept")
+    try:
+        data: Any = json.loads(found.group())
+        entries: list[Any] = list(data["decisions"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise JudgeError(
+            f"the judge's answer cannot be read ({error}); both memories of every pair are kept"
+        ) from error
+    decisions: list[Decision | None] = [None] * count
+    for entry in entries:
+        if isinstance(entry, dict):
+            place: Any = entry.get("pair")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            if isinstance(place, int) and 1 <= place <= count:
+                decisions[place - 1] = _known(entry.get("decision"))  # pyright: ignore[reportUnknownMemberType]
+    return tuple(decisions)
+
+
+def _known(value: object) -> Decision | None:
+    word = str(value).strip().upper()
+    return word if word in DECISIONS else None  # type: ignore[return-value]
+
+
+class EndpointJudge:
+    """Any OpenAI-compatible or Anthropic endpoint, on the standard library.
+
+    Args:
+        url: Such as `http://localhost:11434/v1/chat/completions` or `https://api.anthropic.com/v1/messages`.
+        model: The model's name.
+        key: The API key, if one is needed.
+        style: The shape of the request.
+        price_per_million: What a million tokens cost, to count the money spent.
+    """
+
+    name = "endpoint"
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        key: str | None = None,
+        style: Literal["openai", "anthropic"] = "openai",
+        price_per_million: float = 0.0,
+        timeout: float = 60.0,
+    ) -> None:
+        self._url, self._model, self._key = url, model, key
+        self._style, self._price, self._timeout = style, price_per_million, timeout
+
+    def decide(self, cases: Sequence[Case]) -> Verdicts:
+        """One request for the whole batch."""
+        messages = [{"role": "user", "content": prompt_for(cases)}]
+        body = {
+            "model": self._model,
+            "messages": messages,
+            "max_tokens": 40 * len(cases) + 200,
+            "temperature": 0,
+        }
+        headers = {"content-type": "application/json"}
+        if self._style == "anthropic":
+            headers |= {"x-api-key": self._key or "", "anthropic-version": "2023-06-01"}
+        elif self._key:
+            headers["authorization"] = f"Bearer {self._key}"
+        request = urllib.request.Request(self._url, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+                data: Any = json.load(response)
+        except (urllib.error.URLError, TimeoutError, ValueError) as error:
+            raise JudgeError(
+                f"the judge at {self._url} did not answer ({error}); both memories are kept"
+            ) from error
+        try:
+            if self._style == "anthropic":
+                text, usage = data["content"][0]["text"], data.get("usage", {})
+                tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+            else:
+                text, usage = data["choices"][0]["message"]["content"], data.get("usage", {})
+                tokens = usage.get("total_tokens", 0)
+        except (KeyError, IndexError, TypeError) as error:
+            raise JudgeError(
+                f"the judge's answer has an unknown shape ({error!r}); both memories are kept"
+            ) from error
+        return Verdicts(
+            decisions=read_answer(text, len(cases)), tokens=tokens, money=tokens * self._price / 1_000_000
+        )
+
+
+class CommandJudge:
+    """The user's own agent as a subprocess: the prompt on standard input, the answer on standard output."""
+
+    name = "command"
+
+    def __init__(self, command: Sequence[str], *, timeout: float = 120.0) -> None:
+        self._command, self._timeout = list(command), timeout
+
+    def decide(self, cases: Sequence[Case]) -> Verdicts:
+        """One call of the command for the whole batch."""
+        prompt = prompt_for(cases)
+        try:
+            done = subprocess.run(
+                self._command, input=prompt, capture_output=True, text=True, timeout=self._timeout, check=True
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise JudgeError(
+                f"the judge {self._command[0]!r} failed ({error}); both memories are kept"
+            ) from error
+        tokens = (len(prompt) + len(done.stdout)) // 4
+        return Verdicts(decisions=read_answer(done.stdout, len(cases)), tokens=tokens)

@@ -1,0 +1,243 @@
+"""Learning from outcomes: observe, analyse, learn, adapt, apply.
+
+An outcome moves the confidence of what was used in it, links what was used together, and leaves a procedure behind.
+`recommend` ranks procedures by what became of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+
+from skep.confidence import procedure_score
+from skep.engine import Engine
+from skep.model import CURRENT, Event, Memory, Outcome, Scope
+from skep.semantics.conflicts import find_for
+from skep.semantics.writing import draft
+from skep.storage.base import Filter
+from skep.storage.sqlite import Plan
+from skep.words import query_terms
+
+TOGETHER = "used_with"
+"""The relation between memories that were used in one successful task."""
+STEP = 0.2
+"""How much of the way to 1 each further success takes the strength of such a link."""
+RECENCY_PER_DAY = 0.0256
+"""Two days ago counts 0.95, four weeks ago about a half."""
+DAY = 86_400.0
+CANDIDATES = 50
+
+
+class Learned(msgspec.Struct, frozen=True, kw_only=True):
+    """What one outcome taught."""
+
+    outcome: Outcome
+    procedure: Memory | None
+    """The procedure that was made or confirmed."""
+    moved: dict[str, float]
+    """The confidence of each memory that was used, as it is now."""
+
+
+class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
+    """A strategy, with the record behind it."""
+
+    memory: Memory
+    score: float
+    parts: dict[str, float]
+    """success, usage, recency and context, each in [0, 1]."""
+    record: str
+    """Such as `18 of 20`."""
+    analogy_of: str | None = None
+    """The strategy of another domain whose link led here."""
+
+    def why(self) -> str:
+        """In one readable line, why this is recommended."""
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in self.parts.items())
+        line = f"worked {self.record}; {self.score:.3f} = {parts}"
+        return line + (f"; by analogy with {self.analogy_of}" if self.analogy_of else "")
+
+
+def outcome_of(event: Event) -> Outcome:
+    """An outcome from its event."""
+    body = event.body
+    return Outcome(
+        id=event.id,
+        task=body.get("task", ""),
+        success=bool(body.get("success")),
+        used=tuple(body.get("used", ())),
+        metrics=body.get("metrics", {}),
+        task_type=body.get("task_type"),
+        domain=body.get("domain"),
+        at=event.at,
+    )
+
+
+def learn(
+    engine: Engine,
+    task: str,
+    *,
+    success: bool,
+    used: Sequence[str] = (),
+    metrics: Mapping[str, float] | None = None,
+    task_type: str | None = None,
+    domain: str | None = None,
+    lesson: str | None = None,
+    scope: Scope | None = None,
+    agent: str | None = None,
+    shown: Sequence[str] = (),
+    withheld: Sequence[str] = (),
+) -> Learned:
+    """Record how a task went, and what follows from it, in one transaction."""
+    engine.known(*used)
+    used = list(dict.fromkeys(used))
+    known, plans = _procedure(engine, task, success, used, task_type, domain, lesson, scope, agent)
+    body: dict[str, object] = {"task": task, "success": success, "used": used}
+    extra = {"metrics": dict(metrics or {}), "task_type": task_type, "domain": domain}
+    extra |= {"shown": list(shown), "withheld": list(withheld)}
+    body |= {key: value for key, value in extra.items() if value}
+    if plans:
+        plans.append(("outcome", lambda ids: body | {"used": [*used, ids[0]]}))
+    else:
+        plans.append(("outcome", body))
+        if known is not None and known.id not in used:
+            plans.append(("evidence", {"memory": known.id, "sources": [f"task:{task}"]}))
+    if success:
+        plans += _together(engine, used)
+    events, _ = engine.write(plans)
+    event = next(event for event in events if event.kind == "outcome")
+    kept = events[0].id if events[0].kind == "remember" else (known.id if known else None)
+    return Learned(
+        outcome=outcome_of(event),
+        procedure=engine.memory(kept) if kept else None,
+        moved={memory_id: engine.memory(memory_id).confidence for memory_id in used},
+    )
+
+
+def _together(engine: Engine, used: list[str]) -> list[Plan]:
+    """Links between what was used together, stronger each time."""
+    plans: list[Plan] = []
+    for a, b in combinations(sorted(used), 2):
+        known = [link for link in engine.store.links(a, rel=TOGETHER, direction="out") if link.dst == b]
+        before = known[0].strength if known else 0.0
+        strength = round(before + STEP * (1 - before), 6)
+        plans.append(("link", {"src": a, "dst": b, "rel": TOGETHER, "strength": strength}))
+    return plans
+
+
+def _procedure(
+    engine: Engine,
+    task: str,
+    success: bool,
+    used: Sequence[str],
+    task_type: str | None,
+    domain: str | None,
+    lesson: str | None,
+    scope: Scope | None,
+    agent: str | None,
+) -> tuple[Memory | None, list[Plan]]:
+    """What was learnt: a procedure that is already known, or the events that make a new one (it comes first)."""
+    memories = [engine.memory(memory_id) for memory_id in used]
+    strategies = [memory for memory in memories if memory.kind == "procedure"]
+    if lesson is None and (not success or strategies or not memories):
+        return (strategies[0] if strategies else None), []
+    text = lesson or f"For {task_type or task}: " + "; ".join(memory.text.rstrip(".") for memory in memories)
+    body: dict[str, object] = {
+        "text": text,
+        "kind": "procedure",
+        "metadata": {"task": task} | ({"task_type": task_type} if task_type else {}),
+    }
+    parts = {k: v for k in ("user", "project", "session") if scope and (v := getattr(scope, k)) is not None}
+    for key, value in (("domain", domain), ("agent", agent), ("scope", parts), ("evidence", list(used))):
+        if value:
+            body[key] = value
+    for conflict in find_for(engine, draft(body, engine.now())):
+        if conflict.kind == "duplicate":
+            return conflict.existing, []
+    plans: list[Plan] = [("remember", body)]
+    plans += [("link", _derived_from(memory.id)) for memory in memories]
+    return None, plans
+
+
+def _derived_from(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
+    return lambda ids: {"src": ids[0], "dst": source, "rel": "derived_from", "strength": 1.0}
+
+
+def recommend(
+    engine: Engine,
+    task: str,
+    *,
+    k: int = 3,
+    domain: str | None = None,
+    scope: Scope | None = None,
+    include_shared: bool = True,
+) -> list[Recommendation]:
+    """The strategies that worked for tasks like this one, best first."""
+    now = engine.now()
+    vector = engine.embeddings.query_vector(task)
+    where = Filter(
+        scope=scope,
+        include_shared=include_shared,
+        kinds=("procedure",),
+        statuses=CURRENT,
+        valid_at=now,
+        now=now,
+    )
+    engine.index.refresh()
+    pool = engine.index.search(query_terms(task), vector, where, k_words=CANDIDATES, k_vectors=CANDIDATES)
+    found = engine.store.memories([int(row) for row in pool.rows])
+    context = {
+        int(row): 0.0 if math.isnan(cosine) else max(0.0, engine.embeddings.calibrate(float(cosine)))
+        for row, cosine in zip(pool.rows, pool.cosine, strict=True)
+    }
+    trials = {row: memory.successes + memory.failures for row, memory in found.items()}
+    total = sum(trials.values())
+    ranked: list[Recommendation] = []
+    for row, memory in found.items():
+        match = context[row] * (1.0 if domain is None or memory.domain in (None, domain) else 0.5)
+        ranked.append(_rated(memory, trials[row], total, match, now))
+    ranked.sort(key=lambda r: (-r.score, -r.parts["context"], r.memory.id))
+    best = ranked[:k]
+    return best + _analogies(engine, best, total, now)[: max(0, k - len(best))]
+
+
+def _rated(
+    memory: Memory, trials: int, total: int, match: float, now: float, analogy_of: str | None = None
+) -> Recommendation:
+    days = max(0.0, (now - max(memory.last_evidence_at, memory.created_at)) / DAY)
+    parts = {
+        "success": memory.successes / trials if trials else 0.5,
+        "usage": trials / total if total else 0.0,
+        "recency": math.exp(-RECENCY_PER_DAY * days),
+        "context": match,
+    }
+    return Recommendation(
+        memory=memory,
+        score=procedure_score(parts["success"], parts["usage"], parts["recency"], parts["context"]),
+        parts=parts,
+        record=f"{memory.successes} of {trials}" if trials else "not tried yet",
+        analogy_of=analogy_of,
+    )
+
+
+def _analogies(
+    engine: Engine, best: Sequence[Recommendation], total: int, now: float
+) -> list[Recommendation]:
+    """Procedures of other domains that the best ones are linked to."""
+    seen = {recommendation.memory.id for recommendation in best}
+    found: list[Recommendation] = []
+    for recommendation in best:
+        for link in engine.store.links(recommendation.memory.id):
+            other = link.dst if link.src == recommendation.memory.id else link.src
+            memory = engine.store.get(other)
+            if memory is None or other in seen or memory.kind != "procedure" or memory.status not in CURRENT:
+                continue
+            if memory.domain == recommendation.memory.domain or memory.scope != recommendation.memory.scope:
+                continue
+            seen.add(other)
+            trials = memory.successes + memory.failures
+            match = recommendation.parts["context"] * link.strength
+            found.append(_rated(memory, trials, max(total, trials), match, now, recommendation.memory.id))
+    return sorted(found, key=lambda r: (-r.score, r.memory.id))

@@ -1,0 +1,149 @@
+"""Duplicates, contradictions and updates: the clear ones by rule, the rest to the judge.
+
+Duplicates are decided before contradictions, so that two near-identical memories are merged and never punished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from skep.engine import Engine, Progress
+from skep.lifecycle.clusters import Union
+from skep.lifecycle.judge import Case
+from skep.lifecycle.queue import contradiction_plans, key_of, queue_plan
+from skep.lifecycle.report import Action
+from skep.model import Conflict, Memory
+from skep.semantics.conflicts import scan
+from skep.storage.sqlite import Plan
+
+MERGE_SIMILARITY = 0.85
+CLEAR_DUPLICATE = 0.90
+CLEAR_CONFLICT = 0.90
+CONFIDENT = 0.6
+"""At least one of two duplicates must be this sure to be merged by rule."""
+LENGTH_RATIO = 3.0
+
+
+class Sorted(msgspec.Struct, kw_only=True):
+    """Conflicts by what is to be done with them."""
+
+    duplicates: list[Conflict] = msgspec.field(default_factory=list[Conflict])
+    clear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
+    unclear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
+
+
+def sort_conflicts(
+    engine: Engine, memories: Sequence[Memory], decided: set[str], progress: Progress | None = None
+) -> Sorted:
+    """Find the conflicts of memories and sort them; pairs that were looked at before are passed over."""
+    found = Sorted()
+    for conflict in scan(engine, memories, progress=progress):
+        other = conflict.memory
+        if other is None or key_of(conflict.existing.id, other.id) in decided:
+            continue
+        if conflict.kind == "duplicate":
+            (found.duplicates if mergeable(conflict) else found.unclear).append(conflict)
+        elif conflict.confidence >= CLEAR_CONFLICT:
+            found.clear.append(conflict)
+        else:
+            found.unclear.append(conflict)
+    return found
+
+
+def mergeable(conflict: Conflict) -> bool:
+    """Whether two duplicates may be merged by rule."""
+    a, b = conflict.existing, conflict.memory
+    if b is None or a.kind != b.kind or a.scope != b.scope or a.polarity * b.polarity == -1:
+        return False
+    if a.domain is not None and b.domain is not None and a.domain != b.domain:
+        return False
+    lengths = sorted((len(a.text), len(b.text)))
+    return (
+        conflict.similarity > MERGE_SIMILARITY
+        and conflict.confidence >= CLEAR_DUPLICATE
+        and max(a.confidence, b.confidence) > CONFIDENT
+        and lengths[1] <= LENGTH_RATIO * lengths[0]
+        and not (a.pinned and b.pinned)
+    )
+
+
+def merge(engine: Engine, duplicates: Sequence[Conflict]) -> list[Action]:
+    """Plan one merge per group of duplicates: the most confident stays, with all the evidence and incoming links."""
+    union = Union()
+    memories: dict[str, Memory] = {}
+    for conflict in duplicates:
+        a, b = conflict.existing, conflict.memory
+        if b is not None:
+            memories |= {a.id: a, b.id: b}
+            union.join(a.id, b.id)
+    return [_merge_group(engine, [memories[i] for i in group]) for group in union.groups() if len(group) > 1]
+
+
+def _merge_group(engine: Engine, group: list[Memory]) -> Action:
+    ranked = sorted(group, key=lambda m: (not m.pinned, -m.confidence, -len(m.evidence), m.created_at, m.id))
+    winner, losers = ranked[0], ranked[1:]
+    plans: list[Plan] = []
+    for loser in losers:
+        evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
+        plans.append(("merge", {"loser": loser.id, "winner": winner.id, "evidence": evidence}))
+        for link in engine.store.links(loser.id, direction="in"):
+            if link.rel in ("supersedes", "duplicate_of") or link.src == winner.id:
+                continue
+            plans.append(("unlink", {"src": link.src, "dst": loser.id, "rel": link.rel}))
+            moved = {"src": link.src, "dst": winner.id, "rel": link.rel, "strength": link.strength}
+            plans.append(("link", moved))
+    return Action(
+        step="merge",
+        why=f"{len(losers)} copies of {winner.text!r}",
+        memories=tuple(m.id for m in group),
+        plans=tuple(plans),
+    )
+
+
+def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:
+    """Plan what the rules are sure of: an update replaces, a contradiction halves both and goes to the judge."""
+    actions: list[Action] = []
+    taken = set(gone)
+    for conflict in sorted(conflicts, key=lambda c: (-c.confidence, c.existing.id)):
+        older, newer = conflict.existing, conflict.memory
+        if newer is None or older.id in taken or newer.id in taken:
+            continue
+        if conflict.kind == "update" and not older.pinned and newer.created_at > older.created_at:
+            taken.add(older.id)
+            plan: tuple[Plan, ...] = (
+                ("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),
+            )
+            why = f"{newer.text!r} replaces {older.text!r}"
+        else:
+            plan = (*contradiction_plans(older, newer), queue_plan(case_of(conflict)))
+            why = f"{newer.text!r} contradicts {older.text!r}"
+        actions.append(Action(step="conflicts", why=why, memories=(older.id, newer.id), plans=plan))
+    return actions
+
+
+def queue_unclear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:
+    """Plan the queueing of what the rules are not sure of."""
+    return [
+        Action(
+            step="conflicts",
+            why=f"not sure: {c.kind} of {c.existing.text!r} and {c.memory.text!r}",
+            memories=(c.existing.id, c.memory.id),
+            plans=(queue_plan(case_of(c)),),
+        )
+        for c in conflicts
+        if c.memory is not None and c.existing.id not in gone and c.memory.id not in gone
+    ]
+
+
+def case_of(conflict: Conflict) -> Case:
+    """A conflict as the judge sees it."""
+    assert conflict.memory is not None
+    return Case(
+        older=conflict.existing,
+        newer=conflict.memory,
+        kind=conflict.kind,
+        similarity=conflict.similarity,
+        confidence=conflict.confidence,
+    )

@@ -1,0 +1,137 @@
+"""Passive recall: after each turn a search runs in the background; at the next turn its result is simply there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from skep.confidence import STREAMED
+from skep.model import Hit
+from skep.recall.search import Recaller
+from skep.storage.base import Filter
+
+TURNS = 2
+"""How many of the last turns a search looks for."""
+MOST = 5
+"""At most this many facts, and as many episodes."""
+
+
+class StreamContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last finished search found."""
+
+    facts: tuple[Hit, ...] = ()
+    episodes: tuple[Hit, ...] = ()
+    turn: int = 0
+    """The turn it was searched after; 0 before the first search has finished."""
+
+
+class Stream:
+    """Watches a conversation. `observe` each turn, ask `context` for what to put before the model; neither blocks.
+
+    Args:
+        recaller: Answers the searches.
+        where: What may be recalled; called for every search, so that time moves on.
+        turns: How many of the last turns make the query.
+        inline: Search at once in `observe` instead of in the background; for tests.
+    """
+
+    def __init__(
+        self, recaller: Recaller, where: Callable[[], Filter], *, turns: int = TURNS, inline: bool = False
+    ) -> None:
+        self._recaller = recaller
+        self._where = where
+        self._recent: deque[str] = deque(maxlen=max(1, turns))
+        self._inline = inline
+        self._turn = 0
+        self._found = StreamContext()
+        self._wake = threading.Condition()
+        self._asked: tuple[int, str] | None = None
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self.cancelled = 0
+        """Searches that were dropped because a newer turn came before they began."""
+        self.error: str | None = None
+        """What went wrong in the last search, if anything."""
+
+    def observe(self, turn: str) -> None:
+        """Note what was said; starts a search for the next turn and returns at once."""
+        if not turn.strip():
+            return
+        self._recent.append(turn)
+        self._turn += 1
+        query = "\n".join(self._recent)
+        if self._inline:
+            self._search(self._turn, query)
+            return
+        with self._wake:
+            if self._asked is not None:
+                self.cancelled += 1
+            self._asked = (self._turn, query)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="skep-stream", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def context(self) -> StreamContext:
+        """What the last finished search found; never waits."""
+        return self._found
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until every search that was asked for is done; for those who can afford to."""
+        with self._wake:
+            return self._wake.wait_for(lambda: self._closed or self._found.turn >= self._turn, timeout)
+
+    async def observe_async(self, turn: str) -> None:
+        """The same for asyncio; it never blocks the loop."""
+        self.observe(turn)
+
+    async def context_async(self, timeout: float | None = None) -> StreamContext:
+        """What was found, waiting at most `timeout` seconds for the newest search without blocking the loop."""
+        if timeout:
+            await asyncio.to_thread(self.wait, timeout)
+        return self._found
+
+    def close(self) -> None:
+        """End the background thread; a search in hand is finished first."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._asked is not None or self._closed)
+                if self._closed:
+                    return
+                assert self._asked is not None
+                turn, query = self._asked
+                self._asked = None
+            self._search(turn, query)
+
+    def _search(self, turn: int, query: str) -> None:
+        from skep.errors import SkepError
+
+        try:
+            found = StreamContext(
+                facts=self._some(query, ("fact", "procedure")),
+                episodes=self._some(query, ("episode",)),
+                turn=turn,
+            )
+            self.error = None
+        except SkepError as error:
+            self.error = str(error)
+            found = StreamContext(turn=turn)
+        with self._wake:
+            if turn >= self._found.turn:
+                self._found = found
+            self._wake.notify_all()
+
+    def _some(self, query: str, kinds: tuple[str, ...]) -> tuple[Hit, ...]:
+        where = msgspec.structs.replace(self._where(), kinds=kinds, min_confidence=STREAMED)
+        return self._recaller.run(query, where, limit=MOST, preset="stream", count_uses=False).hits
