@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from conftest import META, Client, run_frames
 from everything import build
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp_wire import META, Client, run_frames
 
 from skep.server.mcp.protocol import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from pathlib import Path
 
 import click
@@ -18,6 +19,9 @@ import click
     show_default=True,
     help="Which tools: seven, all, those of the reference memory server, or search and fetch.",
 )
+@click.option(
+    "--judge", envvar="SKEP_JUDGE", help="An agent's command that decides conflicts, such as 'claude -p'."
+)
 @click.option("--http", is_flag=True, help="Serve streamable HTTP instead of stdio.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="With --http: the address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8420, show_default=True, help="With --http.")
@@ -30,6 +34,7 @@ def mcp(
     *,
     bank_path: str | None,
     profile: str,
+    judge: str | None,
     http: bool,
     host: str,
     port: int,
@@ -44,7 +49,7 @@ def mcp(
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     chosen = bank_path or (outer if isinstance(outer, str) else None)
     banks = Banks(chosen, environ=os.environ, start=Path.cwd())
-    server = build_server(profile, banks, version=_version())
+    server = build_server(profile, banks, version=_version(), judge=shlex.split(judge) if judge else None)
     try:
         if http:
             _serve_http(server, host=host, port=port, token=token, no_auth=no_auth, origins=origins)

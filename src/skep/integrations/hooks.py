@@ -177,7 +177,7 @@ def _context(heading: str, memories: Sequence[Memory], now: float) -> str:
         return ""
     from skep.integrations.wording import age, clip, standing
 
-    lines = []
+    lines: list[str] = []
     for memory in memories:
         title = f"{memory.title}: " if memory.title else ""
         marks = "".join(f" ! {mark}" for mark in standing(memory))

@@ -58,13 +58,10 @@ def read_jsonl(path: Path) -> Iterator[Item]:
 
 def read_json(path: Path) -> Iterator[Item]:
     """A list, or an object with a list in it."""
-    value: Any = load_json(path)
-    if isinstance(value, dict):
-        found = (one for one in cast("dict[str, Any]", value).values() if isinstance(one, list))
-        value = next(cast("Iterator[Any]", found), [value])
-    if not isinstance(value, list):
+    value = _list_in(load_json(path))
+    if value is None:
         raise InvalidInputError(f"{path} holds no list of memories")
-    for number, entry in enumerate(cast("list[Any]", value), 1):
+    for number, entry in enumerate(value, 1):
         made = _entry(entry, path, number)
         if made is not None:
             yield made
@@ -93,6 +90,14 @@ def read_lines(path: Path) -> Iterator[Item]:
         made = item(line.strip(), origin=ORIGIN, key=f"{path.name}:{number}")
         if made is not None:
             yield made
+
+
+def _list_in(value: Any) -> list[Any] | None:
+    """The list that a document is, or the first that it holds; an object without one is a list of itself."""
+    if isinstance(value, dict):
+        inner: list[Any] = [one for one in cast("dict[str, Any]", value).values() if isinstance(one, list)]
+        return inner[0] if inner else [value]
+    return cast("list[Any]", value) if isinstance(value, list) else None
 
 
 def _entry(entry: object, path: Path, number: int) -> Item | None:

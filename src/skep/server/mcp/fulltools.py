@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from skep.integrations.wording import clip
-from skep.model import Kind, Status
+from skep.model import CURRENT, Kind, Status
 from skep.server.mcp.call import Call
+from skep.server.mcp.learning import learning_tools
 from skep.server.mcp.registry import Tool, tool
 from skep.server.mcp.render import event_line, hit_line, memory_line, page, read_cursor
 from skep.server.mcp.tools import Budget, Cursor, Id, Limit, ScopeArgument, Tags, When, touch
@@ -81,7 +82,7 @@ def find(
         until=until,
         limit=limit,
         cursor=where or None,
-        **({"status": status} if status is not None else {}),
+        status=CURRENT if status is None else status,
     )
     now = bank.engine.now()
     lines = [memory_line(memory, now) for memory in found.memories]
@@ -104,7 +105,7 @@ def find_conflicts(
     """Stored memories that repeat or contradict each other, or of which one updates the other. Settle them
     with supersede, revise or forget."""
     bank = call.bank()
-    found = bank.find_conflicts(id, progress=progress_of(call))
+    found = bank.find_conflicts(id, progress=call.progress)
     lines = [
         f"{one.kind} ({one.reason}, similarity {one.similarity:.2f}): "
         f"[{one.existing.id}] {clip(one.existing.text, 200)} <> "
@@ -196,24 +197,12 @@ def undo(
     """Take one event back, as if it had never been: a revision, a link, a supersede, even a remember.
     Undoing an undo brings it back. A forget is final."""
     done = call.bank().undo(event, reason)
-    mentions = done.body.get("mentions")
-    touch(call, *(str(one) for one in mentions) if isinstance(mentions, Iterable) else ())
+    touch(call, *(str(one) for one in done.body["mentions"]))
     return f"undone; this is event [{done.id}]"
 
 
-def progress_of(call: Call):  # type: ignore[no-untyped-def]
-    """Passes a bank's progress on to the client."""
-
-    def report(done: int, total: int) -> None:
-        call.progress(done, total)
-
-    return report
-
-
-def full_tools() -> list[Tool]:
+def full_tools(judge: Sequence[str] | None = None) -> list[Tool]:
     """Everything beyond the default profile."""
-    from skep.server.mcp.learning import maintain, pending_judgements, recommend, resolve_judgement
-
     return [
         tool(search_memory, title="Search in depth", reads=True),
         tool(find, title="List memories", reads=True),
@@ -224,8 +213,5 @@ def full_tools() -> list[Tool]:
         tool(neighbors, title="Linked memories", reads=True),
         tool(history, title="History", reads=True),
         tool(undo, title="Undo an event", destroys=True),
-        tool(recommend, title="What worked before", reads=True),
-        tool(maintain, title="Clean up", destroys=True, repeats=True),
-        tool(pending_judgements, title="Questions that wait", reads=True),
-        tool(resolve_judgement, title="Answer a question", destroys=True, repeats=True),
+        *learning_tools(judge),
     ]

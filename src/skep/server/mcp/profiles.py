@@ -3,7 +3,7 @@ the job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from skep.server.mcp.banks import Banks
@@ -13,31 +13,31 @@ from skep.server.mcp.resources import RESOURCES
 from skep.server.mcp.session import Server
 
 
-def _default() -> list[Tool]:
+def _default(_judge: Sequence[str] | None) -> list[Tool]:
     from skep.server.mcp.tools import default_tools
 
     return default_tools()
 
 
-def _full() -> list[Tool]:
+def _full(judge: Sequence[str] | None) -> list[Tool]:
     from skep.server.mcp.fulltools import full_tools
 
-    return [*_default(), *full_tools()]
+    return [*_default(judge), *full_tools(judge)]
 
 
-def _reference() -> list[Tool]:
+def _reference(_judge: Sequence[str] | None) -> list[Tool]:
     from skep.server.mcp.compat import reference_tools
 
     return reference_tools()
 
 
-def _search() -> list[Tool]:
+def _search(_judge: Sequence[str] | None) -> list[Tool]:
     from skep.server.mcp.compat import search_tools
 
     return search_tools()
 
 
-PROFILES: Final[dict[str, Callable[[], list[Tool]]]] = {
+PROFILES: Final[dict[str, Callable[[Sequence[str] | None], list[Tool]]]] = {
     "default": _default,
     "full": _full,
     "reference": _reference,
@@ -45,11 +45,18 @@ PROFILES: Final[dict[str, Callable[[], list[Tool]]]] = {
 }
 
 
-def build_server(profile: str, banks: Banks, *, version: str) -> Server:
-    """The server that a client meets, with the tools of a profile."""
+def build_server(profile: str, banks: Banks, *, version: str, judge: Sequence[str] | None = None) -> Server:
+    """The server that a client meets.
+
+    Args:
+        profile: Which tools.
+        banks: Where memories are.
+        version: Our own version.
+        judge: The command of an agent that decides what rules cannot, if the user named one.
+    """
     own = profile in ("default", "full")
     registry = Registry(
-        tools={tool.name: tool for tool in PROFILES[profile]()},
+        tools={tool.name: tool for tool in PROFILES[profile](judge)},
         resources=RESOURCES,
         prompts={prompt.name: prompt for prompt in PROMPTS} if own else {},
     )

@@ -1,0 +1,317 @@
+"""The tools over a real bank: what a model is told, and what really happened."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_wire import Client
+
+from skep.bank import Bank
+from skep.server.mcp.banks import Banks
+from skep.server.mcp.profiles import PROFILES, build_server
+from skep.server.mcp.render import tokens
+
+DEFAULT = ["remember", "recall", "revise", "forget", "link", "report_outcome", "memory_status"]
+FULL = [
+    "search_memory", "find_conflicts", "supersede", "restore", "unlink", "neighbors", "history", "undo",
+    "recommend", "maintain", "find", "pending_judgements", "resolve_judgement",
+]  # fmt: skip
+
+
+@pytest.fixture
+def banks(tmp_path: Path) -> Iterator[Banks]:
+    found = Banks(str(tmp_path / "bank.skep"), environ={}, start=tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def agent(banks: Banks, connect: Callable[..., Client]) -> Client:
+    client = connect(build_server("full", banks, version="1"))
+    client.initialize()
+    return client
+
+
+def id_in(text: str) -> str:
+    found = re.search(r"\[([^\]]+)\]", text)
+    assert found, text
+    return found[1]
+
+
+def refused(agent: Client, name: str, **arguments: Any) -> str:
+    result = agent.call(name, **arguments)
+    assert result["isError"], result
+    return result["content"][0]["text"]
+
+
+def test_the_default_profile_has_seven_tools_and_fits_its_budget() -> None:
+    listed = [tool.wire() for tool in PROFILES["default"](None)]
+
+    assert [tool["name"] for tool in listed] == DEFAULT
+    assert tokens(json.dumps(listed)) < 3500
+
+
+def test_the_full_profile_adds_thirteen() -> None:
+    names = [tool.name for tool in PROFILES["full"](None)]
+
+    assert sorted(names) == sorted(DEFAULT + FULL)
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_every_tool_says_what_it_does_and_sets_all_four_annotations(profile: str) -> None:
+    for tool in PROFILES[profile](None):
+        wire = tool.wire()
+        assert re.fullmatch(r"[a-z_]{1,64}", wire["name"])
+        assert len(wire["description"]) > 20
+        assert set(wire["annotations"]) == {
+            "readOnlyHint",
+            "destructiveHint",
+            "idempotentHint",
+            "openWorldHint",
+        }
+        assert wire["inputSchema"]["type"] == "object"
+        assert "$ref" not in json.dumps(wire)
+
+
+def test_what_is_remembered_is_recalled_with_its_id(agent: Client) -> None:
+    stored = agent.text("remember", text="The staging database runs PostgreSQL 16", tags=["db"], domain="ops")
+
+    answer = agent.text("recall", query="which postgres version is on staging?")
+
+    assert id_in(answer) == id_in(stored)
+    assert "tags db" in answer
+    assert "domain ops" in answer
+
+
+def test_remember_reports_what_it_contradicts_and_revise_settles_it(agent: Client) -> None:
+    old = id_in(agent.text("remember", text="Use ruff for linting"))
+
+    told = agent.text("remember", text="Never use ruff for linting")
+
+    assert f"[{old}] Use ruff for linting" in told
+    assert "contradiction" in told
+    agent.text("revise", id=old, replaced_by=id_in(told))
+    assert "Use ruff for linting (" not in agent.text("recall", query="ruff linting").replace("Never use", "")
+
+
+def test_recall_marks_what_is_contested_and_what_is_outdated(agent: Client) -> None:
+    old = id_in(agent.text("remember", text="Use ruff for linting"))
+    new = id_in(agent.text("remember", text="Never use ruff for linting"))
+    assert "! contested" in agent.text("recall", query="ruff linting")
+
+    agent.text("supersede", old=old, new=new)
+
+    answer = agent.text("recall", query="ruff linting", include_superseded=True)
+    assert f"! outdated: replaced by [{new}]" in answer
+
+
+def test_recall_of_an_empty_bank_says_so(agent: Client) -> None:
+    assert agent.text("recall", query="anything at all").startswith("nothing found")
+
+
+def test_raise_refuses_and_stores_nothing(agent: Client, banks: Banks) -> None:
+    agent.text("remember", text="Use ruff for linting")
+
+    assert "contradicts" in refused(agent, "remember", text="Never use ruff for linting", on_conflict="raise")
+    assert agent.text("memory_status").startswith("1 memories")
+
+
+def test_an_answer_fits_its_budget_and_a_cursor_leads_to_the_rest(agent: Client) -> None:
+    for number in range(12):
+        agent.text(
+            "remember",
+            text=f"Deploy note {number}: restart the gateway after the release",
+            on_conflict="ignore",
+        )
+
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        answer = agent.text("recall", query="deploy gateway restart", limit=12, max_tokens=150, cursor=cursor)
+        assert tokens(answer) <= 150
+        seen += re.findall(r"Deploy note (\d+)", answer)
+        more = re.search(r"cursor='([^']+)'", answer)
+        if more is None:
+            break
+        cursor = more[1]
+
+    assert len(seen) == len(set(seen)) > 3
+
+
+def test_find_pages_through_everything_once(agent: Client) -> None:
+    for number in range(9):
+        agent.text("remember", text=f"Item number {number} of the list", on_conflict="ignore")
+
+    seen: list[str] = []
+    cursor: str | None = None
+    for _ in range(20):
+        answer = agent.text("find", limit=4, max_tokens=100, cursor=cursor)
+        seen += re.findall(r"Item number (\d)", answer)
+        more = re.search(r"cursor='([^']+)'", answer)
+        if more is None:
+            break
+        cursor = more[1]
+
+    assert sorted(seen) == [str(number) for number in range(9)]
+
+
+def test_forget_erases_and_a_dry_run_does_not(agent: Client) -> None:
+    known = id_in(agent.text("remember", text="The door code is 4711"))
+
+    assert "would erase" in agent.text("forget", ids=[known], dry_run=True)
+    assert "4711" in agent.text("recall", query="door code")
+    agent.text("forget", ids=known)
+    assert "4711" not in agent.text("recall", query="door code")
+
+
+def test_history_undo_and_restore(agent: Client) -> None:
+    known = id_in(agent.text("remember", text="Ana lives in Rome"))
+    agent.text("revise", id=known, text="Ana lives in Oslo")
+    events = agent.text("history", id=known).splitlines()
+    assert [line.split()[2] for line in events] == ["remember", "revise"]
+
+    agent.text("undo", event=id_in(events[1]))
+
+    assert "Ana lives in Rome" in agent.text("recall", query="where does Ana live")
+
+
+def test_links_lead_to_neighbours_and_can_be_removed(agent: Client) -> None:
+    a = id_in(agent.text("remember", text="The API gateway is called Heimdall"))
+    b = id_in(agent.text("remember", text="Heimdall runs on port 8443"))
+
+    agent.text("link", src=a, dst=b, rel="refines")
+
+    assert f"[{a}] refines [{b}]" in agent.text("neighbors", id=a)
+    assert agent.text("unlink", src=a, dst=b) == "removed 1 link"
+
+
+def test_the_agent_decides_what_rules_cannot(agent: Client, banks: Banks, tmp_path: Path) -> None:
+    from skep.lifecycle.judge import Case
+    from skep.lifecycle.queue import queue_plan
+
+    assert agent.text("pending_judgements") == "nothing waits to be decided"
+    a = id_in(agent.text("remember", text="The office closes at six"))
+    b = id_in(agent.text("remember", text="The office closes at seven", on_conflict="ignore"))
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        case = Case(older=bank.get(a), newer=bank.get(b), kind="update", similarity=0.9, confidence=0.5)
+        bank.engine.write([queue_plan(case)])
+
+    asked = agent.text("pending_judgements")
+    assert f"older [{a}]" in asked
+    assert f"newer [{b}]" in asked
+    agent.text("resolve_judgement", older=a, newer=b, decision="SUPERSEDED")
+
+    assert agent.text("pending_judgements") == "nothing waits to be decided"
+    assert f"replaced by [{b}]" in agent.text("search_memory", query="when does the office close")
+
+
+def test_maintain_plans_first_and_tells_its_progress(agent: Client) -> None:
+    agent.text("remember", text="Ana likes tea")
+    params = {"name": "maintain", "arguments": {}, "_meta": {"progressToken": 9}}
+
+    result = agent.ask("tools/call", params)["result"]
+
+    assert "planned" in result["content"][0]["text"]
+    assert [note for note in agent.seen if note["method"] == "notifications/progress"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("remember", {}, "text (required)"),
+        ("remember", {"text": "x", "kind": "thought"}, "kind"),
+        ("remember", {"text": "x", "confidence": 3}, "confidence"),
+        ("remember", {"text": "x", "colour": "red"}, "unknown field"),
+        ("recall", {"query": "x", "since": "soon"}, "since"),
+        ("recall", {"query": "x", "cursor": "page 2"}, "cursor"),
+        ("revise", {"id": "nobody", "text": "x"}, "nobody"),
+        ("revise", {"id": "nobody"}, "nothing to revise"),
+        ("forget", {"ids": []}, "at least one"),
+        ("link", {"src": "a", "dst": "b"}, "no memory"),
+        ("undo", {"event": "nothing-1"}, "no event"),
+        ("find", {"cursor": "x@at-0"}, "cursor"),
+    ],
+)
+def test_an_error_tells_the_model_what_to_do(
+    agent: Client, name: str, arguments: dict[str, Any], said: str
+) -> None:
+    assert said in refused(agent, name, **arguments)
+
+
+def test_resources_give_a_memory_its_history_and_the_figures(agent: Client) -> None:
+    known = id_in(agent.text("remember", text="Ana likes tea"))
+
+    def text(uri: str) -> str:
+        return agent.ask("resources/read", {"uri": uri})["result"]["contents"][0]["text"]
+
+    assert json.loads(text(f"memory://{known}"))["text"] == "Ana likes tea"
+    assert "remember" in text(f"memory://{known}/history")
+    assert json.loads(text("memory://stats"))["memories"] == 1
+    missing = agent.ask("resources/read", {"uri": "memory://nobody-1"})["error"]
+    assert missing["data"] == {"uri": "memory://nobody-1"}
+
+
+def test_a_subscriber_hears_of_a_revision(agent: Client) -> None:
+    known = id_in(agent.text("remember", text="Ana likes tea"))
+    agent.ask("resources/subscribe", {"uri": f"memory://{known}"})
+
+    agent.text("revise", id=known, text="Ana likes coffee")
+
+    assert {"uri": f"memory://{known}"} in [message["params"] for message in agent.seen]
+
+
+def test_prompts_bring_what_is_known_and_ask_for_what_is_learnt(agent: Client) -> None:
+    agent.text("remember", text="Deploys go through the blue gateway")
+
+    first = agent.ask(
+        "prompts/get", {"name": "recall_first", "arguments": {"task": "deploy via the gateway"}}
+    )
+    last = agent.ask("prompts/get", {"name": "end_of_session"})
+
+    assert "blue gateway" in first["result"]["messages"][0]["content"]["text"]
+    assert "remember" in last["result"]["messages"][0]["content"]["text"]
+    assert "task" in agent.ask("prompts/get", {"name": "recall_first"})["error"]["message"]
+
+
+def test_the_clients_folder_chooses_the_projects_bank(tmp_path: Path, connect: Callable[..., Client]) -> None:
+    project = tmp_path / "my project"
+    (project / ".skep").mkdir(parents=True)
+    environ = {"XDG_DATA_HOME": str(tmp_path / "data"), "HOME": str(tmp_path)}
+    banks = Banks(None, environ=environ, start=tmp_path)
+    client = connect(build_server("default", banks, version="1"), wants_roots=True)
+    client.initialize(capabilities={"roots": {}})
+    asked = client.read()
+    assert asked["method"] == "roots/list"
+    client.send({"id": asked["id"], "result": {"roots": [{"uri": project.as_uri()}]}})
+
+    client.text("remember", text="Ana likes tea")
+
+    assert (project / ".skep" / "bank.skep").exists()
+    banks.close()
+
+
+def test_a_stateless_client_is_asked_for_its_folders_in_the_answer(
+    tmp_path: Path, connect: Callable[..., Client]
+) -> None:
+    project = tmp_path / "p"
+    (project / ".skep").mkdir(parents=True)
+    banks = Banks(None, environ={"HOME": str(tmp_path)}, start=tmp_path)
+    client = connect(build_server("default", banks, version="1"))
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+    }
+    params: dict[str, Any] = {"name": "memory_status", "arguments": {}, "_meta": meta}
+
+    first = client.ask("tools/call", params)["result"]
+    answers = {key: {"roots": [{"uri": project.as_uri()}]} for key in first["inputRequests"]}
+    second = client.ask("tools/call", {**params, "inputResponses": answers})["result"]
+
+    assert first["resultType"] == "input_required"
+    assert str(project) in second["content"][0]["text"]
+    banks.close()
