@@ -40,7 +40,7 @@ def one_kill(
     reader = Process(spec, DIM, log)
     try:
         reader.ask("open", timeout_s=120, path=str(store), folder=str(folder))
-        found = reader.ask("verify", timeout_s=300, first=first, count=acknowledged)
+        found = reader.ask("verify", timeout_s=90, first=first, count=acknowledged)
     finally:
         reader.kill()
     return {"acknowledged": acknowledged, **found}

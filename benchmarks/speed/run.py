@@ -71,7 +71,7 @@ class SizeRun:
             box = self.plan.load_box_s
             try:
                 opened = process.ask("open", timeout_s=120, path=str(store), folder=str(self.folder))
-                result.update(durability=opened["durability"], notes=opened["notes"], rss_open=opened["rss"])
+                result.update(opened)
                 result["load"] = process.ask("load", timeout_s=3 * box + 60, box_s=box)
                 if not result["load"]["complete"]:
                     done, wall = result["load"]["loaded"], result["load"]["wall_s"]
@@ -136,14 +136,17 @@ class SizeRun:
                 except EngineError as error:
                     self.fail(spec, "state", error)
         for (name, op), rounds in self._rounds.items():
-            self.results[name]["ops"][op] = self.summary(op, rounds)
+            self.results[name]["ops"][op] = self.summary(
+                op, rounds, self.results[name].get("fusion", "listed")
+            )
 
-    def summary(self, op: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    def summary(self, op: str, rounds: list[dict[str, Any]], fusion: str) -> dict[str, Any]:
         """Times of all rounds, and how right the answers were."""
         out: dict[str, Any] = {"status": "ok", **metrics.summarise(rounds)}
         out["load"] = [r["load"] for r in rounds]
         if op in TRUTHS:
             kind, depth = TRUTHS[op]
+            kind = "pooled" if op == "hybrid" and fusion == "pooled" else kind
             found = [answer for r in rounds for answer in r["answers"]]
             truth: list[list[str]] = []
             for r in rounds:

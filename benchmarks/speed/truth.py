@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.speed.engines.values import CANDIDATES, Query, fuse
+from benchmarks.speed.engines.values import CANDIDATES, RRF_K, Query, fuse
 from benchmarks.speed.workload import DIM, FUNCTION_WORDS, Workload
 
 K1 = 1.2
@@ -22,6 +22,8 @@ class Truth:
     keyword: list[list[str]]
     vector: list[list[str]]
     hybrid: list[list[str]]
+    pooled: list[list[str]]
+    """Like `hybrid`, where every candidate is ranked by both signals."""
     filtered_1: list[list[str]]
     filtered_10: list[list[str]]
 
@@ -92,7 +94,47 @@ def exact(workload: Workload, queries: list[Query]) -> Truth:
         first += len(block.topics)
     found = {name: [best.ids() for best in each] for name, each in {**bests, **narrow}.items()}
     hybrid = [fuse(w, v)[:10] for w, v in zip(found["keyword"], found["vector"], strict=True)]
-    return Truth(hybrid=hybrid, **found)
+    pools = [np.union1d(w.rows, v.rows) for w, v in zip(bests["keyword"], bests["vector"], strict=True)]
+    scored = _pool_scores(workload, pools, terms, probes, (wanted, idf, average))
+    return Truth(hybrid=hybrid, pooled=[_pooled(*each)[:10] for each in scored], **found)
+
+
+Scored = tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]
+
+
+def _pool_scores(
+    workload: Workload,
+    pools: list[NDArray[np.int64]],
+    terms: list[list[int]],
+    probes: NDArray[np.float32],
+    words: tuple[NDArray[np.int64], NDArray[np.float64], float],
+) -> list[Scored]:
+    """Rows, BM25 and cosine of every pool."""
+    wanted, idf, average = words
+    found: list[Scored] = [
+        (pool, np.zeros(len(pool), np.float32), np.zeros(len(pool), np.float32)) for pool in pools
+    ]
+    first = 0
+    for block in workload.blocks():
+        weights = _impacts(block.tokens, block.starts, wanted, idf, average)
+        for q, (pool, lexical, cosine) in enumerate(found):
+            here = np.flatnonzero((pool >= first) & (pool < first + len(block.topics)))
+            local = pool[here] - first
+            lexical[here] = weights[np.ix_(local, np.searchsorted(wanted, terms[q]))].sum(axis=1)
+            cosine[here] = block.vectors[local] @ probes[q]
+        first += len(block.topics)
+    return found
+
+
+def _pooled(pool: NDArray[np.int64], lexical: NDArray[np.float32], cosine: NDArray[np.float32]) -> list[str]:
+    """The pool by the sum of both reciprocal ranks; rows without a word share the last rank by words."""
+    by_words = np.empty(len(pool))
+    by_words[np.lexsort((pool, -lexical))] = np.arange(1, len(pool) + 1)
+    by_words[lexical == 0] = np.count_nonzero(lexical) + 1
+    by_vector = np.empty(len(pool))
+    by_vector[np.lexsort((pool, -cosine))] = np.arange(1, len(pool) + 1)
+    score = 1.0 / (RRF_K + by_words) + 1.0 / (RRF_K + by_vector)
+    return [f"r{row:07d}" for row in pool[np.lexsort((pool, -score))]]
 
 
 def _impacts(

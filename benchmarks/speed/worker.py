@@ -121,7 +121,8 @@ class Worker:
         os.makedirs(path, exist_ok=True)
         self.engine.open(path, self.dim)
         self.questions = read_queries(folder, self.dim)
-        return {"durability": self.engine.durability, "notes": list(self.engine.notes), "rss": resident()}
+        about = {name: getattr(self.engine, name) for name in ("durability", "notes", "fusion")}
+        return {**about, "rss": resident()}
 
     def op_load(self, box_s: float) -> dict[str, Any]:
         """Load every row, in batches; stop at the time box. Reading the workload is not counted."""

@@ -10,7 +10,7 @@ from benchmarks.speed.engines.values import (
     CANDIDATES,
     Answer,
     How,
-    NoDefault,
+    Plain,
     Query,
     Row,
     Where,
@@ -22,7 +22,7 @@ BATCH = 2000
 """Below the largest batch its SQLite accepts."""
 
 
-class Chroma(NoDefault):
+class Chroma(Plain):
     """A cosine collection; words through `where_document`, which matches but does not rank."""
 
     durability = (

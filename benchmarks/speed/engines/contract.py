@@ -16,6 +16,10 @@ class Engine(Protocol):
     notes: tuple[str, ...]
     """What a reader must know to judge its numbers."""
 
+    fusion: str
+    """`listed`: reciprocal ranks over the two lists, a row missing from one gets nothing for it. `pooled`: every
+    candidate is ranked by both signals among all candidates."""
+
     def open(self, path: str, dim: int) -> None:
         """Open or create the store in the folder `path`."""
         ...

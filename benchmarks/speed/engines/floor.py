@@ -11,7 +11,7 @@ from benchmarks.speed.engines.values import (
     CANDIDATES,
     Answer,
     How,
-    NoDefault,
+    Plain,
     Query,
     Row,
     Where,
@@ -31,7 +31,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text, content='memory', cont
 """
 
 
-class Floor(NoDefault):
+class Floor(Plain):
     """Rows, words and vectors in one SQLite file; the vectors are copied into one matrix on first use."""
 
     durability = "one transaction per write, WAL, synchronous=FULL: survives power loss"

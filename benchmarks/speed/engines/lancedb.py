@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from benchmarks.speed.engines.values import CANDIDATES, Answer, How, NoDefault, Query, Row, Where, refuse
+from benchmarks.speed.engines.values import CANDIDATES, Answer, How, Plain, Query, Row, Where, refuse
 
 INDEX_FROM = 100_000
 """Its documentation advises a vector index from about this many rows; below, an exact scan."""
 
 
-class LanceDb(NoDefault):
+class LanceDb(Plain):
     """Columnar files; every write is a new version of the table."""
 
     durability = "each write is a new table version in new files; no fsync is asked of the file system"

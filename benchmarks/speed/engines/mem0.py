@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from benchmarks.speed.engines.values import Answer, How, NoDefault, Query, Row, Where, refuse
+from benchmarks.speed.engines.values import Answer, How, Plain, Query, Row, Where, refuse
 
 USER = "bench"
 
@@ -24,7 +24,7 @@ class GivenVectors:
         return self.known[text]
 
 
-class Mem0(NoDefault):
+class Mem0(Plain):
     """One memory per `add`, as its interface offers without a model; there is no bulk call."""
 
     durability = (

@@ -12,7 +12,7 @@ from benchmarks.speed.engines.values import (
     RRF_K,
     Answer,
     How,
-    NoDefault,
+    Plain,
     Query,
     Row,
     Where,
@@ -28,7 +28,7 @@ def number_of(id: str) -> int:
     return int(id[1:]) * 2 + (id[0] == "w")
 
 
-class Qdrant(NoDefault):
+class Qdrant(Plain):
     """A shard with a dense vector, a BM25 sparse vector and keyword payload indexes."""
 
     durability = "write-ahead log, flushed after every single write as asked here"

@@ -14,8 +14,18 @@ if TYPE_CHECKING:
 
     from skep import Bank
 
-KEYWORD: dict[str, Any] = {"fusion": "weighted", "weights": {"lexical": 1.0}, "k_words": CANDIDATES, "k_vectors": 0}
-VECTOR: dict[str, Any] = {"fusion": "weighted", "weights": {"semantic": 1.0}, "k_words": 0, "k_vectors": CANDIDATES}
+KEYWORD: dict[str, Any] = {
+    "fusion": "weighted",
+    "weights": {"lexical": 1.0},
+    "k_words": CANDIDATES,
+    "k_vectors": 0,
+}
+VECTOR: dict[str, Any] = {
+    "fusion": "weighted",
+    "weights": {"semantic": 1.0},
+    "k_words": 0,
+    "k_vectors": CANDIDATES,
+}
 HYBRID: dict[str, Any] = {"k_words": CANDIDATES, "k_vectors": CANDIDATES}
 
 
@@ -47,6 +57,7 @@ class Skep:
     """One bank in one file. The row's own id is kept as the memory's source."""
 
     durability = "event, row, words and vector in one transaction, WAL, synchronous=FULL: survives power loss"
+    fusion = "pooled"
     notes = (
         "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags.",
         "Synced writes do not look for conflicts, as no peer does; the line with conflicts is what `remember` "

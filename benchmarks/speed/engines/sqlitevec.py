@@ -11,7 +11,7 @@ from benchmarks.speed.engines.values import (
     CANDIDATES,
     Answer,
     How,
-    NoDefault,
+    Plain,
     Query,
     Row,
     Where,
@@ -30,7 +30,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS vectors USING vec0(
 """
 
 
-class SqliteVec(NoDefault):
+class SqliteVec(Plain):
     """The plain recipe: a table, an FTS5 table and a vec0 table in one file."""
 
     durability = "one transaction per write, WAL, synchronous=FULL: survives power loss"

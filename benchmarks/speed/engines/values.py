@@ -57,8 +57,10 @@ def refuse(how: How, *known: str) -> None:
         raise LookupError(f"knows no {how} write")
 
 
-class NoDefault:
+class Plain:
     """For engines whose default search is not more than the kinds measured already."""
+
+    fusion = "listed"
 
     def default(self, query: Query, k: int) -> Answer:
         """Nothing to measure."""

@@ -12,7 +12,7 @@ from benchmarks.speed.engines.values import (
     RRF_K,
     Answer,
     How,
-    NoDefault,
+    Plain,
     Query,
     Row,
     Where,
@@ -20,7 +20,7 @@ from benchmarks.speed.engines.values import (
 )
 
 
-class Zvec(NoDefault):
+class Zvec(Plain):
     """One collection in one folder."""
 
     durability = "write-ahead log; `flush` after every single write as asked here"
