@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -183,6 +184,8 @@ class Reading(History):
         config: Mapping[str, Any] | None = None,
         expand: Any = None,
         reranker: Callable[[str, Sequence[str]], Sequence[float]] | None = None,
+        withhold: float = 0.0,
+        rng: Random | None = None,
         explain: bool = False,
     ) -> Recalled:
         """The memories that answer a question, best first; none if nothing does, and the reason why.
@@ -206,6 +209,9 @@ class Reading(History):
             config: Fields of a recall config that override the bank's and the preset's.
             expand: Walk links outward from the hits; True, or a mapping with relations, depth, cap, decay.
             reranker: Called with the query and the texts of the short list; gives scores.
+            withhold: The share of recalls that leave one hit out at random, to learn what each is worth; hand the
+                result to `learn`.
+            rng: The source of that randomness.
             explain: Also return what every stage did.
         """
         query = clean_text("query", query, self._engine.settings.text_limit)
@@ -231,7 +237,7 @@ class Reading(History):
             min_confidence=min_confidence,
             min_importance=min_importance,
         )
-        return self._recall.run(
+        found = self._recall.run(
             query,
             where,
             limit=limit,
@@ -241,6 +247,8 @@ class Reading(History):
             reranker=reranker,
             explain=explain,
         )
+        share = clean_number("withhold", withhold, 0.0, 1.0)
+        return _withholding(found, share, rng or Random()) if share else found
 
     @property
     def _recall(self) -> Recaller:
@@ -249,3 +257,10 @@ class Reading(History):
 
             self._recaller = Recaller(self._engine)
         return self._recaller
+
+
+def _withholding(found: Recalled, share: float, rng: Random) -> Recalled:
+    from skep.lifecycle.utility import withhold
+
+    shown, withheld = withhold(found.hits, share, rng)
+    return msgspec.structs.replace(found, hits=shown, withheld=withheld)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +22,9 @@ from skep.storage.base import Filter
 from skep.storage.sqlite import Plan
 from skep.words import query_terms
 
+if TYPE_CHECKING:
+    from skep.storage.segments import Pool
+
 TOGETHER = "used_with"
 """The relation between memories that were used in one successful task."""
 STEP = 0.2
@@ -29,6 +33,7 @@ RECENCY_PER_DAY = 0.0256
 """Two days ago counts 0.95, four weeks ago about a half."""
 DAY = 86_400.0
 CANDIDATES = 50
+FITTING = 0.5
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,6 +197,7 @@ def recommend(
         int(row): 0.0 if math.isnan(cosine) else max(0.0, engine.embeddings.calibrate(float(cosine)))
         for row, cosine in zip(pool.rows, pool.cosine, strict=True)
     }
+    found = {row: memory for row, memory in found.items() if row in _fitting(pool, context)}
     trials = {row: memory.successes + memory.failures for row, memory in found.items()}
     total = sum(trials.values())
     ranked: list[Recommendation] = []
@@ -201,6 +207,21 @@ def recommend(
     ranked.sort(key=lambda r: (-r.score, -r.parts["context"], r.memory.id))
     best = ranked[:k]
     return best + _analogies(engine, best, total, now)[: max(0, k - len(best))]
+
+
+def _fitting(pool: Pool, context: Mapping[int, float]) -> set[int]:
+    """The candidates about this kind of task: at least half as close as the closest, by words and meaning together.
+
+    The four factors say what works, not what a task is about, so a proven strategy for something else must not even
+    stand for election.
+    """
+    most = max((float(score) for score in pool.words), default=0.0) or 1.0
+    close = {
+        int(row): float(words) / most + context[int(row)]
+        for row, words in zip(pool.rows, pool.words, strict=True)
+    }
+    bar = FITTING * max(close.values(), default=0.0)
+    return {row for row, closeness in close.items() if closeness >= bar}
 
 
 def _rated(

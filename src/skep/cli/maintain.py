@@ -1,0 +1,114 @@
+"""`skep maintain`: keep the bank clean, once or again and again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import threading
+
+import click
+
+from skep.bank import Bank
+from skep.cli.shared import common, open_bank, print_json, progress_bar
+from skep.lifecycle.judge import CommandJudge, EndpointJudge, Judge, RulesJudge
+from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
+from skep.lifecycle.report import MaintainReport
+
+_EVERY = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    found = _EVERY.fullmatch(value)
+    if found is None:
+        raise click.BadParameter("write it like 30m, 24h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
+@click.option(
+    "--step", "steps", multiple=True, type=click.Choice(STEPS), help="Only this step; may be repeated."
+)
+@click.option("--skip", multiple=True, type=click.Choice(STEPS), help="All steps but this; may be repeated.")
+@click.option(
+    "--reflect", is_flag=True, help="Also sum up clusters of episodes; the sources stay in history."
+)
+@click.option("--consolidate", type=click.Choice(["soft", "hard"]), default="soft", show_default=True)
+@click.option("--gc-days", type=float, help="Set aside what is older than this.")
+@click.option(
+    "--cluster", type=click.Choice(["threshold", "hdbscan"]), default="threshold", show_default=True
+)
+@click.option("--judge-rules", is_flag=True, help="Let rules decide what waits for a judge.")
+@click.option("--judge-command", help="Let a command decide: the prompt on its standard input.")
+@click.option("--judge-url", help="Let an OpenAI-compatible or Anthropic endpoint decide.")
+@click.option("--judge-model", help="The model behind --judge-url.")
+@click.option("--judge-key", envvar="SKEP_JUDGE_KEY", help="The key for --judge-url.")
+@click.option(
+    "--every", callback=_seconds, help="Run again and again, such as every 24h; for service managers."
+)
+@common
+def maintain(
+    dry_run: bool,
+    steps: tuple[str, ...],
+    skip: tuple[str, ...],
+    reflect: bool,
+    consolidate: str,
+    gc_days: float | None,
+    cluster: str,
+    judge_rules: bool,
+    judge_command: str | None,
+    judge_url: str | None,
+    judge_model: str | None,
+    judge_key: str | None,
+    every: float | None,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Embed, extract, weigh evidence, resolve conflicts, merge duplicates, expire, derive again."""
+    chosen = [step for step in steps or DEFAULT_STEPS if step not in skip] + (["reflect"] if reflect else [])
+    config = MaintainConfig(steps=tuple(chosen), consolidate=consolidate, gc_days=gc_days, cluster=cluster)
+    judge: Judge | None = RulesJudge() if judge_rules else None
+    if judge_command:
+        judge = CommandJudge(shlex.split(judge_command))
+    elif judge_url:
+        if not judge_model:
+            raise click.UsageError("--judge-url needs --judge-model")
+        style = "anthropic" if judge_url.rstrip("/").endswith("/messages") else "openai"
+        judge = EndpointJudge(judge_url, judge_model, key=judge_key, style=style)
+    stop = threading.Event()
+    if every is not None:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, lambda *_: stop.set())
+    while not stop.is_set():
+        with open_bank(bank_path, create=False) as bank:
+            _once(bank, config, judge, dry_run=dry_run, as_json=as_json)
+        if every is None or stop.wait(every):
+            return
+
+
+def _once(bank: Bank, config: MaintainConfig, judge: Judge | None, *, dry_run: bool, as_json: bool) -> None:
+    with progress_bar("maintaining") as progress:
+        report = bank.maintain(config, dry_run=dry_run, judge=judge, progress=progress)
+    if as_json:
+        print_json(report)
+        return
+    _show(report)
+
+
+def _show(report: MaintainReport) -> None:
+    for step in report.steps:
+        verb = "would do" if report.dry_run else "did"
+        click.echo(f"{click.style(step.step, bold=True):>20}  looked at {step.looked_at}, {verb} {len(step.actions)}"
+                   + (f"; {step.note}" if step.note else ""))  # fmt: skip
+        for action in step.actions[:20]:
+            click.echo(click.style(f"              {action}", dim=True))
+        if len(step.actions) > 20:
+            click.echo(click.style(f"              and {len(step.actions) - 20} more", dim=True))
+    if report.queued:
+        click.echo(f"{report.queued} pairs wait for a judge: --judge-rules, --judge-command or --judge-url")
+    if report.spent_tokens:
+        click.echo(f"spent {report.spent_tokens} tokens, {report.spent_money:.4f} in money")
