@@ -210,6 +210,22 @@ def test_the_agent_decides_what_rules_cannot(agent: Client, banks: Banks, tmp_pa
     assert f"replaced by [{b}]" in agent.text("search_memory", query="when does the office close")
 
 
+def test_an_outcome_moves_confidence_and_what_worked_is_recommended(agent: Client) -> None:
+    used = id_in(agent.text("remember", text="Run the smoke tests before a deploy"))
+
+    told = agent.text(
+        "report_outcome",
+        task="deploy the gateway",
+        success=True,
+        used=[used],
+        lesson="Smoke test first",
+        domain="ops",
+    )
+
+    assert f"[{used}] now has confidence" in told
+    assert "Smoke test first" in agent.text("recommend", task="deploy the gateway")
+
+
 def test_maintain_plans_first_and_tells_its_progress(agent: Client) -> None:
     agent.text("remember", text="Ana likes tea")
     params = {"name": "maintain", "arguments": {}, "_meta": {"progressToken": 9}}

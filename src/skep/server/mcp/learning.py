@@ -7,15 +7,15 @@ command line as the judge, `maintain` asks that instead."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from skep.integrations.wording import age, clip, standing
 from skep.server.mcp.call import Call
 from skep.server.mcp.registry import Tool, tool
-from skep.server.mcp.render import ids, memory_line, page, read_cursor
-from skep.server.mcp.tools import Budget, Cursor, Limit, touch
+from skep.server.mcp.render import memory_line, page, read_cursor
+from skep.server.mcp.tools import Budget, Cursor, Limit, client_name, touch
 
 CASE_CHARS = 500
 
@@ -28,17 +28,25 @@ def report_outcome(
     used: Annotated[
         list[str], Meta(description="Ids of the memories that were relied on, as shown in brackets.")
     ] = [],  # noqa: B006 - read only
+    lesson: Annotated[
+        str | None, Meta(description="What to do the same way, or differently, next time.")
+    ] = None,
     task_type: Annotated[str | None, Meta(description="Kind of task, such as deploy or bugfix.")] = None,
     domain: str | None = None,
 ) -> str:
     """Report how a task went and which memories it relied on. Memories that helped are trusted more, those
     that misled less, and what worked can be recommended next time. Call it once per task, when you know the
     result."""
-    bank: Any = call.bank()
-    outcome = bank.learn(task, success, used=used, task_type=task_type, domain=domain)
-    touch(call, *used)
-    how = "success" if success else "failure"
-    return f"recorded {how} [{outcome.id}]" + (f"; counted for {ids(used)}" if used else "")
+    learnt = call.bank().learn(
+        task, success, used=used, task_type=task_type, domain=domain, lesson=lesson, agent=client_name(call)
+    )
+    touch(call, *learnt.moved)
+    lines = [f"recorded {'success' if success else 'failure'} [{learnt.outcome.id}]"]
+    lines += [f"[{one}] now has confidence {value:.2f}" for one, value in learnt.moved.items()]
+    if learnt.procedure is not None:
+        touch(call, learnt.procedure.id)
+        lines.append(f"kept as procedure [{learnt.procedure.id}] {clip(learnt.procedure.text, CASE_CHARS)}")
+    return "\n".join(lines)
 
 
 def recommend(
@@ -51,10 +59,9 @@ def recommend(
 ) -> str:
     """What worked before for tasks like this one, with the record behind it. Ask before choosing an
     approach."""
-    bank: Any = call.bank()
-    found = bank.recommend(task, limit)
+    bank = call.bank()
     now = bank.engine.now()
-    lines = [memory_line(one.memory, now, warnings=(f"worked {one.record}; {one.why}",)) for one in found]
+    lines = [f"{memory_line(one.memory, now)}\n  {one.why()}" for one in bank.recommend(task, limit)]
     return page(
         lines, max_tokens, start=read_cursor(cursor), empty="nothing is known to have worked for this"
     )
@@ -69,10 +76,8 @@ def pending_judgements(
 ) -> str:
     """Pairs of memories on which rules could not decide. For each, read both and call resolve_judgement.
     Decide only from what the two texts say and from what you know for certain."""
-    from skep.lifecycle.queue import pending
-
     bank = call.bank()
-    cases = pending(bank.engine)
+    cases = bank.pending_judgements()
     now = bank.engine.now()
     lines = [
         f"{one.kind}? similarity {one.similarity:.2f}\n"
@@ -101,12 +106,9 @@ def resolve_judgement(
 ) -> str:
     """Decide a pair from pending_judgements. Nothing is deleted, and undo takes it back. When in doubt:
     KEEP_BOTH."""
-    from skep.lifecycle.queue import resolve
-    from skep.server.mcp.tools import client_name
-
-    events = resolve(call.bank().engine, older, newer, decision, client_name(call) or "agent")
+    count = call.bank().resolve_judgement(older, newer, decision, client_name(call))
     touch(call, older, newer)
-    return f"{decision}: " + ", ".join(f"{event.kind} [{event.id}]" for event in events)
+    return f"{decision} on [{older}] and [{newer}]; {count} events"
 
 
 def maintain_with(judge: Sequence[str] | None) -> Callable[..., str]:
@@ -121,11 +123,8 @@ def maintain_with(judge: Sequence[str] | None) -> Callable[..., str]:
         """Clean the bank up: merge what is said twice, settle clear conflicts, set aside what is outdated.
         It can take minutes on a large bank. Nothing is deleted, and undo takes each step back."""
         from skep.lifecycle.judge import CommandJudge
-        from skep.lifecycle.maintain import maintain as run
 
-        bank = call.bank()
-        found = run(
-            bank.engine,
+        found = call.bank().maintain(
             dry_run=dry_run,
             judge=CommandJudge(judge) if judge and not dry_run else None,
             progress=call.progress,

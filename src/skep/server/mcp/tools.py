@@ -219,6 +219,11 @@ def memory_status(call: Call) -> str:
         lines.append("set aside: " + ", ".join(f"{count} {name}" for name, count in sorted(other.items())))
     if status.pending:
         lines.append(f"{status.pending} not embedded yet; found by their words until then")
+    waiting = len(bank.pending_judgements())
+    if waiting:
+        lines.append(
+            f"{waiting} pairs wait for a decision; the tools of `skep mcp --profile full` offer them"
+        )
     lines.append(f"{status.links} links, {status.events} events, {status.size_bytes // 1024} KiB")
     lines.append(f"bank: {status.path or 'in memory'}")
     return "\n".join(lines)

@@ -1,0 +1,303 @@
+"""Streamable HTTP: who may come in, and what each era gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="the http extra is not installed")
+
+from everything import build
+from mcp_wire import META
+
+from skep.errors import ConfigError
+from skep.server.http import create_app, refusal, serve_http
+from skep.server.mcp.protocol import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+
+TOKEN = "let me in"
+BASE = {
+    "host": "127.0.0.1:8420",
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+    "authorization": f"Bearer {TOKEN}",
+}
+
+
+class Answer:
+    """One HTTP response, whole."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = b""
+
+    @property
+    def frames(self) -> list[dict[str, Any]]:
+        """The messages in it, whether plain or streamed."""
+        if self.headers["content-type"].startswith("text/event-stream"):
+            return [
+                json.loads(line[6:]) for line in self.body.decode().splitlines() if line.startswith("data: ")
+            ]
+        return [json.loads(self.body)]
+
+
+class Web:
+    """Speaks to the application without a socket."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def send(
+        self,
+        body: object = None,
+        *,
+        method: str = "POST",
+        until: Callable[[Answer], bool] | None = None,
+        on_body: Callable[[Answer], Awaitable[None]] | None = None,
+        **headers: str | None,
+    ) -> Answer:
+        """Send one request; with `until` the client hangs up as soon as that is true."""
+        given = {**BASE, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        raw = [(name.encode(), value.encode()) for name, value in given.items() if value is not None]
+        scope = {"type": "http", "method": method, "path": "/mcp", "raw_path": b"/mcp", "query_string": b"",
+                 "headers": raw, "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 8420)}  # fmt: skip
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer, gone, sent = Answer(), asyncio.Event(), False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal sent
+            if not sent:
+                sent = True
+                return {"type": "http.request", "body": data if method == "POST" else b"", "more_body": False}
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def receive_part(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+                answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            else:
+                answer.body += message.get("body", b"")
+                if on_body is not None:
+                    await on_body(answer)
+                if until is not None and until(answer):
+                    gone.set()
+
+        await self.app(scope, receive, receive_part)
+        return answer
+
+    async def ask(self, method: str, params: dict[str, Any] | None = None, **headers: str | None) -> Answer:
+        """Send one JSON-RPC request."""
+        return await self.send(
+            {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}, **headers
+        )
+
+    async def initialize(self, **capabilities: Any) -> str:
+        """Open a session; its id."""
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        return (await self.ask("initialize", params)).headers["mcp-session-id"]
+
+    async def stateless(
+        self, method: str, params: dict[str, Any] | None = None, **headers: str | None
+    ) -> Answer:
+        """Send one stateless request with its headers."""
+        given = {"mcp_protocol_version": "2026-07-28", "mcp_method": method, **headers}
+        return await self.ask(method, {**(params or {}), "_meta": META}, **given)
+
+
+def web(**options: Any) -> Web:
+    return Web(create_app(build(), **{"token": TOKEN, **options}))
+
+
+def test_a_session_is_opened_used_and_closed() -> None:
+    async def story() -> None:
+        client = web()
+        session = await client.initialize()
+        listed = await client.ask("tools/list", mcp_session_id=session)
+        assert "add" in [tool["name"] for tool in listed.frames[0]["result"]["tools"]]
+        assert (await client.send(method="DELETE", mcp_session_id=session)).status == 200
+        assert (await client.ask("tools/list", mcp_session_id=session)).status == 404
+
+    asyncio.run(story())
+
+
+def test_without_a_session_the_client_is_told_to_open_one() -> None:
+    assert asyncio.run(web().ask("tools/list")).status == 400
+
+
+def test_progress_turns_the_answer_into_a_stream() -> None:
+    async def story() -> list[dict[str, Any]]:
+        client = web()
+        session = await client.initialize()
+        params = {"name": "test_tool_with_progress", "arguments": {}, "_meta": {"progressToken": 1}}
+        return (await client.ask("tools/call", params, mcp_session_id=session)).frames
+
+    *notes, last = asyncio.run(story())
+    assert [note["params"]["progress"] for note in notes] == [0, 50, 100]
+    assert last["result"]["content"]
+
+
+def test_a_question_goes_out_on_the_stream_and_its_answer_comes_in_by_post() -> None:
+    async def story() -> dict[str, Any]:
+        client = web()
+        session = await client.initialize(sampling={})
+
+        async def reply(answer: Answer) -> None:
+            question = answer.frames[-1] if answer.body else {}
+            if question.get("method") == "sampling/createMessage":
+                result = {"content": {"type": "text", "text": "hello"}}
+                sent = await client.send(
+                    {"jsonrpc": "2.0", "id": question["id"], "result": result}, mcp_session_id=session
+                )
+                assert sent.status == 202
+
+        params = {"name": "test_sampling", "arguments": {"prompt": "hi"}}
+        body = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}
+        return (await client.send(body, mcp_session_id=session, on_body=reply)).frames[-1]
+
+    assert asyncio.run(story())["result"]["content"][0]["text"] == "LLM response: hello"
+
+
+def test_a_subscription_hears_on_the_standing_stream() -> None:
+    async def story() -> list[dict[str, Any]]:
+        client = web()
+        session = await client.initialize()
+        await client.ask("resources/subscribe", {"uri": "test://watched-resource"}, mcp_session_id=session)
+        standing = asyncio.create_task(
+            client.send(method="GET", mcp_session_id=session, until=lambda answer: b"updated" in answer.body)
+        )
+        await asyncio.sleep(0)
+        while not standing.done():
+            await client.ask("tools/call", {"name": "touch", "arguments": {}}, mcp_session_id=session)
+        return (await standing).frames
+
+    assert asyncio.run(story())[0]["params"] == {"uri": "test://watched-resource"}
+
+
+def test_a_stateless_request_is_answered_by_itself() -> None:
+    answer = asyncio.run(web().stateless("server/discover"))
+
+    assert "mcp-session-id" not in answer.headers
+    assert answer.frames[0]["result"]["supportedVersions"] == ["2026-07-28"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"mcp_method": "tools/list"}, 400, HEADER_MISMATCH),
+        ({"mcp_method": None}, 400, HEADER_MISMATCH),
+        ({"mcp_protocol_version": "2025-11-25"}, 400, HEADER_MISMATCH),
+        ({"mcp_name": "subtract"}, 400, HEADER_MISMATCH),
+        ({"mcp_name": "=?base64?YWRk?="}, 200, None),
+        ({"mcp_name": "=?base64?YWR?="}, 400, HEADER_MISMATCH),
+        ({"mcp_name": "add"}, 200, None),
+    ],
+)
+def test_headers_must_say_what_the_body_says(
+    headers: dict[str, str | None], status: int, code: int | None
+) -> None:
+    given = {"mcp_name": "add", **headers}
+    answer = asyncio.run(web().stateless("tools/call", {"name": "add", "arguments": {"a": 1}}, **given))
+
+    assert answer.status == status
+    assert answer.frames[0].get("error", {}).get("code") == code
+
+
+@pytest.mark.parametrize(
+    ("method", "meta", "status", "code"),
+    [
+        ("nonsense", META, 404, METHOD_NOT_FOUND),
+        ("initialize", META, 404, METHOD_NOT_FOUND),
+        ("server/discover", {}, 400, INVALID_PARAMS),
+        (
+            "tools/list",
+            {**META, "io.modelcontextprotocol/protocolVersion": "2031-01-01"},
+            400,
+            UNSUPPORTED_VERSION,
+        ),
+    ],
+)
+def test_a_refusal_has_the_status_of_its_error(
+    method: str, meta: dict[str, Any], status: int, code: int
+) -> None:
+    version = meta.get("io.modelcontextprotocol/protocolVersion", "2026-07-28")
+    answer = asyncio.run(web().ask(method, {"_meta": meta}, mcp_protocol_version=version, mcp_method=method))
+
+    assert (answer.status, answer.frames[0]["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"authorization": None}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Basic x"}, 401),
+        ({"host": "evil.example"}, 403),
+        ({"host": None}, 403),
+        ({"host": "[::1"}, 400),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://localhost:3000"}, 200),
+        ({"accept": "text/html"}, 406),
+        ({"content_type": "text/plain"}, 415),
+    ],
+)
+def test_only_its_owner_comes_in(headers: dict[str, str | None], status: int) -> None:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    assert asyncio.run(web().ask("initialize", params, **headers)).status == status
+
+
+def test_rubbish_is_refused_and_too_much_is_not_read() -> None:
+    assert asyncio.run(web().send(b"{nope")).status == 400
+    assert asyncio.run(web().send(b"[]")).status == 400
+    assert asyncio.run(web().send(b"x" * (9 * 1024 * 1024))).status == 413
+
+
+def test_no_token_is_asked_for_only_where_nobody_else_can_knock() -> None:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    assert asyncio.run(web(token=None).ask("initialize", params, authorization=None)).status == 200
+    with pytest.raises(ConfigError, match="loopback"):
+        serve_http(build(), host="0.0.0.0", token=None)
+
+
+def test_an_allowed_origin_may_come_from_elsewhere() -> None:
+    headers = {"host": "localhost", "origin": "https://chat.example"}
+    assert refusal(headers, token=None, hosts=("localhost",), origins=("https://chat.example",)) is None
+
+
+def test_a_stateless_subscription_is_acknowledged_first() -> None:
+    async def story() -> list[dict[str, Any]]:
+        client = web()
+        wanted = {
+            "notifications": {"resourceSubscriptions": ["test://watched-resource"], "toolsListChanged": True}
+        }
+        body = {
+            "jsonrpc": "2.0",
+            "id": 8,
+            "method": "subscriptions/listen",
+            "params": {**wanted, "_meta": META},
+        }
+        listening = asyncio.create_task(
+            client.send(
+                body,
+                mcp_protocol_version="2026-07-28",
+                mcp_method="subscriptions/listen",
+                until=lambda answer: b"updated" in answer.body,
+            )
+        )
+        while not listening.done():
+            await client.stateless("tools/call", {"name": "touch", "arguments": {}}, mcp_name="touch")
+        return (await listening).frames
+
+    first, second, *_ = asyncio.run(story())
+    assert first["method"] == "notifications/subscriptions/acknowledged"
+    assert first["params"]["notifications"] == {"resourceSubscriptions": ["test://watched-resource"]}
+    assert second["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 8}
