@@ -42,5 +42,8 @@ bench-full: $(STAMP)  ## Speed against peers, all sizes.
 bench-quality: $(STAMP)  ## Quality of every preset; DATA=folder of evaluation sets.
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))
 
+docs: $(STAMP)  ## The reference pages, from the code.
+	$(BIN)/python scripts/build_reference.py
+
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -199,7 +199,7 @@ def recommend(
     }
     found = {row: memory for row, memory in found.items() if row in _fitting(pool, context)}
     trials = {row: memory.successes + memory.failures for row, memory in found.items()}
-    total = sum(trials.values())
+    total = engine.store.trials()
     ranked: list[Recommendation] = []
     for row, memory in found.items():
         match = context[row] * (1.0 if domain is None or memory.domain in (None, domain) else 0.5)

@@ -92,6 +92,11 @@ class Reads:
             "ORDER BY m.row",
         )
 
+    def trials(self) -> int:
+        """How often procedures were tried, all together."""
+        sql = "SELECT coalesce(sum(successes + failures), 0) FROM memories WHERE kind = 'procedure' AND forgotten = 0"
+        return self.connection.one(sql)
+
     def due(self, now: float) -> list[Memory]:
         """Current memories whose time is over."""
         return self.memories_where(

@@ -72,6 +72,7 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX memories_scope ON memories(scope_user, scope_project, scope_session, created_at, row)
         WHERE scope_user IS NOT NULL OR scope_project IS NOT NULL OR scope_session IS NOT NULL;
     CREATE INDEX memories_expires ON memories(expires_at) WHERE expires_at IS NOT NULL;
+    CREATE INDEX memories_procedures ON memories(successes, failures, forgotten) WHERE kind = 'procedure';
     CREATE INDEX memories_stale ON memories(row) WHERE stale = 1;
     CREATE INDEX memories_valid_from ON memories(valid_from) WHERE valid_from IS NOT NULL;
     CREATE INDEX memories_valid_to ON memories(valid_to) WHERE valid_to IS NOT NULL;

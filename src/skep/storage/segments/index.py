@@ -14,7 +14,7 @@ from skep.storage.segments.codes import decode
 from skep.storage.segments.filters import Masks
 from skep.storage.segments.lexical import WordScores, best, look_up, term_parts
 from skep.storage.segments.postings import idf
-from skep.storage.segments.scan import codes_of, cosines_of, near
+from skep.storage.segments.scan import Scanner, codes_of, cosines_of
 from skep.storage.segments.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class SegmentIndex:
         self._upkeep = Upkeep(folder, source, tail_limit=tail_limit, read_only=read_only)
         self._masks = Masks(self._upkeep.table)
         self._scores = WordScores()
+        self._scanner = Scanner()
 
     def refresh(self) -> int:
         """Catch up with the store, cheaply when nothing changed; returns the position reached."""
@@ -249,7 +250,7 @@ class SegmentIndex:
         vectors_total = 0
         if query is not None:
             vectors_total = int(np.count_nonzero(mask & table.has_vector[: table.count]))
-            field = np.union1d(near(table, query, mask, k_vectors), chosen)
+            field = np.union1d(self._scanner.near(table, query, mask, k_vectors), chosen)
             cosine = cosines_of(table, field, query)
             there = np.flatnonzero(~np.isnan(cosine))
             order = np.lexsort((table.rows[field[there]], -cosine[there]))[:k_vectors]

@@ -1,0 +1,137 @@
+"""Write docs/reference/bank.md and cli.md from the docstrings and the commands themselves.
+
+Run it with `make docs`; a test fails when the pages are behind the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from skep.bank import Bank
+from skep.cli import COMMANDS, app
+
+PAGES = Path(__file__).parents[1] / "docs" / "reference"
+GROUPS = (
+    ("Opening", ("open", "close")),
+    (
+        "Writing",
+        ("remember", "remember_many", "revise", "retract", "restore", "supersede", "merge", "mark", "confirm", "dispute",
+         "support", "forget"),
+    ),
+    (
+        "Reading",
+        ("recall", "search_memory", "stream", "get", "find", "find_conflicts"),
+    ),
+    ("Links", ("link", "unlink", "neighbors", "subgraph", "path")),
+    ("History", ("history", "event", "blame", "undo", "as_of")),
+    (
+        "Keeping clean and learning",
+        ("maintain", "pending_judgements", "resolve_judgement", "learn", "recommend", "outcomes", "stats", "utility"),
+    ),
+)  # fmt: skip
+
+
+def bank_page() -> str:
+    """The reference of `Bank`."""
+    names = [name for name in dir(Bank) if not name.startswith("_")]
+    grouped = {name for _, group in GROUPS for name in group}
+    rest = tuple(name for name in names if name not in grouped)
+    parts = [
+        "# Bank\n",
+        "Made from the docstrings by `scripts/build_reference.py`. `AsyncBank` has the same methods, to be awaited.\n",
+    ]
+    for title, group in (*GROUPS, ("The bank as a whole", rest)):
+        parts.append(f"## {title}\n")
+        parts += [_method(name) for name in group if name in names]
+    return "\n".join(parts)
+
+
+def _method(name: str) -> str:
+    value = inspect.getattr_static(Bank, name)
+    if isinstance(value, property):
+        return f"### `{name}`\n\n{inspect.getdoc(value)}\n"
+    function = getattr(Bank, name)
+    signature = _signature(function)
+    text, _, arguments = (inspect.getdoc(function) or "").partition("\nArgs:\n")
+    parts = [f"### `{name}`\n", f"```text\n{name}{signature}\n```\n", text.strip() + "\n"]
+    if arguments:
+        parts.append(_arguments(arguments) + "\n")
+    return "\n".join(parts)
+
+
+def _signature(function: Callable[..., object]) -> str:
+    """The parameters one per line, as they stand in the code."""
+    lines: list[str] = []
+    found = inspect.signature(function)
+    starred = False
+    for parameter in found.parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            starred = True
+            lines.append("*")
+        text = f"**{parameter.name}" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
+        if parameter.annotation is not parameter.empty:
+            text += f": {parameter.annotation}"
+        if parameter.default is not parameter.empty:
+            default = parameter.default
+            text += f" = {default.__name__ if callable(default) else repr(default)}"
+        lines.append(text)
+    inside = "".join(f"\n    {line}," for line in lines) + "\n" if lines else ""
+    return f"({inside}) -> {found.return_annotation}"
+
+
+def _arguments(text: str) -> str:
+    lines: list[str] = []
+    for line in inspect.cleandoc(text).splitlines():
+        if line and not line.startswith(" "):
+            name, _, rest = line.partition(":")
+            lines.append(f"- `{name}`:{rest}")
+        elif line.strip():
+            lines[-1] += " " + line.strip()
+    return "\n".join(lines)
+
+
+def cli_page() -> str:
+    """The reference of the command line."""
+    context = click.Context(app, info_name="skep")
+    parts = [
+        "# Command line\n",
+        "Made from the commands by `scripts/build_reference.py`. Every command takes `--bank PATH`; the answer goes to"
+        " standard output, everything else to standard error. Exit codes: 0 done, 1 an error in plain words, 2 wrong"
+        " usage. `skep completion bash` prints a completion script.\n",
+    ]
+    for name in COMMANDS:
+        command = app.get_command(context, name)
+        assert command is not None
+        parts.append(_command(f"skep {name}", command))
+        if isinstance(command, click.Group):
+            sub = click.Context(command, info_name=name, parent=context)
+            parts += [_command(f"skep {name} {child}", command.get_command(sub, child)) for child in command.list_commands(sub)]
+    return "\n".join(parts)
+
+
+def _command(name: str, command: click.Command | None) -> str:
+    assert command is not None
+    arguments = " ".join(p.make_metavar(click.Context(command)) for p in command.params if isinstance(p, click.Argument))
+    parts = [f"## `{name}{' ' + arguments if arguments else ''}`\n", inspect.cleandoc(command.help or "") + "\n"]
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.hidden:
+            flags = ", ".join(option.opts + option.secondary_opts)
+            parts.append(f"- `{flags}`" + (f": {option.help}" if option.help else ""))
+    return "\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Write both pages."""
+    PAGES.mkdir(parents=True, exist_ok=True)
+    (PAGES / "bank.md").write_text(bank_page(), encoding="utf-8")
+    (PAGES / "cli.md").write_text(cli_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
