@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, cast
 
 import msgspec
 
 from skep.errors import ConfigError
+
+INLINE: Final = 60
+"""Characters up to which a list of plain values stays on one line."""
 
 _SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.S)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
@@ -176,7 +179,27 @@ def _cut(text: str, start: int, end: int) -> str:
 
 
 def _render(value: Any, margin: str, text: str) -> str:
-    return json.dumps(value, indent=_unit(text), ensure_ascii=False).replace("\n", "\n" + margin)
+    return _written(value, _unit(text)).replace("\n", "\n" + margin)
+
+
+def _written(value: Any, unit: str) -> str:
+    """JSON with a line per member, but short lists on one line, as people write it."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, list | dict) or not value:
+        return flat
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        if len(flat) <= INLINE and not any(isinstance(item, list | dict) for item in items):
+            return flat
+        lines, ends = [_written(item, unit) for item in items], "[]"
+    else:
+        members = cast("dict[str, Any]", value)
+        lines = [
+            f"{json.dumps(key, ensure_ascii=False)}: {_written(item, unit)}" for key, item in members.items()
+        ]
+        ends = "{}"
+    inner = ",\n".join(lines).replace("\n", "\n" + unit)
+    return f"{ends[0]}\n{unit}{inner}\n{ends[1]}"
 
 
 def _margin(text: str, position: int) -> str:

@@ -1,0 +1,239 @@
+"""Hooks: what goes in before a prompt, what comes out after an answer, and that nothing is ever held up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skep.bank import Bank
+from skep.integrations.capture import capture, episodes
+from skep.integrations.hooks import Payload, respond, speaks_to
+from skep.integrations.transcripts import Turn, read_turns, without_private
+
+NOW = 1_790_000_000.0
+
+
+@pytest.fixture
+def bank_path(tmp_path: Path) -> Path:
+    path = tmp_path / "bank.skep"
+    with Bank.open(path, now=lambda: NOW) as bank:
+        bank.remember("The staging database runs PostgreSQL 16 on port 5433")
+        bank.remember("Deploys go out on Tuesdays", importance=0.9)
+        bank.remember("Never push to main without a review", importance=0.8, pinned=True)
+        bank.remember("The old gateway was called Bifrost", confidence=0.3)
+    return path
+
+
+def run(bank: Path, event: str, client: str = "claude-code", **fields: Any) -> str:
+    payload = {"hook_event_name": event, "session_id": "s1", "cwd": str(bank.parent), **fields}
+    said = respond(client, json.dumps(payload).encode(), bank=str(bank), environ={}, now=NOW + 60)
+    if said in ("", "{}"):
+        return said
+    output = json.loads(said)["hookSpecificOutput"]
+    assert output["hookEventName"] == event
+    return output["additionalContext"]
+
+
+def test_a_prompt_is_answered_with_what_memory_knows_of_it(bank_path: Path) -> None:
+    told = run(bank_path, "UserPromptSubmit", prompt="Which port does the staging database use?")
+
+    assert "PostgreSQL 16 on port 5433" in told
+    assert "Tuesdays" not in told
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["Write a poem about the sea", "fix it", "", "   ", "?!", "<private>the staging database port</private>"],
+)
+def test_memory_keeps_silent_when_it_has_nothing_to_say(bank_path: Path, prompt: str) -> None:
+    assert run(bank_path, "UserPromptSubmit", prompt=prompt) == ""
+
+
+def test_what_is_hardly_trusted_does_not_speak_up(bank_path: Path) -> None:
+    assert run(bank_path, "UserPromptSubmit", prompt="What was the old gateway called, Bifrost?") == ""
+
+
+def test_a_session_starts_with_what_is_pinned_and_what_matters(bank_path: Path) -> None:
+    lines = run(bank_path, "SessionStart", source="startup").splitlines()
+
+    assert "Never push to main" in lines[2]
+    assert "Tuesdays" in lines[3]
+    assert len(lines) == 5
+
+
+def test_gemini_gets_json_even_for_silence(bank_path: Path) -> None:
+    assert run(bank_path, "BeforeAgent", client="gemini", prompt="Write a poem") == "{}"
+    assert "5433" in run(bank_path, "BeforeAgent", client="gemini", prompt="the staging database port")
+
+
+def test_a_hook_only_reads(bank_path: Path) -> None:
+    before = bank_path.read_bytes()
+
+    run(bank_path, "UserPromptSubmit", prompt="Which port does the staging database use?")
+    run(bank_path, "SessionStart")
+
+    assert bank_path.read_bytes() == before
+
+
+def test_without_a_bank_there_is_nothing_to_say_and_nothing_is_made(tmp_path: Path) -> None:
+    assert run(tmp_path / "none.skep", "UserPromptSubmit", prompt="Which port does staging use?") == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "stdin", [b"", b"{", b"[]", b"\xff", b'{"hook_event_name": 7}', b'{"hook_event_name": "Other"}']
+)
+def test_whatever_comes_in_the_hook_exits_with_0_and_prints_nothing(stdin: bytes, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skep.integrations.hooks", "claude-code", str(tmp_path / "x.skep")],
+        input=stdin,
+        capture_output=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_a_damaged_bank_does_not_stop_a_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    path.write_bytes(b"SQLite format 3\0" + b"\1" * 4096)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "skep.integrations.hooks", "claude-code", str(path)],
+        input=b'{"hook_event_name": "UserPromptSubmit", "prompt": "which port does staging use"}',
+        capture_output=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_a_hook_needs_neither_numpy_nor_the_index(tmp_path: Path) -> None:
+    bank_path = tmp_path / "bank.skep"
+    with Bank.open(bank_path) as bank:
+        bank.remember("The staging database runs PostgreSQL 16 on port 5433")
+    code = (
+        "import sys; from skep.integrations.hooks import main; main(sys.argv[1:]); "
+        "sys.exit(any(name in sys.modules for name in ('numpy', 'skep.bank', 'click', 'subprocess')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "claude-code", str(bank_path)],
+        input=b'{"hook_event_name": "UserPromptSubmit", "prompt": "which port does the staging database use"}',
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert b"additionalContext" in done.stdout
+
+
+def claude_line(kind: str, text: object, identity: str, **extra: Any) -> str:
+    return json.dumps({"type": kind, "uuid": identity, "message": {"role": kind, "content": text}, **extra})
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    lines = [
+        claude_line(
+            "user", "Why does the login loop on staging? <private>my password is hunter2</private>", "u1"
+        ),
+        claude_line(
+            "assistant", [{"type": "thinking", "thinking": "hmm"}, {"type": "tool_use", "name": "Bash"}], "a1"
+        ),
+        claude_line("user", [{"type": "tool_result", "content": "output"}], "u2"),
+        claude_line(
+            "assistant", [{"type": "text", "text": "The cookie had no path. Mail ana@example.com."}], "a2"
+        ),
+        claude_line("user", "<system-reminder>be nice</system-reminder>", "m1", isMeta=True),
+        "not json",
+        claude_line("user", "yes", "u3"),
+        claude_line("assistant", [{"type": "text", "text": "Done."}], "a3"),
+        claude_line("user", "And how do we stop that from happening again?", "u4"),
+    ]
+    path = tmp_path / "transcript.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_turns_are_read_without_tools_thoughts_and_private_parts(transcript: Path) -> None:
+    turns = read_turns(transcript)
+
+    assert [turn.id for turn in turns] == ["u1", "u3"]
+    assert turns[0].asked == "Why does the login loop on staging?"
+    assert turns[0].answered.startswith("The cookie had no path")
+
+
+def test_codex_and_gemini_transcripts_are_read_too(tmp_path: Path) -> None:
+    def item(role: str, kind: str, text: str) -> str:
+        content = [{"type": kind, "text": text}]
+        return json.dumps(
+            {
+                "timestamp": text,
+                "type": "response_item",
+                "payload": {"type": "message", "role": role, "content": content},
+            }
+        )
+
+    codex = tmp_path / "rollout.jsonl"
+    codex.write_text(
+        "\n".join([item("user", "input_text", "question"), item("assistant", "output_text", "answer")])
+    )
+    gemini = tmp_path / "session.json"
+    messages = [
+        {"id": "1", "type": "user", "content": "question"},
+        {"id": "2", "type": "gemini", "content": "answer"},
+    ]
+    gemini.write_text(json.dumps({"sessionId": "x", "messages": messages}))
+
+    for path in (codex, gemini):
+        [turn] = read_turns(path)
+        assert (turn.asked, turn.answered) == ("question", "answer")
+
+
+def test_short_replies_and_commands_make_no_episode() -> None:
+    def turn(identity: str, asked: str) -> Turn:
+        return Turn(id=identity, asked=asked, answered="x")
+
+    turns = [
+        turn("1", "yes"),
+        turn("2", "/compact everything that was said so far"),
+        turn("3", "How do we roll back a release?"),
+    ]
+
+    assert [one.id for one in episodes(turns, None)] == ["3"]
+    assert episodes(turns, "3") == []
+
+
+def test_a_session_becomes_episodes_once_and_without_secrets(bank_path: Path, transcript: Path) -> None:
+    payload = Payload(
+        hook_event_name="Stop", session_id="s1", transcript_path=str(transcript), cwd="/project"
+    )
+    with Bank.open(bank_path) as bank:
+        assert capture(bank, "claude-code", payload) == 1
+        assert capture(bank, "claude-code", payload) == 0
+        [episode] = bank.find(kind="episode")
+
+    assert episode.text.startswith(
+        "User: Why does the login loop on staging?\nAssistant: The cookie had no path."
+    )
+    assert "hunter2" not in episode.text
+    assert "ana@example.com" not in episode.text
+    assert (episode.agent, episode.source) == ("claude-code", "claude-code:s1/u1")
+
+
+def test_private_parts_go_even_when_they_are_not_closed() -> None:
+    assert without_private("a <private>b</private> c <PRIVATE>d") == "a  c"
+
+
+def test_a_memory_speaks_to_a_prompt_by_weight_not_by_chance() -> None:
+    weights = {"port": 6.0, "stage": 5.0, "use": 0.5, "which": 0.2}
+
+    assert speaks_to({"port", "stage"}, weights)
+    assert not speaks_to({"use", "which"}, weights)
+    assert not speaks_to({"port"}, weights)
+    assert speaks_to({"heimdall"}, {"heimdall": 7.0})

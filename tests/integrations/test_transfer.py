@@ -1,0 +1,123 @@
+"""Importing into a bank, and auditing without one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from skep.bank import Bank
+from skep.cli.importers import import_foreign, is_export
+from skep.integrations.audit import audit, junk_of, report
+from skep.integrations.importers import read
+
+NOW = 1_790_000_000.0
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return Bank.open(":memory:")
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    lines = [
+        {"type": "entity", "name": "Ana", "entityType": "person", "observations": ["likes tea", "rows"]},
+        {"type": "entity", "name": "Acme", "entityType": "company", "observations": []},
+        {"type": "relation", "from": "Ana", "to": "Acme", "relationType": "works_at"},
+        {"type": "relation", "from": "Ana", "to": "nobody", "relationType": "knows"},
+    ]
+    path = tmp_path / "memory.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    return path
+
+
+def test_an_import_keeps_texts_links_and_provenance(bank: Bank, graph: Path) -> None:
+    done = import_foreign(bank, str(graph), None)
+
+    assert done == {"from": "reference", "new": 4, "known": 0, "links": 3}
+    [ana] = bank.find(tags=["entity", "entity:Ana"])
+    assert "works_at" in {link.rel for link in bank.neighbors(ana.id).links}
+    assert ana.source == "reference:Ana"
+
+
+def test_importing_twice_imports_once(bank: Bank, graph: Path) -> None:
+    import_foreign(bank, str(graph), None)
+
+    assert import_foreign(bank, str(graph), None) == {"from": "reference", "new": 0, "known": 4, "links": 0}
+
+
+def test_what_was_retracted_since_does_not_come_back(bank: Bank, graph: Path) -> None:
+    import_foreign(bank, str(graph), None)
+    [tea] = bank.find("likes tea")
+    bank.retract(tea.id)
+
+    import_foreign(bank, str(graph), None)
+
+    assert list(bank.find("likes tea")) == []
+
+
+def test_a_dry_run_only_counts(bank: Bank, graph: Path) -> None:
+    assert import_foreign(bank, str(graph), None, dry_run=True)["new"] == 4
+    assert bank.status().memories == 0
+
+
+def test_our_own_export_is_recognised(bank: Bank, graph: Path, tmp_path: Path) -> None:
+    bank.remember("Ana likes tea")
+    bank.export(tmp_path / "export.jsonl")
+
+    assert is_export(str(tmp_path / "export.jsonl"))
+    assert not is_export(str(graph))
+    assert not is_export(str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("ok", "too little"),
+        ("the of and", "too little"),
+        ("a3f5" * 12, "a key"),
+        ("Traceback (most recent call last):\n  File x", "a log"),
+        ('{"a": 1, "name": "something"}', "raw data"),
+        ("As an AI language model I prefer not to", "talk about"),
+        ("Ana likes tea in the morning", None),
+        ("Use `ruff check --fix` before each commit", None),
+    ],
+)
+def test_junk_is_told_from_knowledge(text: str, why: str | None) -> None:
+    found = junk_of(text)
+
+    assert found is None if why is None else found is not None and found.startswith(why)
+
+
+def test_an_audit_finds_each_kind_of_trouble_and_changes_nothing(bank: Bank, tmp_path: Path) -> None:
+    entries = [
+        {"text": "Use ruff for linting", "created_at": NOW - 86_400},
+        {"text": "Never use ruff for linting", "created_at": NOW - 3600},
+        {"text": "Ana likes tea in the morning", "created_at": NOW - 400 * 86_400},
+        {"text": "ana likes  TEA in the morning"},
+        {"text": "The migration is in progress right now", "created_at": NOW - 90 * 86_400},
+        {"text": "The certificate expires on 2019-05-01"},
+        {"text": "ok"},
+    ]
+    path = tmp_path / "memories.jsonl"
+    path.write_text("\n".join(json.dumps(entry) for entry in entries))
+    before = path.read_bytes()
+    source, items = read(path)
+
+    found = audit(items, source=source.name, now=NOW, bank=bank)
+    text = report(found)
+
+    assert found.memories == 7
+    assert [finding.name for finding in found.duplicates] == ["word for word"]
+    assert found.contradictions[0].count == 1
+    assert sum(finding.count for finding in found.junk) == 1
+    assert sum(finding.count for finding in found.staleness) == 3
+    assert "Junk: 1 (14.3%)" in text
+    assert "Never use ruff for linting" in text
+    assert path.read_bytes() == before
+
+
+def test_an_audit_of_nothing_is_a_report_too(bank: Bank) -> None:
+    assert "0 memories" in report(audit([], source="jsonl", now=NOW, bank=bank))
