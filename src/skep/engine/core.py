@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from skep.clock import Now
 from skep.config import Settings
 from skep.embedding.base import Embedder
@@ -69,9 +71,17 @@ class Engine:
         events, changes = self.store.write(
             plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check
         )
-        if changes.created or changes.retexted:
+        if changes.waiting:
             self.embeddings.work()
         return events, changes
+
+    def as_stored(self, changes: Changes) -> list[Memory]:
+        """The new memories of a write, as reading them back would give them."""
+        space = self.store.active_space()
+        if changes.waiting or space is None:
+            found = self.store.memories([row for row, _m, _t in changes.created])
+            return [found[row] for row, _m, _t in changes.created]
+        return [msgspec.structs.replace(m, embedder=space.fingerprint) for _r, m, _t in changes.created]
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""

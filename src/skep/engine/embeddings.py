@@ -83,7 +83,7 @@ class Embeddings:
     def in_place(self, texts: Sequence[str]) -> Mapping[int, Sequence[bytes]]:
         """Vectors of new texts, for every space whose embedder is instant; the rest is left to the queue."""
         made: dict[int, Sequence[bytes]] = {}
-        for space in self.store.vectors.spaces():
+        for space in self.store.spaces():
             embedder = self.for_space(space)
             if embedder is not None and embedder.instant:
                 made[space.number] = _packed(embedder, texts, space)

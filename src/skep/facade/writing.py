@@ -127,8 +127,7 @@ class Writing(Base):
             _events, changes = self._engine.write(
                 [("remember", body) for body in bodies[start : start + BULK]]
             )
-            found = self._engine.store.memories([row for row, _id, _text in changes.created])
-            stored += [Remembered(memory=found[row]) for row, _id, _text in changes.created]
+            stored += [Remembered(memory=memory) for memory in self._engine.as_stored(changes)]
             if progress is not None:
                 progress(len(stored), len(bodies))
         return stored

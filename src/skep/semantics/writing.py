@@ -39,8 +39,8 @@ def remember(
 
 
 def _store(engine: Engine, body: dict[str, object], conflicts: tuple[Conflict, ...]) -> Remembered:
-    events, _ = engine.write([("remember", body)])
-    memory = engine.memory(events[0].id)
+    _events, changes = engine.write([("remember", body)])
+    memory = engine.as_stored(changes)[0]
     named = tuple(msgspec.structs.replace(conflict, memory=memory) for conflict in conflicts)
     return Remembered(memory=memory, conflicts=named)
 

@@ -96,6 +96,16 @@ def fold(memory_id: str, events: Iterable[Event]) -> State | None:
     return fold.state()
 
 
+def first_state(event: Event) -> State:
+    """The state after a `remember` that nothing else mentions: what `fold` gives, without the machinery."""
+    fields = _initial(event)
+    known: dict[str, Any] = {key: value for key, value in fields.items() if key in _FIELDS}
+    return State(memory=Memory(id=event.id, **known), dots=(event.id,))
+
+
+_FIELDS = frozenset(Memory.__struct_fields__)
+
+
 def _tombstone(memory_id: str) -> State:
     memory = Memory(id=memory_id, kind="fact", text="", status="retracted")
     return State(memory=memory, present=False, forgotten=True)

@@ -295,13 +295,25 @@ class Reads:
     def head(self) -> int:
         """The number of the newest change of a searchable row."""
         with self.connection.lock:
-            version = self.connection.data_version()
-            if self._dirty or version != self._seen:
+            self._look()
+            if self._dirty:
                 self._dirty = False
                 self._head = self.connection.one("SELECT max(changed) FROM memories") or 0
-                self._spaces = self.vectors.spaces()
-                self._seen = version
             return self._head
+
+    def spaces(self) -> list[Space]:
+        """The vector spaces, as anybody last left them."""
+        with self.connection.lock:
+            self._look()
+            return self._spaces
+
+    def _look(self) -> None:
+        """Notice what other connections have written."""
+        version = self.connection.data_version()
+        if version != self._seen:
+            self._dirty = True
+            self._spaces = self.vectors.spaces()
+            self._seen = version
 
     def changed_since(self, seq: int) -> Iterator[IndexRow]:
         """See `IndexSource`."""
@@ -330,13 +342,11 @@ class Reads:
 
     def active_space(self) -> Space | None:
         """The space recall uses."""
-        self.head()
-        return next((space for space in self._spaces if space.state == "active"), None)
+        return next((space for space in self.spaces() if space.state == "active"), None)
 
     def building_space(self) -> Space | None:
         """The space that is being filled, if the embedder changed."""
-        self.head()
-        return next((space for space in self._spaces if space.state == "building"), None)
+        return next((space for space in self.spaces() if space.state == "building"), None)
 
     def fingerprint(self) -> str:
         """See `IndexSource`."""

@@ -76,6 +76,9 @@ class SqliteStore(Reads):
         with self.connection.transaction():
             try:
                 yield
+            except BaseException:
+                self._seen = -1
+                raise
             finally:
                 self._dirty = True
 
@@ -174,19 +177,24 @@ class SqliteStore(Reads):
     ) -> Changes:
         self.log.insert(events, self.log.next_seq())
         changes = self.tables.apply(events, fresh=fresh)
-        rows = [row for row, _id, _text in changes.created]
-        texts = [text for _row, _id, text in changes.created]
-        if changes.retexted:
-            rows += changes.retexted
-            texts += [self._text_of(row) for row in changes.retexted]
-        if rows:
+        for rows, texts, store in (
+            (
+                [row for row, _m, _t in changes.created],
+                [text for _r, _m, text in changes.created],
+                self.vectors.add,
+            ),
+            (changes.retexted, [self._text_of(row) for row in changes.retexted], self.vectors.put),
+        ):
+            if not rows:
+                continue
             vectors = embed(texts) if embed is not None else {}
-            for space in self.vectors.spaces():
+            for space in self.spaces():
                 made = vectors.get(space.number)
                 if made is not None:
-                    self.vectors.put(space.number, rows, made)
+                    store(space.number, rows, made)
                 else:
                     self.vectors.queue(space.number, rows)
+                    changes.waiting = changes.waiting or space.state == "active"
         return changes
 
     def _text_of(self, row: int) -> str:
@@ -207,6 +215,7 @@ class SqliteStore(Reads):
         if self.read_only:
             return None
         with self.writing():
+            self._seen = -1
             for space in self.vectors.spaces():
                 if space.fingerprint == fingerprint:
                     return None if space.state == "active" else space
@@ -246,6 +255,7 @@ class SqliteStore(Reads):
         with self.writing():
             if self.vectors.waiting(space):
                 return False
+            self._seen = -1
             self.vectors.activate(space)
             rows = self.connection.rows("SELECT row FROM memories")
             self.tables.touch(row for (row,) in rows)

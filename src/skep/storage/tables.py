@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from skep.model import Event
+from skep.model import Event, Memory
 from skep.storage.connection import Connection
-from skep.storage.fold import State, fold, fold_links, fold_setting, mentioned
+from skep.storage.fold import State, first_state, fold, fold_links, fold_setting, mentioned
 from skep.storage.log import Log
 from skep.storage.rows import STATE_COLUMNS, encode_body, searched_text, state_values
 from skep.storage.vectors import Vectors
@@ -26,10 +26,12 @@ _GONE = ("retracted", "expired")
 class Changes(msgspec.Struct):
     """What a batch of events touched; handed from step to step inside one transaction."""
 
-    created: list[tuple[int, str, str]] = msgspec.field(default_factory=list[tuple[int, str, str]])
-    """(row, id, searched text) of new memories, in order."""
+    created: list[tuple[int, Memory, str]] = msgspec.field(default_factory=list[tuple[int, Memory, str]])
+    """Row, memory and searched text of what is new, in order."""
     retexted: list[int] = msgspec.field(default_factory=list[int])
     """Rows whose searched text changed: their vectors are outdated."""
+    waiting: bool = False
+    """Whether any of them waits to be embedded."""
     erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     forgotten_rows: list[int] = msgspec.field(default_factory=list[int])
 
@@ -56,9 +58,7 @@ class Tables:
         keys: dict[str, None] = {}
         for event in events:
             if event.kind == "remember" and (fresh or self._only_mention(event.id)):
-                state = fold(event.id, (event,))
-                if state is not None:
-                    new.append(state)
+                new.append(first_state(event) if "text" in event.body else _known(fold(event.id, (event,))))
                 continue
             if event.kind == "use":
                 self._count_uses(event)
@@ -143,7 +143,7 @@ class Tables:
             words.append((row + i, " ".join(terms(text))))
             tags.extend((tag, row + i) for tag in m.tags)
             if not state.forgotten:
-                changes.created.append((row + i, m.id, text))
+                changes.created.append((row + i, m, text))
         db.executemany(_INSERT, values)
         db.executemany("INSERT INTO words(rowid, terms) VALUES(?,?)", words)
         if tags:
@@ -321,6 +321,11 @@ class Tables:
         self._c.execute("DELETE FROM uses WHERE memory = ?", (memory_id,))
         self._c.execute("DELETE FROM links WHERE src = ?", (memory_id,))
         count("links", db.changes())
+
+
+def _known(state: State | None) -> State:
+    assert state is not None
+    return state
 
 
 def _stamp(value: str | None) -> tuple[int, str, int]:

@@ -59,6 +59,13 @@ class Vectors:
         )
         db.executemany("DELETE FROM pending WHERE space = ? AND row = ?", [(space, row) for row in rows])
 
+    def add(self, space: int, rows: Sequence[int], vectors: Iterable[bytes]) -> None:
+        """Store the vectors of rows that are new, and so were never queued."""
+        self._c.db.executemany(
+            "INSERT INTO vectors(key, vector) VALUES(?,?)",
+            [((space << SHIFT) | row, vector) for row, vector in zip(rows, vectors, strict=True)],
+        )
+
     def queue(self, space: int, rows: Iterable[int]) -> None:
         """Queue rows; what they had in this space is outdated and goes."""
         rows = list(rows)
