@@ -79,6 +79,7 @@ CODES: dict[str, str] = {
     "reason-needed": "forcing a deployment needs a reason",
     "unknown-version": "no such version",
     "no-change": "that config is deployed already",
+    "deployed-meanwhile": "another deployment came first",
     "budget-empty": "a budget that allows no trial",
     "no-traffic": "the bank has recorded nothing that can be learnt from",
 }

@@ -127,6 +127,9 @@ CONFIG: Schema = {
                     },
                     "pool": _whole(1, 100_000, "How many candidates each of words and meaning may bring."),
                     "late": _number(0, 10, "Weight of late interaction on the short list; 0 leaves it out."),
+                    "context": _number(0, 10, "Weight of the words of neighbours in time; 0 leaves it out."),
+                    "temporal": _choice(("off", "boost", "filter"), "What times named in a query do."),
+                    "currency": _flag("Newest first among results that give different values."),
                 }
             ),
             "filters": {

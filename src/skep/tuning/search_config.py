@@ -10,7 +10,8 @@ file                                         recall settings
 `retrieval.method`                           `k_words`, `k_vectors`, and which weights count
 `retrieval.pool`                             `k_words` and `k_vectors` where they are used
 `retrieval.fusion`, `weights`, `rrf_k`       the same names
-`retrieval.late`                             `late`
+`retrieval.late`, `context`, `temporal`,     the same names
+`currency`
 `retrieval.top_k`, `dynamic_k.max_results`   `limit` and `max_results`: the smaller of the two that apply
 `dynamic_k.enabled`, `gap_threshold_factor`  `dynamic_k`, `cliff`
 `dynamic_k.min_results`                      `min_results`
@@ -31,7 +32,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from skep.retrieval.config import QUERY_SIGNALS
+from skep.retrieval.config import QUERY_SIGNALS, RecallConfig, to_dict
 from skep.tuning.schemas import EVERYTHING, RESERVED
 
 Scalar = str | int | float | bool
@@ -53,6 +54,9 @@ class Retrieval(_Section, frozen=True, kw_only=True):
     weights: dict[str, float] = msgspec.field(default_factory=lambda: {"semantic": 1.0, "lexical": 1.0})
     pool: int = 100
     late: float = 0.0
+    context: float = 0.0
+    temporal: Literal["off", "boost", "filter"] = "off"
+    currency: bool = False
 
 
 class DynamicK(_Section, frozen=True, kw_only=True):
@@ -143,7 +147,14 @@ def field_tag(field: str, value: Scalar) -> str:
 
 
 def recall_settings(config: SearchConfig) -> dict[str, Any]:
-    """What `Bank.recall(config=…)` takes: the keys of `RecallConfig` plus `limit`, `tags` and `kinds`."""
+    """What `Bank.recall(config=…)` takes: every key of `RecallConfig`, and `limit`, `tags` and `kinds`.
+
+    Keys that a config file cannot state have their defaults, so that no preset shows through.
+    """
+    return to_dict(RecallConfig()) | _stated(config)
+
+
+def _stated(config: SearchConfig) -> dict[str, Any]:
     found, cut = config.retrieval, config.dynamic_k
     limit = min(found.top_k, cut.max_results) if cut.enabled else found.top_k
     abstains = config.abstention.enabled
@@ -155,6 +166,9 @@ def recall_settings(config: SearchConfig) -> dict[str, Any]:
         "weights": effective_weights(found),
         "rrf_k": found.rrf_k,
         "late": found.late,
+        "context": found.context,
+        "temporal": found.temporal,
+        "currency": found.currency,
         "select": config.selection.strategy,
         "mmr_lambda": config.selection.mmr_lambda,
         "similarity": config.selection.similarity,
@@ -195,7 +209,7 @@ def effective_weights(found: Retrieval) -> dict[str, float]:
 
 def config_hash(config: SearchConfig) -> str:
     """The same for configs that search alike, whatever they are called and whatever their note says."""
-    settings = recall_settings(config) | {"name": ""}
+    settings = _stated(config) | {"name": ""}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,0 +1,498 @@
+"""Commands that tune search: a workspace of files, measured, compared and deployed through a gate."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import sys
+from collections.abc import Callable, Generator
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from skep.cli.shared import open_bank, print_json, progress_bar
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from skep.bank import Bank
+    from skep.tuning.evaluate import Evaluation
+    from skep.tuning.workspace import EvalSet, Split, Workspace
+
+F = TypeVar("F", bound=Callable[..., Any])
+SEED = 20_260_101
+BANK = "bank.skep"
+SPLITS = {"tune": "tune", "holdout": "holdout", "all": None}
+
+
+@click.group("tune")
+def group() -> None:
+    """Search configuration as code: check, measure, compare, deploy.
+
+    A workspace is a folder; `skep tune guide` says how to work in one.
+    """
+
+
+def workspace_options(command: F) -> F:
+    """`-w`, `--bank` and `--json`; findings are printed, not raised."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        from skep.tuning.findings import RefusedError
+
+        try:
+            return command(*args, **kwargs)
+        except RefusedError as refused:
+            if kwargs["as_json"]:
+                print_json({"findings": refused.findings})
+            else:
+                click.echo(str(refused), err=True)
+            sys.exit(1)
+
+    made = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(run)
+    made = click.option(
+        "--bank", "bank_path", type=click.Path(), help="The bank; default: bank.skep in the folder."
+    )(made)
+    return click.option(
+        "-w", "--workspace", "folder", type=click.Path(), default=".", help="The workspace folder."
+    )(made)  # type: ignore[return-value]
+
+
+def evals_option(command: F) -> F:
+    """`--evals`: which eval set."""
+    return click.option("--evals", "evals_name", help="The eval set; default: golden, or the only one.")(
+        command
+    )
+
+
+def split_option(command: F) -> F:
+    """`--split`: which queries."""
+    choice = click.Choice(list(SPLITS))
+    return click.option("--split", type=choice, default="tune", show_default=True, help="Which queries.")(
+        command
+    )
+
+
+@contextlib.contextmanager
+def opened(folder: str, bank_path: str | None) -> Generator[tuple[Workspace, Bank]]:
+    """The workspace and its bank; refused when the folder is no workspace."""
+    from skep.tuning.findings import refuse_errors
+    from skep.tuning.workspace import load
+
+    workspace = load(Path(folder))
+    refuse_errors(finding for finding in workspace.findings if finding.code == "no-workspace")
+    with open_bank(bank_path or str(Path(folder) / BANK)) as bank:
+        yield workspace, bank
+
+
+def rng() -> np.random.Generator:
+    """The generator behind intervals and tests; seeded, so that a result repeats."""
+    import numpy as np
+
+    return np.random.default_rng(SEED)
+
+
+def measured(workspace: Workspace, bank: Bank, name: str, eval_set: EvalSet, split: str) -> Evaluation:
+    """A config's result, checked before and saved after."""
+    from skep.tuning.deploy import ready
+    from skep.tuning.evaluate import evaluate, save
+
+    config = workspace.config(name)
+    ready(workspace, bank, config, eval_set)
+    chosen: Split | None = SPLITS[split]  # type: ignore[assignment]
+    with progress_bar(f"measuring {name}") as progress:
+        result = evaluate(bank, config, eval_set, split=chosen, rng=rng(), progress=progress)
+    save(bank, result)
+    return result
+
+
+@group.command()
+@click.argument("folder", type=click.Path())
+@click.option("--example", is_flag=True, help="With the documents, configs and evals of the example.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def init(folder: str, example: bool, as_json: bool) -> None:
+    """Lay out a workspace in FOLDER."""
+    from skep.tuning.findings import RefusedError
+    from skep.tuning.layout import init as lay_out
+
+    try:
+        written = lay_out(Path(folder), example=example)
+    except RefusedError as refused:
+        print_json({"findings": refused.findings}) if as_json else click.echo(str(refused), err=True)
+        sys.exit(1)
+    if as_json:
+        print_json({"folder": folder, "written": written})
+    else:
+        click.echo(f"{len(written)} files in {folder}; next: skep tune index -w {folder}")
+
+
+@group.command()
+@click.option("--watch", "keep_watching", is_flag=True, help="Index again whenever a file changes.")
+@click.option("--interval", default=1.0, show_default=True, help="Seconds between looks when watching.")
+@workspace_options
+def index(keep_watching: bool, interval: float, folder: str, bank_path: str | None, as_json: bool) -> None:
+    """Put the documents into the bank; only what changed is written."""
+    from skep.tuning import show
+    from skep.tuning.findings import RefusedError
+    from skep.tuning.indexing import watch
+
+    def report() -> None:
+        reports = _index_all(folder, bank_path)
+        print_json(reports) if as_json else click.echo("\n".join(show.index_report(each) for each in reports))
+
+    def report_and_go_on() -> None:
+        try:
+            report()
+        except RefusedError as refused:
+            click.echo(str(refused), err=True)
+
+    if keep_watching:
+        watch(Path(folder), report_and_go_on, interval=interval)
+    else:
+        report()
+
+
+def _index_all(folder: str, bank_path: str | None) -> list[Any]:
+    from skep.tuning import indexing
+    from skep.tuning.findings import refuse_errors
+    from skep.tuning.layout import offer_values
+    from skep.tuning.sources import read_sources
+
+    with opened(folder, bank_path) as (workspace, bank), progress_bar("indexing") as progress:
+        about = ("collections/", "documents")
+        refuse_errors(finding for finding in workspace.findings if finding.file.startswith(about))
+        read = [read_sources(workspace, collection) for collection in workspace.collections.values()]
+        refuse_errors(finding for sources in read for finding in sources.findings)
+        reports = [indexing.index(bank, sources, progress=progress) for sources in read]
+        offer_values(
+            workspace.root, {field: list(known) for one in reports for field, known in one.fields.items()}
+        )
+    return reports
+
+
+@group.command()
+@workspace_options
+def fields(folder: str, bank_path: str | None, as_json: bool) -> None:
+    """Say which fields can be filtered, and with which values."""
+    from skep.tuning import show
+    from skep.tuning.sources import read_sources
+
+    with opened(folder, bank_path) as (workspace, _bank):
+        values = {name: read_sources(workspace, one).values() for name, one in workspace.collections.items()}
+    if as_json:
+        print_json(values)
+    else:
+        for name, known in values.items():
+            click.echo(f"{name}\n{show.fields(known)}")
+
+
+@group.command()
+@click.argument("config", required=False)
+@click.option("--behaviour", is_flag=True, help="Also measure CONFIG against what is deployed.")
+@evals_option
+@workspace_options
+def validate(
+    config: str | None,
+    behaviour: bool,
+    evals_name: str | None,
+    folder: str,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Check the workspace, or one CONFIG: syntax, meaning and, if asked, behaviour."""
+    from skep.tuning import show
+    from skep.tuning.deploy import check_active, judge
+    from skep.tuning.findings import errors_of
+    from skep.tuning.validate import check_files
+
+    with opened(folder, bank_path) as (workspace, bank):
+        found = [*check_files(workspace), *check_active(workspace, bank)]
+        if config is not None:
+            chosen = workspace.config(config)
+            file = f"configs/{chosen.name}.json"
+            found = [
+                finding
+                for finding in found
+                if finding.file == file or not finding.file.startswith("configs/")
+            ]
+            if behaviour and not errors_of(found):
+                eval_set = workspace.eval_set(evals_name)
+                found += judge(workspace, bank, chosen, eval_set, rng=rng()).findings
+    if as_json:
+        print_json({"findings": found})
+    else:
+        click.echo(show.findings(found) or "nothing to report")
+    if errors_of(found):
+        sys.exit(1)
+
+
+@group.command()
+@click.argument("text")
+@click.option("--config", "name", help="The config; default: what is deployed.")
+@click.option("--curve", is_flag=True, help="Draw the scores and where the answer was cut.")
+@click.option("--plot", type=click.Path(), help="Draw them as SVG or PNG.")
+@workspace_options
+def query(
+    text: str,
+    name: str | None,
+    curve: bool,
+    plot: str | None,
+    folder: str,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Answer TEXT and show why: ranks per signal, flags, where dynamic-k cut."""
+    from skep.tuning import show, versions
+    from skep.tuning.evaluate import Searcher
+    from skep.tuning.lookup import look
+
+    with opened(folder, bank_path) as (workspace, bank):
+        current = versions.active(bank)
+        deployed = current.config if current else None
+        config = deployed if name is None and deployed is not None else workspace.config(name or "naive")
+        answer = look(Searcher(bank), text, config)
+    if plot:
+        from skep.tuning.plots import save_figure, scores_figure
+
+        save_figure(scores_figure(text, answer.curve, len(answer.results)), Path(plot))
+    print_json(answer) if as_json else click.echo(show.looked(answer, curve=curve))
+
+
+@group.command()
+@click.argument("config")
+@split_option
+@evals_option
+@workspace_options
+def evaluate(
+    config: str, split: str, evals_name: str | None, folder: str, bank_path: str | None, as_json: bool
+) -> None:
+    """Measure CONFIG and save the result in the bank."""
+    from skep.tuning import show
+
+    with opened(folder, bank_path) as (workspace, bank):
+        result = measured(workspace, bank, config, workspace.eval_set(evals_name), split)
+    print_json(result) if as_json else click.echo(show.evaluation(result))
+
+
+@group.command()
+@click.argument("before")
+@click.argument("after")
+@split_option
+@evals_option
+@click.option("--plot", type=click.Path(), help="Also draw the deltas as SVG or PNG.")
+@workspace_options
+def compare(
+    before: str,
+    after: str,
+    split: str,
+    evals_name: str | None,
+    plot: str | None,
+    folder: str,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show what AFTER does differently from BEFORE, query by query."""
+    from skep.tuning import show
+    from skep.tuning.compare import compare as put_side_by_side
+
+    with opened(folder, bank_path) as (workspace, bank):
+        eval_set = workspace.eval_set(evals_name)
+        results = [measured(workspace, bank, name, eval_set, split) for name in (before, after)]
+        configs = (workspace.config(before), workspace.config(after))
+    result = put_side_by_side(results[0], results[1], configs=configs, rng=rng())
+    if plot:
+        from skep.tuning.plots import deltas_figure, save_figure
+
+        save_figure(deltas_figure(result), Path(plot))
+    if as_json:
+        raw = msgspec.to_builtins(result)
+        print_json({**raw, "wins": result.wins, "losses": result.losses, "verdict": result.verdict()})
+    else:
+        click.echo(show.comparison(result))
+
+
+@group.command()
+@click.argument("config")
+@click.option("--reason", default="", help="Why; recorded with the version.")
+@click.option("--author", default=None, help="Who; default: the user.")
+@click.option("--force", is_flag=True, help="Deploy even what the gate refuses; needs a reason.")
+@click.option("--latency-ms", type=float, help="The latency budget; default: that of the eval set.")
+@evals_option
+@workspace_options
+def deploy(
+    config: str,
+    reason: str,
+    author: str | None,
+    force: bool,
+    latency_ms: float | None,
+    evals_name: str | None,
+    folder: str,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Make CONFIG the one that recalls use, if it is at least as good on the holdout."""
+    from skep.tuning import show
+    from skep.tuning.deploy import deploy as put_in_place
+    from skep.tuning.deploy import judge
+
+    with opened(folder, bank_path) as (workspace, bank):
+        eval_set = workspace.eval_set(evals_name)
+        chosen = workspace.config(config)
+        with progress_bar("judging") as progress:
+            verdict = judge(
+                workspace, bank, chosen, eval_set, rng=rng(), latency_budget_ms=latency_ms, progress=progress
+            )
+        if not as_json:
+            click.echo(show.judgement(verdict))
+        version = put_in_place(
+            workspace, bank, verdict, author=author or getpass.getuser(), reason=reason, force=force
+        )
+    print_json(version) if as_json else click.echo(f"deployed {config} as version {version.number}")
+
+
+@group.command()
+@click.argument("version", type=click.IntRange(min=0))
+@click.option("--reason", default="", help="Why; recorded with the version.")
+@click.option("--author", default=None, help="Who; default: the user.")
+@workspace_options
+def rollback(
+    version: int, reason: str, author: str | None, folder: str, bank_path: str | None, as_json: bool
+) -> None:
+    """Return to an earlier VERSION; 0 is the bank's own default."""
+    from skep.tuning.deploy import rollback as go_back
+
+    with opened(folder, bank_path) as (workspace, bank):
+        made = go_back(workspace, bank, version, author=author or getpass.getuser(), reason=reason)
+    print_json(made) if as_json else click.echo(f"version {made.number} is version {version} again")
+
+
+@group.command()
+@click.option("--plot", type=click.Path(), help="Also draw nUDCG over versions as SVG or PNG.")
+@workspace_options
+def history(plot: str | None, folder: str, bank_path: str | None, as_json: bool) -> None:
+    """Show every version: who, why, and how it did."""
+    from skep.tuning import show, versions
+
+    with opened(folder, bank_path) as (_workspace, bank):
+        found, current = versions.history(bank), versions.active(bank)
+    if plot:
+        from skep.tuning.plots import save_figure, versions_figure
+
+        save_figure(versions_figure(found), Path(plot))
+    active = current.number if current else None
+    print_json({"active": active, "versions": found}) if as_json else click.echo(show.history(found, active))
+
+
+@group.command()
+@click.argument("config")
+@click.option("--name", help="Name of the new config; default: auto-1, auto-2, …")
+@click.option("--trials", default=300, show_default=True, help="At most so many configs are tried.")
+@click.option("--seconds", default=40.0, show_default=True, help="No new trial is begun after so long.")
+@click.option("--seed", default=SEED, help="Makes the search repeatable.")
+@click.option("--deploy", "and_deploy", is_flag=True, help="Deploy the result if the gate lets it pass.")
+@evals_option
+@workspace_options
+def autotune(
+    config: str,
+    name: str | None,
+    trials: int,
+    seconds: float,
+    seed: int,
+    and_deploy: bool,
+    evals_name: str | None,
+    folder: str,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Search for a better config than CONFIG on the tune split, and write it as a new file."""
+    from skep.tuning import show
+    from skep.tuning.deploy import deploy as put_in_place
+    from skep.tuning.deploy import judge
+    from skep.tuning.tuner import tune_workspace
+
+    with opened(folder, bank_path) as (workspace, bank):
+        eval_set = workspace.eval_set(evals_name)
+        with _live_view() as live:
+            result = tune_workspace(
+                workspace, bank, workspace.config(config), eval_set,
+                name=name, seed=seed, trials=trials, seconds=seconds, live=live,
+            )  # fmt: skip
+        verdict = judge(workspace, bank, result.config, eval_set, rng=rng())
+        version = None
+        if and_deploy and verdict.passed:
+            version = put_in_place(
+                workspace, bank, verdict, author=getpass.getuser(), reason=f"autotune from {config}"
+            )
+    if as_json:
+        print_json({"tuned": result, "judgement": verdict, "version": version})
+        return
+    click.echo(f"{show.tuned(result)}\n\nwrote configs/{result.config.name}.json\n{show.judgement(verdict)}")
+    if version is not None:
+        click.echo(f"deployed as version {version.number}")
+
+
+@contextlib.contextmanager
+def _live_view() -> Generator[Callable[[Any], None]]:
+    """One line on the terminal that follows the search; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _live: None
+        return
+    from skep.tuning.charts import sparkline
+
+    values: list[float] = []
+
+    def show_line(live: Any) -> None:
+        values.append(max(live.value, values[-1] if values else live.value))
+        line = (
+            f"\r{live.trial}/{live.trials} trials, {live.seconds:.0f} s  best: nUDCG {live.best.nudcg:.3f}, "
+            f"{live.best.distractors} distractors  {sparkline(values[-30:])}"
+        )
+        sys.stderr.write(f"{line:<100}")
+        sys.stderr.flush()
+
+    yield show_line
+    sys.stderr.write("\n")
+
+
+@group.command()
+@click.option("--name", default="harvest", show_default=True, help="Name of the eval set to write.")
+@click.option("--review", type=click.IntRange(min=1), help="Print so many queries and write nothing.")
+@click.option("--since", type=float, help="Leave out what happened before; seconds since the epoch.")
+@workspace_options
+def harvest(
+    name: str, review: int | None, since: float | None, folder: str, bank_path: str | None, as_json: bool
+) -> None:
+    """Turn recorded recalls and outcomes into an eval set. Nothing leaves this machine."""
+    from skep.tuning import show
+    from skep.tuning.harvest import harvest as gather
+    from skep.tuning.harvest import write
+
+    with opened(folder, bank_path) as (workspace, bank):
+        found = gather(bank, name=name, since=since)
+        file = None if review else write(workspace, found)
+    if as_json:
+        print_json({"written": file, "harvest": found})
+    else:
+        click.echo(show.harvest(found, review or 3) + (f"\n\nwrote {file}" if file else ""))
+
+
+@group.command()
+def guide() -> None:
+    """Print what an agent needs to know to tune by itself."""
+    from skep.tuning.guide import GUIDE
+
+    click.echo(GUIDE, nl=False)
+
+
+@group.command()
+@click.option(
+    "--keep", type=click.Path(), help="Keep the workspace in this folder; default: a temporary one."
+)
+def demo(keep: str | None) -> None:
+    """Run the example: naive, then filtered, then dynamic-k."""
+    from skep.tuning.demo import run
+
+    run(Path(keep) if keep else None, rng=rng(), say=click.echo)

@@ -1,0 +1,217 @@
+"""Results as text for the terminal. Pure: values in, a string out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from skep.tuning.autotune import Tuned
+from skep.tuning.charts import score_curve, signed_bar, sparkline, table
+from skep.tuning.compare import SAME, Comparison
+from skep.tuning.deploy import Judgement
+from skep.tuning.evaluate import MEASURED, Evaluation
+from skep.tuning.findings import Finding
+from skep.tuning.harvest import Harvest
+from skep.tuning.indexing import IndexReport
+from skep.tuning.lookup import Looked
+from skep.tuning.metrics import Overall
+from skep.tuning.versions import Version
+
+NAMES = {"nudcg": "nUDCG", "ndcg": "nDCG", "precision": "precision", "recall": "recall", "mrr": "MRR"}
+
+
+def findings(found: Sequence[Finding]) -> str:
+    """Findings, one per line, errors first."""
+    return "\n".join(finding.line() for finding in sorted(found, key=lambda item: item.severity))
+
+
+def index_report(report: IndexReport) -> str:
+    """What indexing did, and what can be filtered."""
+    lines = [
+        f"{report.collection}: {report.documents} documents, {report.chunks} chunks "
+        f"({report.added} added, {report.changed} changed, {report.removed} removed, {report.unchanged} unchanged)"
+    ]
+    lines += [fields(report.fields)] if report.fields else []
+    lines += [finding.line() for finding in report.findings]
+    return "\n".join(lines)
+
+
+def fields(values: dict[str, dict[str, int]]) -> str:
+    """Filterable fields with their values."""
+    lines: list[str] = []
+    for field, counted in values.items():
+        shown = ", ".join(f"{value} ({count})" for value, count in counted.items()) or "no document states it"
+        lines.append(f"filterable: {field}: {shown}")
+    return "\n".join(lines) or "no field is filterable"
+
+
+def looked(answer: Looked, *, curve: bool = False) -> str:
+    """One answer: results, where it was cut, and what every stage did."""
+    rows = [
+        (
+            str(item.rank),
+            f"{item.score:.4f}",
+            str(item.ranks.get("lexical", "–")),
+            str(item.ranks.get("semantic", "–")),
+            item.chunk,
+            ", ".join(item.flags),
+        )
+        for item in answer.results
+    ]
+    parts = [table(("#", "score", "words", "meaning", "chunk", "flags"), rows) if rows else "no results"]
+    if curve and answer.curve:
+        parts.append(score_curve(answer.curve, len(answer.results)))
+    parts += [line for line in (answer.cut, answer.reason) if line]
+    parts.append("\n".join(answer.stages))
+    return "\n\n".join(part for part in parts if part)
+
+
+def totals(overall: Overall) -> str:
+    """The counts of a result in one line."""
+    line = (
+        f"{overall.distractors} distractors over {overall.queries} queries; p95 {overall.latency_ms:.1f} ms"
+    )
+    if overall.unanswerable:
+        line += (
+            f"; {overall.abstained_right} of {overall.unanswerable} without an answer rightly left unanswered"
+        )
+    if overall.abstained_wrong:
+        line += f"; {overall.abstained_wrong} of {overall.answerable} with an answer left unanswered"
+    return line
+
+
+def evaluation(result: Evaluation, *, per_query: bool = True) -> str:
+    """A result with its confidence intervals, and every query if asked."""
+    rows = [
+        (
+            NAMES[name],
+            f"{getattr(result.overall, name):.3f}",
+            f"{result.intervals[name].low:.3f} to {result.intervals[name].high:.3f}",
+        )
+        for name in MEASURED
+    ]
+    head = f"{result.config} on {result.on.evals.partition(':')[0]} ({result.on.split}), k = {result.k}"
+    parts = [head, table(("", "mean", "95 % interval"), rows), totals(result.overall)]
+    if per_query:
+        parts.append(
+            table(
+                ("query", "nUDCG", "recall", "returned", "distractors"),
+                [
+                    (
+                        score.query,
+                        _figure(score.nudcg),
+                        _figure(score.recall),
+                        str(score.returned),
+                        ", ".join(score.distractors),
+                    )
+                    for score in result.scores
+                ],
+            )
+        )
+    return "\n\n".join(parts)
+
+
+def comparison(result: Comparison) -> str:
+    """Two configs side by side."""
+    before, after = result.before, result.after
+    rows = [
+        (NAMES[name], *_change(getattr(before.overall, name), getattr(after.overall, name)))
+        for name in MEASURED
+    ]
+    rows.append(("distractors", *_change(before.overall.distractors, after.overall.distractors)))
+    largest = max((abs(item.delta) for item in result.deltas), default=0.0)
+    changed = [item for item in result.deltas if abs(item.delta) > SAME or item.appeared or item.left]
+    lines = [
+        (
+            item.query,
+            _figure(item.before),
+            _figure(item.after),
+            signed_bar(item.delta, largest),
+            " ".join([*(f"+{name}" for name in item.appeared), *(f"−{name}" for name in item.left)]),
+        )
+        for item in sorted(changed, key=lambda item: item.delta)
+    ]
+    parts = [
+        "\n".join(change.line() for change in result.changes) or "the configs search alike",
+        table(("", before.config, after.config, "change"), rows),
+        table(("query", "before", "after", "change", "distractors"), lines) if lines else "no query changed",
+        f"{result.verdict()}; mean change {result.mean_delta:+.3f}, "
+        f"95 % interval {result.interval.low:+.3f} to {result.interval.high:+.3f}",
+    ]
+    return "\n\n".join(parts)
+
+
+def judgement(verdict: Judgement) -> str:
+    """What the gate says."""
+    lines = [
+        f"holdout: {verdict.config.name} nUDCG {verdict.candidate.overall.nudcg:.3f}, "
+        + totals(verdict.candidate.overall)
+    ]
+    if verdict.deployed is not None:
+        lines.append(
+            f"deployed: {verdict.deployed.config} nUDCG {verdict.deployed.overall.nudcg:.3f}, "
+            + totals(verdict.deployed.overall)
+        )
+    else:
+        lines.append("deployed: nothing yet, so there is nothing to compare with")
+    return "\n".join([*lines, findings(verdict.findings) or "the gate lets it pass"])
+
+
+def history(versions: Sequence[Version], active: int | None) -> str:
+    """Every version, newest last, with the course of nUDCG."""
+    if not versions:
+        return "nothing was deployed yet"
+    rows = [
+        (
+            ("* " if version.number == active else "  ") + str(version.number),
+            datetime.fromtimestamp(version.at, UTC).strftime("%Y-%m-%d %H:%M"),
+            version.config.name if version.config else "(default)",
+            _figure(version.results.nudcg if version.results else None),
+            str(version.results.distractors) if version.results else "–",
+            version.author,
+            f"{version.action}{' (forced)' if version.forced else ''}: {version.reason}".rstrip(": "),
+        )
+        for version in versions
+    ]
+    course = [version.results.nudcg for version in versions if version.results]
+    text = table(("version", "when", "config", "nUDCG", "distractors", "author", "what"), rows)
+    return text + (f"\n\nnUDCG {sparkline(course)}" if len(course) > 1 else "")
+
+
+def tuned(result: Tuned) -> str:
+    """What autotune found."""
+    lines = [
+        f"{result.trials} trials in {result.seconds:.0f} s on the tune split: nUDCG {result.before.nudcg:.3f} → "
+        f"{result.after.nudcg:.3f}, distractors {result.before.distractors} → {result.after.distractors}",
+        *(effect.line() for effect in result.effects),
+    ]
+    return "\n".join(lines)
+
+
+def harvest(result: Harvest, count: int) -> str:
+    """A sample of what was learnt from traffic."""
+    head = (
+        f"{len(result.eval_set.queries)} queries from {result.outcomes} outcomes and {result.recalls} recalls; "
+        f"{result.skipped} skipped"
+    )
+    lines = [
+        "\n".join(
+            (
+                item.query,
+                f"  relevant: {', '.join(item.relevant) or '–'}",
+                f"  distractors: {', '.join(item.distractors) or '–'}",
+            )
+        )
+        for item in result.sample(count)
+    ]
+    return "\n\n".join([head, *lines])
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _change(before: float, after: float) -> tuple[str, str, str]:
+    if isinstance(before, int):
+        return str(before), str(after), f"{after - before:+d}"
+    return f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}"
