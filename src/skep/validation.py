@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -21,7 +21,7 @@ from skep.errors import (
     UnknownKeyError,
     WrongTypeError,
 )
-from skep.model import ANY, KINDS, SHARED, STATUSES, Scope
+from skep.model import ANY, KINDS, Scope
 
 Time = float | int | str | datetime
 """A moment: seconds since the epoch, an ISO 8601 string, or a datetime (naive means UTC)."""
@@ -169,11 +169,12 @@ def clean_number(field: str, value: object, low: float, high: float) -> float:
     return float(value)
 
 
-def clean_scope(field: str, value: object, limit: int, *, asked: bool = False) -> Scope:
+def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> Scope:
     """A scope from a `Scope` or a mapping. Only a scope that is asked for may hold the wildcard."""
     if isinstance(value, Mapping):
-        refuse_unknown(value, Scope.__struct_fields__)
-        value = Scope(**value)
+        parts = cast("Mapping[str, Any]", value)
+        refuse_unknown(parts, Scope.__struct_fields__)
+        value = Scope(**parts)
     if not isinstance(value, Scope):
         raise WrongTypeError(
             f"{field} must be a mapping with user, project or session, got {type(value).__name__}",
@@ -192,13 +193,15 @@ def clean_scope(field: str, value: object, limit: int, *, asked: bool = False) -
     return value
 
 
-def clean_tags(field: str, value: object, settings: Settings) -> tuple[str, ...]:
+def clean_tags(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
     """Tags in the order given, each once."""
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise WrongTypeError(f"{field} must be a list of strings, got {type(value).__name__}", field=field)
-    tags = tuple(dict.fromkeys(clean_text(field, tag, settings.label_limit) for tag in value))
+        kind = type(cast("object", value)).__name__
+        raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
+    given = cast("Iterable[Any]", value)
+    tags = tuple(dict.fromkeys(clean_text(field, tag, settings.label_limit) for tag in given))
     if len(tags) > settings.tags_limit:
         raise OutOfRangeError(
             f"{field} holds {len(tags)}, over the limit of {settings.tags_limit}", field=field
@@ -215,7 +218,7 @@ def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     raise InvalidInputError(f"{field} must be one of {', '.join(choices)}, got {value!r}{hint}", field=field)
 
 
-def clean_metadata(field: str, value: object, limit: int) -> dict[str, Any]:
+def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
     """A JSON object that round-trips."""
     if not isinstance(value, Mapping):
         raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
@@ -240,78 +243,89 @@ def clean_metadata(field: str, value: object, limit: int) -> dict[str, Any]:
     return decoded
 
 
-def _has_nan(value: object) -> bool:
+def _has_nan(value: Any) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, Mapping):
-        return any(_has_nan(v) for v in value.values())
+        return any(_has_nan(v) for v in cast("Mapping[str, Any]", value).values())
     if isinstance(value, list | tuple):
-        return any(_has_nan(v) for v in value)
+        return any(_has_nan(v) for v in cast("list[Any]", value))
     return False
 
 
-def _check_flag(field: str, value: object, _settings: Settings) -> bool:
+Check = Callable[[str, Any, Settings], Any]
+
+
+def _text(field: str, value: Any, settings: Settings) -> str:
+    return clean_text(field, value, settings.text_limit)
+
+
+def _kind(field: str, value: Any, _settings: Settings) -> str:
+    return clean_choice(field, value, KINDS)
+
+
+def _title(field: str, value: Any, settings: Settings) -> str:
+    return clean_text(field, value, settings.title_limit)
+
+
+def _label(field: str, value: Any, settings: Settings) -> str:
+    return clean_text(field, value, settings.label_limit)
+
+
+def _scope(field: str, value: Any, settings: Settings) -> Scope:
+    return clean_scope(field, value, settings.label_limit)
+
+
+def _unit(field: str, value: Any, _settings: Settings) -> float:
+    return clean_number(field, value, 0.0, 1.0)
+
+
+def _polarity(field: str, value: Any, _settings: Settings) -> int:
+    if isinstance(value, bool) or value not in (-1, 0, 1):
+        raise OutOfRangeError(f"{field} must be -1, 0 or 1, got {value!r}", field=field)
+    return int(value)
+
+
+def _flag(field: str, value: Any, _settings: Settings) -> bool:
     if not isinstance(value, bool):
         raise WrongTypeError(f"{field} must be true or false, got {type(value).__name__}", field=field)
     return value
 
 
-def _check_polarity(field: str, value: object, _settings: Settings) -> int:
-    if isinstance(value, bool) or value not in (-1, 0, 1):
-        raise OutOfRangeError(f"{field} must be -1, 0 or 1, got {value!r}", field=field)
-    return int(value)  # type: ignore[arg-type]
-
-
-def _check_level(field: str, value: object, _settings: Settings) -> int:
+def _level(field: str, value: Any, _settings: Settings) -> int:
     return int(clean_number(field, value, 0, 100))
 
 
-def _unit(field: str, value: object, _settings: Settings) -> float:
-    return clean_number(field, value, 0.0, 1.0)
-
-
-def _label(field: str, value: object, settings: Settings) -> str:
-    return clean_text(field, value, settings.label_limit)
-
-
-def _moment(field: str, value: object, _settings: Settings) -> float:
+def _moment(field: str, value: Any, _settings: Settings) -> float:
     return clean_time(field, value)
 
 
-_CHECKS: dict[str, Any] = {
-    "text": lambda f, v, s: clean_text(f, v, s.text_limit),
-    "kind": lambda f, v, _s: clean_choice(f, v, KINDS),
-    "title": lambda f, v, s: clean_text(f, v, s.title_limit),
+def _ttl(field: str, value: Any, _settings: Settings) -> float:
+    return clean_number(field, value, 1e-3, 1e11)
+
+
+def _metadata(field: str, value: Any, settings: Settings) -> dict[str, Any]:
+    return clean_metadata(field, value, settings.metadata_limit)
+
+
+_CHECKS: dict[str, Check] = {
+    "text": _text,
+    "kind": _kind,
+    "title": _title,
     "domain": _label,
     "agent": _label,
-    "scope": lambda f, v, s: clean_scope(f, v, s.label_limit),
+    "scope": _scope,
     "tags": clean_tags,
-    "source": lambda f, v, s: clean_text(f, v, s.text_limit),
+    "source": _text,
     "confidence": _unit,
     "importance": _unit,
-    "polarity": _check_polarity,
-    "pinned": _check_flag,
-    "level": _check_level,
+    "polarity": _polarity,
+    "pinned": _flag,
+    "level": _level,
     "created_at": _moment,
     "valid_from": _moment,
     "valid_to": _moment,
-    "ttl": lambda f, v, _s: clean_number(f, v, 1e-3, 1e11),
+    "ttl": _ttl,
     "evidence": clean_tags,
-    "metadata": lambda f, v, s: clean_metadata(f, v, s.metadata_limit),
+    "metadata": _metadata,
 }
-
-__all__ = [
-    "REMEMBER_KEYS",
-    "REVISABLE",
-    "SHARED",
-    "STATUSES",
-    "Time",
-    "body_of",
-    "clean_choice",
-    "clean_number",
-    "clean_scope",
-    "clean_tags",
-    "clean_text",
-    "clean_time",
-    "refuse_unknown",
-]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import click
 import msgspec
@@ -51,12 +52,16 @@ def export(path: str, bank_path: str | None, as_json: bool) -> None:
             return
         with progress_bar("exporting") as progress:
             count = bank.export(path, progress=progress)
-    print_json({"path": path, "events": count}) if as_json else click.echo(f"{count} events written to {path}")
+    print_json({"path": path, "events": count}) if as_json else click.echo(
+        f"{count} events written to {path}"
+    )
 
 
 @click.command("import")
 @click.argument("path", type=click.Path(exists=True))
-@click.option("--from", "source", help="The format, if it is not a skep export and cannot be told from the file.")
+@click.option(
+    "--from", "source", help="The format, if it is not a skep export and cannot be told from the file."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, and import nothing.")
 @common
 def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None, as_json: bool) -> None:
@@ -104,7 +109,7 @@ def status(bank_path: str | None, as_json: bool) -> None:
         if name.endswith("_bytes"):
             name, value = name.removesuffix("_bytes"), f"{value / 1e6:.1f} MB"
         if isinstance(value, dict):
-            value = ", ".join(f"{k} {v}" for k, v in value.items()) or "-"
+            value = ", ".join(f"{k} {v}" for k, v in cast("dict[str, Any]", value).items()) or "-"
         click.echo(f"{name:>12}  {value}")
 
 
@@ -125,7 +130,10 @@ def doctor(deep: bool, mend: bool, bank_path: str | None, as_json: bool) -> None
             click.echo(line)
         for finding in findings:
             mark = click.style(f"{finding.level:>8}", fg=_LEVELS[finding.level])
-            click.echo(f"{mark}  {finding.check}: {finding.message}" + (f"\n          mend: {finding.fix}" if finding.fix else ""))
+            click.echo(
+                f"{mark}  {finding.check}: {finding.message}"
+                + (f"\n          mend: {finding.fix}" if finding.fix else "")
+            )
     if bad:
         raise click.exceptions.Exit(1)
 

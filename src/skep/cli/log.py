@@ -24,7 +24,9 @@ def history(memory_id: str | None, limit: int, bank_path: str | None, as_json: b
     with open_bank(bank_path, create=False) as bank:
         events = bank.history(memory_id, limit=limit)
     if as_json:
-        print_json([{"id": event.id, "at": event.at, "kind": event.kind, "body": event.body} for event in events])
+        print_json(
+            [{"id": event.id, "at": event.at, "kind": event.kind, "body": event.body} for event in events]
+        )
         return
     for event in events:
         click.echo(_line(event))
@@ -52,10 +54,7 @@ def blame(memory_id: str, bank_path: str | None, as_json: bool) -> None:
 def undo(event_id: str, reason: str | None, dry_run: bool, bank_path: str | None, as_json: bool) -> None:
     """Make EVENT_ID as if it had never been; undoing the undo brings it back."""
     with open_bank(bank_path, create=False) as bank:
-        if dry_run:
-            event = bank.event(event_id)
-        else:
-            event = bank.undo(event_id, reason)
+        event = bank.event(event_id) if dry_run else bank.undo(event_id, reason)
     if as_json:
         print_json({"id": event.id, "kind": event.kind, "body": event.body, "dry_run": dry_run})
     else:

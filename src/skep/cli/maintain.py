@@ -82,7 +82,7 @@ def maintain(
     stop = threading.Event()
     if every is not None:
         for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda *_: stop.set())
+            signal.signal(name, lambda _number, _frame: stop.set())
     while not stop.is_set():
         with open_bank(bank_path, create=False) as bank:
             _once(bank, config, judge, dry_run=dry_run, as_json=as_json)

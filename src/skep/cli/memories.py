@@ -8,7 +8,16 @@ from typing import Any
 import click
 import msgspec
 
-from skep.cli.shared import common, memory_line, open_bank, print_json, progress_bar, scope_of, scope_options, when
+from skep.cli.shared import (
+    common,
+    memory_line,
+    open_bank,
+    print_json,
+    progress_bar,
+    scope_of,
+    scope_options,
+    when,
+)
 from skep.errors import InvalidInputError
 from skep.model import KINDS, STATUSES, Conflict
 
@@ -28,7 +37,9 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=float, help="Seconds after which it expires.")
-@click.option("--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input.")
+@click.option(
+    "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
+)
 @scope_options
 @common
 def add(
@@ -60,7 +71,9 @@ def add(
             return
         if sys.stdin.isatty():
             raise click.UsageError("give a text, or lines on standard input")
-        items = [_item(number, line, fields) for number, line in enumerate(sys.stdin.buffer, 1) if line.strip()]
+        items = [
+            _item(number, line, fields) for number, line in enumerate(sys.stdin.buffer, 1) if line.strip()
+        ]
         with progress_bar("remembering") as progress:
             results = bank.remember_many(items, on_conflict=on_conflict or "ignore", progress=progress)  # type: ignore[arg-type]
         if as_json:
@@ -132,7 +145,10 @@ def search(
             click.echo(click.style(f"       {hit.why()}", dim=True))
     if explain:
         for stage in found.trace:
-            click.echo(click.style(f"{stage.name}: kept {stage.kept}, cut {stage.cut} {stage.note}", dim=True), err=True)
+            click.echo(
+                click.style(f"{stage.name}: kept {stage.kept}, cut {stage.cut} {stage.note}", dim=True),
+                err=True,
+            )
     if not found.hits:
         click.echo(found.reason or "nothing found", err=True)
 
@@ -244,7 +260,9 @@ def supersede(old: str, new: str, reason: str | None, bank_path: str | None, as_
 @click.option("--dry-run", is_flag=True, help="Say what would be erased, and erase nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
-def forget(memory_ids: tuple[str, ...], dry_run: bool, yes: bool, bank_path: str | None, as_json: bool) -> None:
+def forget(
+    memory_ids: tuple[str, ...], dry_run: bool, yes: bool, bank_path: str | None, as_json: bool
+) -> None:
     """Erase MEMORY_IDS for good, from the file, the index and the backups skep made."""
     with open_bank(bank_path, create=False) as bank:
         if not (dry_run or yes or as_json) and sys.stdin.isatty():

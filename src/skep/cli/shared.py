@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
@@ -49,7 +49,8 @@ def scope_of(user: str | None, project: str | None, session: str | None) -> dict
 def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
     """The bank a command works on."""
     ctx = click.get_current_context(silent=True)
-    outer = ctx.obj.get("bank") if ctx is not None and isinstance(ctx.obj, dict) else None
+    given: Any = ctx.obj if ctx is not None else None
+    outer = cast("dict[str, str | None]", given)["bank"] if isinstance(given, dict) else None
     with Bank.open(bank_path or outer, create=create, **options) as bank:
         yield bank
 

@@ -11,7 +11,7 @@ from skep.clock import Now
 from skep.embedding import open_embedder
 from skep.embedding.base import Embedder
 from skep.embedding.queue import EmbedWorker
-from skep.errors import EmbeddingError, EmbedderMismatchError, SkepError
+from skep.errors import EmbedderMismatchError, EmbeddingError, SkepError
 from skep.storage.sqlite import SqliteStore
 from skep.storage.vectors import Space
 

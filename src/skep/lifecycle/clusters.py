@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from skep.errors import MissingExtraError
 
@@ -55,7 +55,8 @@ def by_density(ids: Sequence[str], vectors: NDArray[np.float32], *, smallest: in
         from sklearn.cluster import HDBSCAN  # pyright: ignore
     except ImportError:
         raise MissingExtraError("clustering by density", "cluster") from None
-    labels = HDBSCAN(min_cluster_size=max(2, smallest)).fit_predict(vectors).tolist()
+    found: Any = HDBSCAN(min_cluster_size=max(2, smallest)).fit_predict(vectors)  # pyright: ignore
+    labels: list[int] = list(map(int, cast("Any", found)))
     groups: dict[int, list[str]] = {}
     for memory_id, label in zip(ids, labels, strict=True):
         if label >= 0:

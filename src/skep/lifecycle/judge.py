@@ -12,7 +12,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 import msgspec
 
@@ -129,9 +129,10 @@ def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
     decisions: list[Decision | None] = [None] * count
     for entry in entries:
         if isinstance(entry, dict):
-            place: Any = entry.get("pair")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            given = cast("dict[str, Any]", entry)
+            place = given.get("pair")
             if isinstance(place, int) and 1 <= place <= count:
-                decisions[place - 1] = _known(entry.get("decision"))  # pyright: ignore[reportUnknownMemberType]
+                decisions[place - 1] = _known(given.get("decision"))
     return tuple(decisions)
 
 

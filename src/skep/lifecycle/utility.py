@@ -1,8 +1,9 @@
 """Did memory help? What outcomes say about each memory, and what withholding says about its effect.
 
-A small share of recalls leaves one hit out at random. Tasks in which a memory was shown and tasks in which the same
-memory would have been shown but was withheld differ by that chance alone, so the difference of their success rates
-estimates the memory's own effect. Pure but for the outcomes it is given.
+A small share of recalls leaves one hit out at random. Tasks in which everything was shown and tasks in which one memory
+was withheld differ by that chance alone, so the difference of their success rates estimates the memory's own effect.
+Tasks in which another memory was withheld are left out: they would charge that one's absence to this one's presence.
+Pure but for the outcomes it is given.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def effects(outcomes: Iterable[Event]) -> list[Effect]:
     tally: dict[str, list[int]] = {}
     for event in outcomes:
         won = int(bool(event.body.get("success")))
-        for memory in event.body.get("shown", ()):
+        for memory in () if event.body.get("withheld") else event.body.get("shown", ()):
             counts = tally.setdefault(memory, [0, 0, 0, 0])
             counts[0] += 1
             counts[1] += won

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -49,14 +49,12 @@ class Recaller:
     ) -> RecallConfig:
         """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
         bank: Mapping[str, Any] | None = self._engine.setting(CONFIG_KEY) if preset is None else None
-        if isinstance(config, RecallConfig):
-            chosen = config
-        else:
-            chosen = merge(preset_named(preset or "default"), bank, config)
+        named = preset_named(preset or "default")
+        chosen = config if isinstance(config, RecallConfig) else merge(named, bank, config)
         if expand:
             how = Expand() if expand is True else expand
             if isinstance(how, Mapping):
-                how = from_dict({"expand": dict(how)}).expand
+                how = from_dict({"expand": dict(cast("Mapping[str, Any]", how))}).expand
             if not isinstance(how, Expand):
                 raise ConfigError(
                     f"expand must be true or a mapping with relations, depth, cap, decay, not {how!r}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 
 from skep.engine import Engine
@@ -67,5 +69,5 @@ def _supersede(engine: Engine, body: dict[str, object], conflicts: tuple[Conflic
     return Remembered(memory=memory, conflicts=named, action="superseded" if outdated else "stored")
 
 
-def _replacing(old: str):  # type: ignore[no-untyped-def]
+def _replacing(old: str) -> Callable[[Sequence[str]], dict[str, object]]:
     return lambda ids: {"old": old, "new": ids[0]}

@@ -26,7 +26,9 @@ MEMORY = ":memory:"
 class Counted(Protocol):
     """Called with every statement that is run; used to count work in tests."""
 
-    def __call__(self, sql: str, bindings: Any, /) -> None: ...
+    def __call__(self, sql: str, bindings: Any, /) -> None:
+        """One statement, about to run."""
+        ...
 
 
 class Connection:
@@ -147,7 +149,7 @@ def translated(path: Path | str) -> Generator[None]:
         yield
     except apsw.BusyError as error:
         raise BusyError(
-            f"another process kept {path} locked for too long; try again, or look for a stuck process with `skep doctor`"
+            f"another process kept {path} locked for too long; try again, or look for a stuck process"
         ) from error
     except apsw.FullError as error:
         raise DiskFullError(

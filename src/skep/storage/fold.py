@@ -142,7 +142,7 @@ class _Fold:
         self.mark: Status | None = None
         self.replaced: tuple[str, Status, tuple[int, str, int]] | None = None
         self.observed: set[str] = set()
-        self.blame = {key: first.id for key in first.body}
+        self.blame = dict.fromkeys(first.body, first.id)
         self.blame["text"] = first.id
 
     def added(self, event: Event, *, gone: bool = False) -> None:

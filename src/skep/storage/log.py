@@ -13,8 +13,36 @@ from skep.storage.rows import encode_body, event_of
 
 COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
 KEPT_WHEN_FORGOTTEN = frozenset(
-    "memory old new loser winner src dst rel strength used success memories event mentions sources observed by status"
-    " key value task task_type domain metrics".split()
+    (
+        *(
+            "memory",
+            "old",
+            "new",
+            "loser",
+            "winner",
+            "src",
+            "dst",
+            "rel",
+            "strength",
+            "used",
+            "success",
+            "memories",
+        ),
+        *(
+            "event",
+            "mentions",
+            "sources",
+            "observed",
+            "by",
+            "status",
+            "key",
+            "value",
+            "task",
+            "task_type",
+            "domain",
+        ),
+        *("metrics", "shown", "withheld", "evidence"),
+    )
 )
 """Keys of a body that carry no text of the memory."""
 
@@ -36,9 +64,8 @@ class Log:
         for kind, body in plans:
             counter += 1
             stamp = tick(stamp, now)
-            if callable(body):
-                body = body([event.id for event in events])
-            events.append(Event(actor=actor, counter=counter, hlc=stamp, kind=kind, body=body))
+            made: dict[str, Any] = body([event.id for event in events]) if callable(body) else body  # type: ignore[assignment]
+            events.append(Event(actor=actor, counter=counter, hlc=stamp, kind=kind, body=made))
         return events
 
     def insert(self, events: Sequence[Event], first_seq: int) -> None:
@@ -80,7 +107,7 @@ class Log:
 
     def versions(self) -> dict[str, int]:
         """Per actor, the counter up to which every event is here."""
-        return {actor: counter for actor, counter in self._c.rows("SELECT actor, counter FROM actors")}
+        return dict(self._c.rows("SELECT actor, counter FROM actors"))  # type: ignore[arg-type]
 
     def of(self, subject: str) -> list[Event]:
         """Every event that mentions a memory (or `setting:key`), in order of arrival."""

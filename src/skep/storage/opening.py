@@ -7,6 +7,7 @@ import secrets
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -140,7 +141,7 @@ def copy_file(connection: Connection, target: Path) -> None:
     partial.unlink(missing_ok=True)
     os.close(os.open(partial, os.O_CREAT | os.O_RDWR, 0o600))
     with translated(target):
-        copy = apsw.Connection(str(partial))
+        copy: Any = apsw.Connection(str(partial))
         try:
             with copy.backup("main", connection.db, "main") as backup:
                 while not backup.done:

@@ -327,15 +327,8 @@ class Reads:
             )
             for row in rows:
                 number, changed, title, text, *rest, tags = row[:13]
-                yield IndexRow(
-                    number,
-                    changed,
-                    searched_text(title, text),
-                    *rest,
-                    () if tags == "[]" else msgspec.json.decode(tags, type=tuple[str, ...]),
-                    *row[13:20],
-                    gone=bool(row[20]),
-                )
+                columns = (*rest, _decode_tags(tags), *row[13:20])
+                yield IndexRow(number, changed, searched_text(title, text), *columns, gone=bool(row[20]))  # type: ignore
             if len(rows) < batch:
                 return
             seq = rows[-1][1]
@@ -366,6 +359,10 @@ class Reads:
         """Exact vectors of the active space."""
         space = self.active_space()
         return self.vectors.get(space.number, rows) if space else {}
+
+
+def _decode_tags(tags: str) -> tuple[str, ...]:
+    return () if tags == "[]" else msgspec.json.decode(tags, type=tuple[str, ...])
 
 
 def _quoted(term: str) -> str:

@@ -187,7 +187,7 @@ class SqliteStore(Reads):
         ):
             if not rows:
                 continue
-            vectors = embed(texts) if embed is not None else {}
+            vectors: Mapping[int, Sequence[bytes]] = embed(texts) if embed is not None else {}
             for space in self.spaces():
                 made = vectors.get(space.number)
                 if made is not None:
@@ -308,10 +308,13 @@ class SqliteStore(Reads):
     def copy_to_memory(self) -> SqliteStore:
         """The same bank, in memory, to look at another time."""
         copy = Connection(MEMORY, busy_seconds=self.settings.busy_seconds)
-        with self.connection.lock, translated(self.connection.path):
-            with copy.db.backup("main", self.connection.db, "main") as backup:
-                while not backup.done:
-                    backup.step(4096)
+        with (
+            self.connection.lock,
+            translated(self.connection.path),
+            copy.db.backup("main", self.connection.db, "main") as backup,
+        ):
+            while not backup.done:
+                backup.step(4096)
         return SqliteStore(copy, self.settings)
 
     def rewind(self, stamp: int) -> None:

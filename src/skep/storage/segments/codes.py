@@ -2,8 +2,9 @@
 
 A unit vector is kept twice. As a *fine code*: 8 + 8 bits per dimension (`high` and `low`) with one scale per row,
 in the embedder's own axes, so that its cosine is the same wherever the row is stored. And as a *sketch*: the
-signs of its coordinates after the bank's mean is taken away and the axes are turned, most telling axes first.
-Signs are scanned by counting bits; the fine code decides.
+signs of its coordinates after the bank's mean is taken away and the axes are turned at random, so that every sign
+tells as much. Signs are scanned by counting bits; the fine code decides. Of long vectors only the 512 axes along
+which the bank varies most are sketched, the foremost 256 apart from the others.
 
 The *frame* (mean and axes) only serves the sketch. All segments of one index share it.
 """
@@ -20,11 +21,15 @@ Words = NDArray[np.uint64]
 
 WORD = 64
 """Signs per machine word."""
+LEADING = 4
+"""Words that are turned together, and scanned first."""
 MAX_WORDS = 8
-"""Axes beyond 512 tell next to nothing; the fine code sees them."""
 SAMPLE = 16384
-"""Rows the frame is fitted to."""
+"""Rows the mean is taken from."""
+AXES_SAMPLE = 4096
+"""Rows the foremost axes of long vectors are found from."""
 SEED = 20240229
+TINY = 1e-12
 _BLOCK = 8192
 _LOW = 254.0
 """The low byte divides a step of the high one into this many."""
@@ -39,10 +44,7 @@ class FineCodes(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The mean, the axes (one per row, most telling first) and what a sign is worth on each block of axes.
-
-    Gains are per unit of `Sketches.spread`.
-    """
+    """The mean, the axes (one per row) and what a sign is worth in each word, per unit of spread."""
 
     mean: Floats
     axes: Floats
@@ -51,7 +53,7 @@ class Frame(NamedTuple):
     @property
     def words(self) -> int:
         """Machine words per sketch."""
-        return len(self.axes) // WORD
+        return len(self.gains)
 
 
 class Sketches(NamedTuple):
@@ -108,28 +110,46 @@ def fit_frame(codes: FineCodes) -> Frame | None:
         there = there[np.linspace(0, len(there) - 1, SAMPLE).astype(np.int64)]
     rows = decode(codes.high[there], codes.low[there], codes.scale[there])
     mean = rows.mean(axis=0)
-    rows -= mean
+    rows = rows[:: max(1, len(rows) // AXES_SAMPLE)] - mean
     axes = _axes(rows)
     turned = rows @ axes.T
-    blocks = turned.reshape(len(turned), -1, WORD)
-    size = np.abs(blocks).sum(axis=2)
-    gains = (blocks * blocks).sum(axis=(0, 2)) / np.maximum(size.sum(axis=0), 1e-12)
-    usual = max(float(np.sqrt(np.vecdot(turned, turned)).mean()), 1e-12)
-    return Frame(mean, axes, (gains / usual).astype(np.float32))
+    spread = np.sqrt(np.vecdot(turned, turned))
+    blocks = np.abs(turned).reshape(len(rows), -1, WORD)
+    gains = [
+        np.vecdot(
+            blocks[:, start : start + LEADING].reshape(-1), blocks[:, start : start + LEADING].reshape(-1)
+        )
+        / max(float(blocks[:, start : start + LEADING].sum()), TINY)
+        / max(float(spread.mean()), TINY)
+        for start in range(0, blocks.shape[1], LEADING)
+        for _ in range(min(LEADING, blocks.shape[1] - start))
+    ]
+    return Frame(mean, axes, np.array(gains, dtype=np.float32))
 
 
 def _axes(rows: Floats) -> Floats:
-    """Principal axes, turned at random inside each block of 64 so that every sign tells as much."""
+    """Axes to take signs along: the foremost of the rows, turned at random within each block."""
     dim = rows.shape[1]
-    count = min(MAX_WORDS, max(1, -(-dim // WORD))) * WORD
-    principal = np.linalg.eigh(rows.T @ rows)[1][:, ::-1].T[:count]
-    axes = np.zeros((count, dim), dtype=np.float32)
-    axes[: len(principal)] = principal
+    words = min(MAX_WORDS, -(-dim // WORD))
+    axes = np.zeros((words * WORD, dim), dtype=np.float32)
+    axes[: min(dim, len(axes))] = (
+        _foremost(rows, len(axes)) if dim > LEADING * WORD else np.eye(dim, dtype=np.float32)
+    )
     random = np.random.default_rng(SEED)
-    for start in range(0, count, WORD):
-        turn = np.linalg.qr(random.standard_normal((WORD, WORD)))[0].astype(np.float32)
-        axes[start : start + WORD] = turn @ axes[start : start + WORD]
+    for start in range(0, len(axes), LEADING * WORD):
+        block = axes[start : start + LEADING * WORD]
+        turn = np.linalg.qr(random.standard_normal((len(block), len(block))))[0]
+        axes[start : start + LEADING * WORD] = turn.astype(np.float32) @ block
     return axes
+
+
+def _foremost(rows: Floats, count: int) -> Floats:
+    """About the `count` axes along which rows vary most, foremost first, by orthogonal iteration."""
+    count = min(count, rows.shape[1])
+    found = np.random.default_rng(SEED).standard_normal((rows.shape[1], count)).astype(np.float32)
+    for _ in range(3):
+        found = np.linalg.qr(rows.T @ (rows @ found))[0]
+    return found.T
 
 
 def sketch(codes: FineCodes, frame: Frame) -> Sketches:
