@@ -97,7 +97,9 @@ class ConflictError(SkepError):
         self.conflicts = conflicts
         ids = ", ".join(c.existing.id for c in conflicts)
         verb = "repeats" if all(c.kind == "duplicate" for c in conflicts) else "contradicts"
-        super().__init__(f"{text!r} {verb} {ids}; pass on_conflict='supersede' to replace, or 'warn' to keep both")
+        super().__init__(
+            f"{text!r} {verb} {ids}; pass on_conflict='supersede' to replace, or 'warn' to keep both"
+        )
 
 
 class LineageError(SkepError, ValueError):
@@ -165,4 +167,6 @@ class MissingExtraError(SkepError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{feature} needs an optional dependency; install it with: pip install 'skep[{extra}]'")
+        super().__init__(
+            f"{feature} needs an optional dependency; install it with: pip install 'skep[{extra}]'"
+        )

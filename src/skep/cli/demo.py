@@ -75,7 +75,11 @@ def _run(bank: Bank, *, quiet: bool) -> dict[str, object]:
     explained = bank.recall("which linter do we use?", limit=1, explain=True)
     say("   " + explained[0].why())
     for stage in explained.trace:
-        say(click.style(f"   {stage.name}: kept {stage.kept}, cut {stage.cut} {stage.note}".rstrip(), dim=True))
+        say(
+            click.style(
+                f"   {stage.name}: kept {stage.kept}, cut {stage.cut} {stage.note}".rstrip(), dim=True
+            )
+        )
 
     heading("5. Nothing is ever lost, unless you say so")
     switched = bank.history(result.memory.id)[-1]
@@ -84,7 +88,9 @@ def _run(bank: Bank, *, quiet: bool) -> dict[str, object]:
     receipt = bank.forget(result.memory.id)
     say("   forget erased: " + ", ".join(f"{place} {count}" for place, count in receipt.erased.items()))
     status = bank.status()
-    say(f"\n{status.memories} memories, {status.events} events, {status.size_bytes / 1e3:.0f} kB, no LLM, no network")
+    say(
+        f"\n{status.memories} memories, {status.events} events, {status.size_bytes / 1e3:.0f} kB, no LLM, no network"
+    )
     return {"answers": answers, "conflicts": len(result.conflicts), "memories": status.memories}
 
 

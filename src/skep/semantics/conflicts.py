@@ -37,7 +37,9 @@ def find_for(
 ) -> list[Conflict]:
     """The conflicts of one memory with what is stored, surest first."""
     found: list[Conflict] = []
-    for existing, similarity in _candidates(engine, memory, threshold, limit or engine.settings.conflict_candidates):
+    for existing, similarity in _candidates(
+        engine, memory, threshold, limit or engine.settings.conflict_candidates
+    ):
         conflict = judge(existing, memory, similarity, contradiction_fn)
         if conflict is not None:
             found.append(conflict)
@@ -113,7 +115,9 @@ def _newer_last(conflict: Conflict, memory: Memory) -> Conflict:
     return msgspec.structs.replace(conflict, existing=memory, memory=older)
 
 
-def _candidates(engine: Engine, memory: Memory, threshold: float, limit: int) -> Iterator[tuple[Memory, float]]:
+def _candidates(
+    engine: Engine, memory: Memory, threshold: float, limit: int
+) -> Iterator[tuple[Memory, float]]:
     """Stored memories worth comparing, with their similarity.
 
     Only memories of the same scope and shared ones are looked at: what is private to one must not show up in an

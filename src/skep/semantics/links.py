@@ -20,7 +20,12 @@ def other_end(link: Link, memory_id: str) -> str:
 
 
 def walk(
-    start: Iterable[str], links_of: LinksOf, *, rel: str | None = None, direction: Direction = "both", depth: int = 1
+    start: Iterable[str],
+    links_of: LinksOf,
+    *,
+    rel: str | None = None,
+    direction: Direction = "both",
+    depth: int = 1,
 ) -> tuple[dict[str, int], list[Link]]:
     """Every memory within `depth` steps, with its distance, and the links crossed. Each is visited once."""
     if direction not in ("out", "in", "both"):
