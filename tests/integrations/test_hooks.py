@@ -132,6 +132,17 @@ def test_a_hook_needs_neither_numpy_nor_the_index(tmp_path: Path) -> None:
     assert b"additionalContext" in done.stdout
 
 
+@pytest.mark.parametrize("arguments", [[], ["emacs"], ["claude-code", "--what"], ["codex", "extra", "words"]])
+def test_the_command_exits_with_0_whatever_it_is_given(arguments: list[str], tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from skep.cli.hook import hook
+
+    done = CliRunner().invoke(hook, arguments, input="{", env={"SKEP_BANK": str(tmp_path / "none.skep")})
+
+    assert done.exit_code == 0
+
+
 def claude_line(kind: str, text: object, identity: str, **extra: Any) -> str:
     return json.dumps({"type": kind, "uuid": identity, "message": {"role": kind, "content": text}, **extra})
 

@@ -25,6 +25,15 @@ HERE = Path(__file__).parent
 SKEP = [str(Path(sys.executable).with_name("skep"))]
 
 
+def wait_for(port: int) -> None:
+    """Until something listens on a port."""
+    for _ in range(600):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+
+
 @pytest.fixture
 def everything() -> Iterator[str]:
     """The address of a server with all fixtures, over HTTP."""
@@ -33,11 +42,7 @@ def everything() -> Iterator[str]:
         port = probe.getsockname()[1]
     process = subprocess.Popen([sys.executable, str(HERE / "everything.py"), "--port", str(port)])
     try:
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+        wait_for(port)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
@@ -104,10 +109,36 @@ def python_client(tmp_path: Path, mode: str) -> Any:
     return mcp.Client(stdio_client(StdioServerParameters(command=server[0], args=server[1:])), mode=mode)
 
 
+@pytest.fixture
+def over_http(tmp_path: Path) -> Iterator[str]:
+    """The address of `skep mcp --http`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [*SKEP, "--bank", str(tmp_path / "b.skep"), "mcp", "--profile", "full"]
+    process = subprocess.Popen(
+        [*command, "--http", "--no-auth", "--port", str(port)], stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_for(port)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
 @pytest.mark.filterwarnings("ignore")
-def test_the_python_client_works_in_every_era(mode: str, tmp_path: Path) -> None:
-    client = python_client(tmp_path, mode)
+def test_the_python_client_works_in_every_era(
+    mode: str, transport: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    mcp = pytest.importorskip("mcp", reason="the official Python SDK is not installed")
+    client = (
+        mcp.Client(request.getfixturevalue("over_http"), mode=mode)
+        if transport == "http"
+        else python_client(tmp_path, mode)
+    )
 
     async def story() -> None:
         from mcp.shared.exceptions import MCPError

@@ -46,6 +46,8 @@ def mcp(
     from skep.server.mcp.banks import Banks
     from skep.server.mcp.profiles import build_server
 
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # small products: a pool of threads costs more than it gives
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     chosen = bank_path or (outer if isinstance(outer, str) else None)
     banks = Banks(chosen, environ=os.environ, start=Path.cwd())

@@ -105,7 +105,8 @@ def _server(name: str, place: Place, command: list[str], *, project: bool) -> li
     plain = {"command": command[0], "args": command[1:]}
     home, cwd = place.home, place.cwd
     if name == "claude-code":
-        file = cwd / ".mcp.json" if project else _claude(place).parent / ".claude.json"
+        chosen = place.environ.get("CLAUDE_CONFIG_DIR")
+        file = cwd / ".mcp.json" if project else (Path(chosen) if chosen else home) / ".claude.json"
         return [_json(file, ("mcpServers", "skep"), {"type": "stdio", **plain})]
     if name == "codex":
         return [
