@@ -167,6 +167,11 @@ def _fuse(
     return fusion.weighted(values, weights) if values else np.zeros(len(found))
 
 
+def unit(config: RecallConfig) -> float:
+    """What a weight of 1 in the second look adds to a score whose signal weights were brought to a sum of 1."""
+    return 1.0 / sum(config.weights.values()) if config.fusion in ("minmax", "weighted") else 1.0
+
+
 def _priors(found: Candidates, call: Call) -> dict[str, Floats]:
     """The signals that do not depend on the query, where a weight asks for them."""
     config = call.config

@@ -74,6 +74,12 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     recency_basis: Literal["created_at", "last_used_at"] = "created_at"
     late: float = 0.0
     """Weight of late interaction (each query word against its closest word of the text); 0 leaves it out."""
+    coverage: float = 0.0
+    """Weight of how much of the query a memory holds, rare words counting more."""
+    subject: float = 0.0
+    """Weight of the query's names standing at the head of a memory."""
+    wanted: float = 0.0
+    """Weight of holding what the question is for: a time for "when", a number for "how many"."""
     shortlist: int = 50
     """How many of the best candidates are read again: late interaction, context, the ranker, a reranker."""
     context: float = 0.0
@@ -213,6 +219,9 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("rrf_k", 1, _MANY),
     ("recency_rate", 0, 1000),
     ("late", 0, 10),
+    ("coverage", 0, 10),
+    ("subject", 0, 10),
+    ("wanted", 0, 10),
     ("shortlist", 1, 10_000),
     ("context", 0, 10),
     ("window", 1, 50),

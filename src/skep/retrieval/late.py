@@ -16,30 +16,38 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 256
 """Only the first pieces of a long text are compared."""
+NEAR = 0.5
+"""Cosine of two pieces from which they count as related; random pieces lie below it."""
+LIGHT = 0.3
+"""Pieces of the query that weigh less than this share of the heaviest are left out."""
 
 
 def late_scores(query: str, texts: Sequence[str], table: Tokens) -> Floats:
-    """The weighted mean, over the pieces of the query, of the best cosine among the pieces of each text.
+    """The weighted mean, over the pieces of the query, of the best match among the pieces of each text.
+
+    A match is the cosine above `NEAR`, stretched to [0, 1], so that unrelated words give nothing.
 
     Args:
         query: The query as asked.
         texts: The texts of the short list.
         table: Pieces, vectors and weights.
     """
-    asked = list(dict.fromkeys(table.tokens(query)))
     out = np.zeros(len(texts), dtype=np.float64)
+    asked = list(dict.fromkeys(table.tokens(query)))
     pieces = [table.tokens(text)[:MAX_TOKENS] for text in texts]
-    lengths = np.array([len(each) for each in pieces])
+    lengths = np.array([len(each) for each in pieces], dtype=np.int64)
     flat = np.array([piece for each in pieces for piece in each], dtype=np.int64)
     if not asked or not flat.size:
         return out
+    weights = table.token_weights(asked).astype(np.float64)
+    heavy = weights >= LIGHT * weights.max()
+    weights = weights[heavy]
+    asked = [piece for piece, keep in zip(asked, heavy.tolist(), strict=True) if keep]
     distinct, back = np.unique(flat, return_inverse=True)
     near = table.token_vectors(asked) @ table.token_vectors(distinct.tolist()).T
+    np.maximum(near - NEAR, 0.0, out=near)
     there = lengths > 0
     starts = (np.cumsum(lengths) - lengths)[there]
     best = np.maximum.reduceat(near[:, back], starts, axis=1)
-    weights = table.token_weights(asked).astype(np.float64)
-    total = float(weights.sum())
-    if total > 0:
-        out[there] = weights @ best / total
-    return out
+    out[there] = weights @ best / weights.sum()
+    return out / (1.0 - NEAR)

@@ -35,10 +35,14 @@ PRESETS: dict[str, RecallConfig] = {
         RecallConfig(
             name="default",
             fusion="minmax",
-            weights={"lexical": 1.0, "semantic": 0.3},
-            context=0.5,
-            window=2,
+            weights={"lexical": 1.0, "semantic": 0.2},
+            context=0.6,
+            coverage=0.3,
+            late=0.5,
+            subject=0.2,
+            wanted=0.1,
             temporal="boost",
+            currency=True,
         ),
     )
 }

@@ -31,6 +31,7 @@ _former = re.compile(
     r"\b(?:previous(?:ly)?|former(?:ly)?|original(?:ly)?|initial(?:ly)?|used to|old(?:er)?|earlier|before|"
     r"at first|first|history|historical(?:ly)?|over time|change[ds]?|evolve[ds]?|back then|past)\b"
 )
+_past = re.compile(r"\b(?:did|was|were|had|used to|(?:has|have) .*\b(?:been|done|made))\b")
 _asks: tuple[tuple[re.Pattern[str], Wants], ...] = (
     (
         re.compile(
@@ -76,6 +77,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """It asks for what holds now."""
     former: bool = False
     """It asks for what held before, or for how things changed."""
+    present: bool = True
+    """It is not about the past by its verb."""
 
 
 def understand(text: str, now: float) -> Query:
@@ -96,6 +99,7 @@ def understand(text: str, now: float) -> Query:
         wants=_wanted(lowered),
         current=_current.search(lowered) is not None,
         former=_former.search(lowered) is not None,
+        present=_past.search(lowered) is None,
     )
 
 

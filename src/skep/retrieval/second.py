@@ -1,4 +1,4 @@
-"""The second look: what only the best candidates are worth. Context, late interaction, time, currency."""
+"""The second look: what only the best candidates are worth. Neighbours, coverage, texts, time, currency."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, fusion
+from skep.retrieval import currency, reading
 from skep.retrieval.late import late_scores
 
 if TYPE_CHECKING:
@@ -17,73 +17,114 @@ if TYPE_CHECKING:
     from skep.retrieval.candidates import Call, Candidates
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
+AFTER = 0.8
+"""What the memory after one counts, as a share of the one before it: answers follow questions."""
 FADE = 0.6
 """What a neighbour one step further away counts, as a share of the nearer one."""
 
 
 def second_look(found: Candidates, call: Call) -> Candidates:
     """The candidates, best first, after everything the config asks of the short list."""
-    config, asked = call.config, call.asked
-    if config.context > 0 and asked.terms:
-        found = _context(found, call)
-    if config.late > 0:
-        found = _late(found, call)
-    if config.temporal == "boost" and asked.spans:
+    config = call.config
+    if (config.context > 0 or config.coverage > 0) and call.asked.terms:
+        found = _words_again(found, call)
+    if config.late > 0 or config.subject > 0 or config.wanted > 0:
+        found = _texts(found, call)
+    if config.temporal == "boost" and call.asked.spans:
         found = _in_time(found, call)
-    if config.currency and not asked.former:
+    if config.currency and not call.asked.former:
         found = _current(found, call)
     return found
 
 
-def filled(own: Floats, near: Floats, weight: float, fade: float = FADE) -> Floats:
+def filled(own: Floats, near: Floats, weight: float) -> Floats:
     """Each query word counted once, by its best evidence: in the memory itself or, for less, beside it.
 
     Args:
         own: Impact of each word (columns) on each memory (rows).
-        near: The same for the neighbours, [memory, neighbour, word]; neighbours from far before to far after.
-        weight: What the nearest neighbours count.
-        fade: What each further step leaves of it.
+        near: The same for the neighbours, [memory, neighbour, word], from far before to far after.
+        weight: What the memory just before counts; further ones and those after count less.
     """
     window = near.shape[1] // 2
-    steps = [abs(offset) - 1 for offset in range(-window, window + 1) if offset]
-    shares = np.array([weight * fade**step for step in steps])
-    return np.maximum(own, (near * shares[None, :, None]).max(axis=1, initial=0.0))
+    shares = [weight * FADE ** (step - 1) for step in range(1, window + 1)]
+    both = np.array([*shares[::-1], *(AFTER * share for share in shares)])
+    return np.maximum(own, (near * both[None, :, None]).max(axis=1, initial=0.0))
 
 
-def _context(found: Candidates, call: Call) -> Candidates:
-    """Score the short list and its neighbours by words that may stand in a neighbour."""
+def coverage(impacts: Floats, idf: Floats) -> Floats:
+    """How much of the query each memory holds: its words, weighted by how rare they are."""
+    total = float(idf.sum())
+    return (impacts > 0) @ idf / total if total > 0 else np.zeros(len(impacts))
+
+
+def _words_again(found: Candidates, call: Call) -> Candidates:
+    """The short list and its neighbours, by words that may stand in a neighbour, and by coverage."""
     config, sources, terms = call.config, call.sources, call.asked.terms
     size = min(config.shortlist, len(found))
-    near = sources.around(found.rows[:size], config.window, call.where)
-    if not (near >= 0).any():
-        return found
-    fresh = np.setdiff1d(near[near >= 0], found.rows)
-    if len(fresh):
-        found = stage.join(found, stage.of_pool(sources.lookup(fresh, terms, call.vector), call))
-    head = np.concatenate([np.arange(size), np.arange(len(found) - len(fresh), len(found))])
-    rows = found.rows[head]
-    near = sources.around(rows, config.window, call.where)
-    every, back = np.unique(np.concatenate([rows, near.ravel()]), return_inverse=True)
-    impacts = sources.impacts(terms, every).astype(np.float64)[back]
-    beside = impacts[len(rows) :].reshape(len(rows), near.shape[1], -1)
+    joined = 0
+    if config.context > 0:
+        near = sources.around(found.rows[:size], config.window, call.where)
+        fresh = np.setdiff1d(near[near >= 0], found.rows)
+        if len(fresh):
+            joined = len(fresh)
+            found = stage.join(found, stage.of_pool(sources.lookup(fresh, terms, call.vector), call))
+    head = np.concatenate([np.arange(size), np.arange(len(found) - joined, len(found))])
+    impacts, whole = _impacts(found.rows[head], call)
     words = found.words.copy()
-    words[head] = filled(impacts[: len(rows)], beside, config.context).sum(axis=1)
-    rated = stage.rate(replace(found, words=words), call).ordered()
-    return rated.noted("context", note=f"{len(fresh)} neighbours joined")
+    words[head] = whole.sum(axis=1)
+    idf = sources.idf(terms)
+    share = np.zeros(len(found))
+    share[head] = coverage(whole, idf)
+    held = np.zeros(len(found))
+    held[head] = coverage(impacts, idf)
+    rated = stage.rate(replace(found, words=words), call)
+    evidence = np.maximum(held, np.maximum(np.nan_to_num(found.cosine), 0.0))
+    added = config.coverage * stage.unit(config) * share
+    rated = rated.scored(rated.score + added, coverage=share, evidence=evidence)
+    return rated.ordered().noted("words again", note=f"{joined} neighbours joined")
 
 
-def _late(found: Candidates, call: Call) -> Candidates:
-    """The short list with late interaction added; what lies below it keeps its place."""
+def _impacts(rows: Ints, call: Call) -> tuple[Floats, Floats]:
+    """Impact of each query word on each row: in the row alone, and with its neighbours."""
+    terms = call.asked.terms
+    if call.config.context <= 0:
+        own = call.sources.impacts(terms, rows).astype(np.float64)
+        return own, own
+    near = call.sources.around(rows, call.config.window, call.where)
+    every, back = np.unique(np.concatenate([rows, near.ravel()]), return_inverse=True)
+    impacts = call.sources.impacts(terms, every).astype(np.float64)[back]
+    own = impacts[: len(rows)]
+    beside = impacts[len(rows) :].reshape(len(rows), near.shape[1], len(terms))
+    return own, filled(own, beside, call.config.context)
+
+
+def _texts(found: Candidates, call: Call) -> Candidates:
+    """The short list by its texts: late interaction, the subject, and the kind of answer that is wanted."""
+    config, asked = call.config, call.asked
+    size = min(config.shortlist, len(found))
+    texts = call.sources.texts(found.rows[:size])
+    extra = np.zeros(size)
+    shown: dict[str, Floats] = {}
     table = call.sources.tokens
-    if table is None:
-        return found
-    size = min(call.config.shortlist, len(found))
-    late = np.zeros(len(found))
-    late[:size] = late_scores(call.asked.text, call.sources.texts(found.rows[:size]), table)
-    boost = np.zeros(len(found))
-    boost[:size] = fusion.minmax(late[:size])
-    return found.scored(found.score + call.config.late * boost, late=late).ordered().noted("late interaction")
+    if config.late > 0 and table is not None:
+        shown["late"] = _padded(late_scores(asked.text, texts, table), found)
+        extra += config.late * shown["late"][:size]
+    if config.subject > 0 and asked.names:
+        shown["subject"] = _padded(reading.subject(asked.names, texts), found)
+        extra += config.subject * shown["subject"][:size]
+    if config.wanted > 0 and asked.wants in reading.READERS:
+        extra += config.wanted * reading.wanted(asked.wants, texts)
+    score = found.score.copy()
+    score[:size] += stage.unit(config) * extra
+    return found.scored(score, **shown).ordered().noted("texts", note=", ".join(shown))
+
+
+def _padded(values: Floats, found: Candidates) -> Floats:
+    out = np.zeros(len(found))
+    out[: len(values)] = values
+    return out
 
 
 def _in_time(found: Candidates, call: Call) -> Candidates:
@@ -99,13 +140,19 @@ def _in_time(found: Candidates, call: Call) -> Candidates:
 
 def _current(found: Candidates, call: Call) -> Candidates:
     """The newest of rival memories first."""
-    size = min(currency.REACH, len(found))
-    head = found.rows[:size]
-    vectors = call.sources.vectors(head)
-    near = call.sources.calibrate(vectors @ vectors.T).astype(np.float64)
     terms = call.asked.terms
-    matched = call.sources.impacts(terms, head) > 0 if terms else np.zeros((size, 0), dtype=bool)
-    renewed = currency.renew(matched, near, found.created_at[:size])
+    size = min(currency.REACH, len(found))
+    if not terms or size < 2 or np.ptp(found.created_at[:size]) == 0:
+        return found
+    head = found.rows[:size]
+    facts = currency.Facts(
+        matched=call.sources.impacts(terms, head) > 0,
+        idf=call.sources.idf(terms),
+        texts=call.sources.texts(head),
+        created_at=found.created_at[:size],
+        present=call.asked.present,
+    )
+    renewed = currency.renew(facts)
     if not renewed.outdated.any():
         return found
     outdated = found.outdated.copy()

@@ -1,0 +1,81 @@
+"""`python -m benchmarks.quality`: every preset and peer ranker on labelled sets, as JSON and Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quality import sets
+from benchmarks.quality.evaluate import evaluate
+from benchmarks.quality.rankers import prepare
+from benchmarks.quality.report import markdown
+from benchmarks.quality.through_bank import prepare_bank
+
+RESULTS = Path(__file__).parent.parent / "results"
+ALL = ("bm25", "vectors", "mem0", "semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print the overview, write the results."""
+    given = _parser().parse_args(arguments)
+    root = Path(given.data) if given.data else None
+    chosen = given.sets or (["own"] if root is None else sets.names(root))
+    results: dict[str, Any] = {
+        "when": time.strftime("%Y-%m-%d", time.gmtime()),
+        "commit": _commit(),
+        "how": "through a bank" if given.bank else "in one process, without a store",
+        "sets": {},
+    }
+    for name in chosen:
+        for federated in (False, True) if given.federated else (False,):
+            data = sets.load_own() if name == "own" else sets.load(_needed(root), name, federated=federated)
+            rankers = prepare_bank(data, given.presets) if given.bank else prepare(data, given.presets or ALL)
+            title = f"{name} (federated)" if federated else name
+            results["sets"][title] = found = evaluate(data, rankers)
+            for ranker, each in found.items():
+                print(_line(title, ranker, each), flush=True)
+    out = Path(given.out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "quality.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (out / "quality.md").write_text(markdown(results), encoding="utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
+    parser.add_argument("--data", help="folder of the sets (its `conv/` holds one folder per set)")
+    parser.add_argument("--sets", nargs="*", help="which sets; `own` is the project's own; all by default")
+    parser.add_argument("--presets", nargs="*", help=f"which rankers, of {', '.join(ALL)}; all by default")
+    parser.add_argument("--bank", action="store_true", help="ask a real bank, not the in-process index")
+    parser.add_argument("--federated", action="store_true", help="also without scopes")
+    parser.add_argument("--out", default=str(RESULTS), help="where quality.json and quality.md go")
+    return parser
+
+
+def _needed(root: Path | None) -> Path:
+    if root is None:
+        raise SystemExit("these sets need --data, the folder they lie in")
+    return root
+
+
+def _line(title: str, ranker: str, each: dict[str, Any]) -> str:
+    keys = ("recall@5", "recall@10", "recall@20", "ndcg@10", "mrr", "nudcg@10", "misled")
+    figures = " ".join(f"{key} {each[key]:.3f}" for key in keys if key in each)
+    quiet = f" quiet {each['abstained where right']:.2f}" if "abstained where right" in each else ""
+    return f"{title:28s} {ranker:9s} {figures}{quiet} {each['ms']} ms"
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

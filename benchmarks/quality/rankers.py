@@ -1,0 +1,97 @@
+"""What is compared: every preset of skep, BM25 alone, vectors alone, and mem0's scoring as published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.quality.sets import EvalSet, Question
+from skep.embedding import default_embedder
+from skep.model import Recalled
+from skep.retrieval.config import RecallConfig
+from skep.retrieval.inmemory import InMemorySources
+from skep.retrieval.pipeline import run
+from skep.retrieval.presets import PRESETS
+from skep.words import query_terms
+
+POOL = 60
+"""mem0 asks its vector store for max(4 * limit, 60) memories and scores only those."""
+MIDPOINTS = ((3, 5.0, 0.7), (6, 7.0, 0.6), (9, 9.0, 0.5), (15, 10.0, 0.5), (math.inf, 12.0, 0.5))
+"""Up to so many terms in the query: midpoint and steepness of the sigmoid over BM25."""
+
+
+class Answer(NamedTuple):
+    """Ranked ids, and the texts' length in tokens for the first ten."""
+
+    ids: list[str]
+    tokens: int
+
+
+Ranker = Callable[[Question, int], Answer]
+
+
+def prepare(data: EvalSet, wanted: Sequence[str]) -> dict[str, Ranker]:
+    """The rankers by name, over one index of the set."""
+    sources = InMemorySources(data.memories, default_embedder())
+    every: dict[str, Ranker] = {
+        "bm25": lambda question, limit: _by_scores(sources, question, limit, words=1.0, vectors=0.0),
+        "vectors": lambda question, limit: _by_scores(sources, question, limit, words=0.0, vectors=1.0),
+        "mem0": lambda question, limit: _mem0(sources, question, limit),
+    }
+    for name, config in PRESETS.items():
+        every[name] = _preset(sources, config)
+    unknown = [name for name in wanted if name not in every]
+    if unknown:
+        raise SystemExit(f"no ranker {unknown[0]!r}; there are {', '.join(every)}")
+    return {name: every[name] for name in wanted or every}
+
+
+def _preset(sources: InMemorySources, config: RecallConfig) -> Ranker:
+    def rank(question: Question, limit: int) -> Answer:
+        found: Recalled = run(question.text, config, sources, question.now, where=question.where, limit=limit)
+        return answer([hit.memory.id for hit in found.hits], sources, question)
+
+    return rank
+
+
+def answer(ids: Sequence[str], sources: InMemorySources, question: Question) -> Answer:
+    """Without what the set excludes, and with what the first ten would cost a reader."""
+    kept = [each for each in ids if each != question.exclude]
+    rows = sources.rows_of(kept[:10], question.where)
+    texts = sources.texts(np.array([row for row in rows if row is not None], dtype=np.int64))
+    return Answer(kept, sum(len(text) for text in texts) // 4)
+
+
+def _by_scores(
+    sources: InMemorySources, question: Question, limit: int, *, words: float, vectors: float
+) -> Answer:
+    mask = sources.mask(question.where)
+    scores = np.zeros(len(mask))
+    if words:
+        scores += words * sources.scores(query_terms(question.text))
+        mask = mask & (scores > 0)
+    vector = sources.embed(question.text) if vectors else None
+    if vector is not None:
+        scores += vectors * (sources.vectors(np.arange(len(mask))) @ vector)
+    order = np.argsort(-np.where(mask, scores, -np.inf), kind="stable")[: min(limit, int(mask.sum()))]
+    return answer([sources.all[row].id for row in order.tolist()], sources, question)
+
+
+def _mem0(sources: InMemorySources, question: Question, limit: int) -> Answer:
+    """(semantic + sigmoid of BM25) / 2 over the nearest vectors; its entity boost needs its own entity store."""
+    vector = sources.embed(question.text)
+    if vector is None:
+        return Answer([], 0)
+    mask = sources.mask(question.where)
+    cosine = sources.vectors(np.arange(len(mask))) @ vector
+    nearest = np.argsort(-np.where(mask, cosine, -np.inf), kind="stable")
+    nearest = nearest[: min(max(4 * limit, POOL), int(mask.sum()))]
+    terms = query_terms(question.text)
+    words = sources.scores(terms)[nearest]
+    middle, steep = next((m, s) for count, m, s in MIDPOINTS if len(terms) <= count)
+    keyword = np.where(words > 0, 1 / (1 + np.exp(-steep * (words - middle))), 0.0)
+    order = nearest[np.argsort(-(cosine[nearest] + keyword) / 2, kind="stable")]
+    return answer([sources.all[row].id for row in order[:limit].tolist()], sources, question)

@@ -1,0 +1,56 @@
+"""The same questions asked of a real bank: what a user gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.quality.rankers import Answer, Ranker
+from benchmarks.quality.sets import EvalSet, Question
+from skep import Bank
+from skep.retrieval.presets import PRESETS
+
+
+def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranker]:
+    """The presets, each through `Bank.recall`, over one bank in memory."""
+    times = [data.questions[0].now if data.questions else 0.0]
+    bank = Bank.open(None, now=lambda: times[0])
+    stored = bank.remember_many(
+        [
+            {
+                "text": memory.text,
+                "kind": memory.kind,
+                "agent": memory.agent,
+                "scope": memory.scope,
+                "tags": memory.tags,
+                "created_at": memory.created_at,
+                "confidence": 1.0,
+                "on_conflict": "ignore",
+            }
+            for memory in data.memories
+        ]
+    )
+    names = {each.memory.id: memory.id for each, memory in zip(stored, data.memories, strict=True)}
+    gone = {memory.id for memory in data.memories if memory.status != "active"}
+    for own, name in names.items():
+        if name in gone:
+            bank.retract(own, reason="superseded in the set")
+
+    def ranker(preset: str) -> Ranker:
+        def rank(question: Question, limit: int) -> Answer:
+            times[0] = question.now
+            found = bank.recall(
+                question.text,
+                limit=limit,
+                scope=question.where.scope,
+                tags=question.where.tags,
+                until=question.where.until,
+                min_confidence=0.0,
+                preset=preset,
+            )
+            ids = [names[hit.memory.id] for hit in found.hits]
+            kept = [each for each in ids if each != question.exclude]
+            return Answer(kept, sum(len(hit.memory.text) for hit in found.hits[:10]) // 4)
+
+        return rank
+
+    return {name: ranker(name) for name in wanted or PRESETS}

@@ -1,0 +1,52 @@
+"""What a text says about itself without a model: its subject, and the kinds of answer it can give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skep.words import STOP, terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+HEAD_CHARS = 100
+HEAD_TERMS = 6
+"""A subject stands among the first words of a text, or is its speaker."""
+
+_time = re.compile(
+    r"\b(?:\d{4}|january|february|march|april|may|june|july|august|september|october|november|december|"
+    r"yesterday|today|tonight|tomorrow|ago|(?:mon|tues|wednes|thurs|fri|satur|sun)day|weekend|"
+    r"(?:last|next|this) (?:week|month|year|night|summer|winter|spring|fall|autumn))\b",
+    re.IGNORECASE,
+)
+_number = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice)\b",
+    re.IGNORECASE,
+)
+READERS = {"time": _time, "number": _number}
+"""What a text must hold to answer a question for it."""
+
+
+def subject(names: Sequence[str], texts: Sequence[str]) -> Floats:
+    """The share of the words of the query's names that open each text.
+
+    >>> subject(["Ana Reyes"], ["Ana Reyes likes tea", "Tea was bought by Ana"]).tolist()
+    [1.0, 0.5]
+    """
+    asked = {term for name in names for term in terms(name) if term not in STOP}
+    if not asked:
+        return np.zeros(len(texts))
+    found = [len(asked.intersection(terms(text[:HEAD_CHARS])[:HEAD_TERMS])) for text in texts]
+    return np.array(found, dtype=np.float64) / len(asked)
+
+
+def wanted(kind: str, texts: Sequence[str]) -> Floats:
+    """Whether each text could answer a question for a time or a number."""
+    pattern = READERS[kind]
+    return np.array([pattern.search(text) is not None for text in texts], dtype=np.float64)
