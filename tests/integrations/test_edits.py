@@ -134,19 +134,6 @@ def test_a_table_is_replaced_in_full_and_removed_in_full() -> None:
     assert tomltext.remove_table(edited, "mcp_servers.skep") == TOML
 
 
-def test_a_key_joins_its_table() -> None:
-    edited = tomltext.put_key(TOML, "features", "codex_hooks", True)
-
-    assert tomllib.loads(edited)["features"] == {"web": True, "codex_hooks": True}
-    assert "web = true # yes" in edited
-    assert tomltext.put_key(edited, "features", "codex_hooks", True) == edited
-
-
-def test_a_key_that_says_otherwise_is_left_to_its_owner() -> None:
-    with pytest.raises(ConfigError, match="by hand"):
-        tomltext.put_key("[features]\ncodex_hooks = false\n", "features", "codex_hooks", True)
-
-
 def test_a_header_inside_a_text_is_not_taken_for_a_table() -> None:
     text = 'note = """\n[mcp_servers.skep]\ncommand = "fake"\n"""\n\n[mcp_servers.skep]\ncommand = "x"\n'
 

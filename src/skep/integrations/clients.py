@@ -31,8 +31,8 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     format: Format
     path: tuple[str, ...]
     value: Any
-    how: Literal["put", "append", "flag"] = "put"
-    """Set the value; add it to an array; or set a switch that stays when skep is uninstalled."""
+    how: Literal["put", "append"] = "put"
+    """Set the value, or add it to an array."""
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,16 +150,9 @@ def _hooks(name: str, place: Place, command: list[str], *, project: bool) -> lis
             )
         ]
     if name == "codex":
-        folder = _codex(place, project)
-        switch = Edit(
-            file=folder / "config.toml",
-            format="toml",
-            path=("features", "codex_hooks"),
-            value=True,
-            how="flag",
-        )
-        return [switch] + [
-            _hook(folder / "hooks.json", event, line, timeout=timeout)
+        file = _codex(place, project) / "hooks.json"
+        return [
+            _hook(file, event, line, timeout=timeout)
             for event, timeout in (("SessionStart", 10), ("UserPromptSubmit", 5), ("Stop", 10))
         ]
     file = _gemini(place, project)

@@ -97,8 +97,6 @@ def _plan(edits: Iterable[Edit], step: Any) -> list[Change]:
 def _apply(text: str, edit: Edit) -> str:
     name = ".".join(edit.path)
     if edit.format == "toml":
-        if edit.how == "flag":
-            return tomltext.put_key(text, edit.path[0], edit.path[1], edit.value)
         return tomltext.put_table(text, name, edit.value)
     if edit.how == "append":
         return jsonc.append(_drop_other_hooks(text, edit), edit.path, edit.value)
@@ -113,7 +111,7 @@ def _drop_other_hooks(text: str, edit: Edit) -> str:
 
 
 def _revert(text: str, edit: Edit) -> str:
-    if edit.how == "flag" or not text.strip():
+    if not text.strip():
         return text
     if edit.format == "toml":
         return tomltext.remove_table(text, ".".join(edit.path))

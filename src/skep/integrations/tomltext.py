@@ -1,4 +1,4 @@
-"""Edit TOML in place: whole tables by name, and single keys. Everything else stays as it was written."""
+"""Edit TOML in place: whole tables by name. Everything else stays as it was written."""
 
 from __future__ import annotations
 
@@ -46,23 +46,6 @@ def remove_table(text: str, name: str) -> str:
             before, after = edited[: header.start()].rstrip("\n"), edited[end:]
             edited = before + ("\n\n" if before and after.strip() else "\n" if before else "") + after
     return _unchanged_but(name, text, edited)
-
-
-def put_key(text: str, table: str, key: str, value: Any) -> str:
-    """Set one key of a table that may hold others."""
-    current = _at(parse(text), f"{table}.{key}")
-    if current == value:
-        return text
-    line = f"{key} = {_literal(value)}"
-    if current is not None:
-        raise ConfigError(f"{table}.{key} is already set; change it to {line!r} by hand")
-    for header in _HEADER.finditer(text):
-        if header[1] == table:
-            edited = text[: header.end()] + "\n" + line + text[header.end() :]
-            return _unchanged_but(f"{table}.{key}", text, edited)
-    kept = text.rstrip()
-    edited = (kept + "\n\n" if kept else "") + f"[{table}]\n{line}\n"
-    return _unchanged_but(f"{table}.{key}", text, edited)
 
 
 def _at(document: dict[str, Any], name: str) -> Any:

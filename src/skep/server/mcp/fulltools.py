@@ -69,7 +69,7 @@ def find(
     """List memories that meet every condition, newest first. Exact filters, no ranking; to answer a
     question use recall."""
     bank = call.bank()
-    where, start = (cursor or "").rsplit("@", 1) if cursor and "@" in cursor else ("", cursor)
+    where, _, start = (cursor or "").rpartition("@")
     found = bank.find(
         text,
         kind=kind,
@@ -87,9 +87,8 @@ def find(
     now = bank.engine.now()
     lines = [memory_line(memory, now) for memory in found.memories]
     more = f"{found.cursor}@at-0" if found.cursor is not None else None
-    answer = page(lines, max_tokens, start=read_cursor(start or None), more=more)
-    return (
-        answer.replace("cursor='at-", f"cursor='{where}@at-") if where and "cursor='at-" in answer else answer
+    return page(
+        lines, max_tokens, start=read_cursor(start or None), more=more, within=f"{where}@" if where else ""
     )
 
 

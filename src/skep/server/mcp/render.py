@@ -80,6 +80,7 @@ def page(
     start: int = 0,
     empty: str = "nothing found",
     more: str | None = None,
+    within: str = "",
 ) -> str:
     """As many lines as fit the budget, from `start` on, and how to get the rest.
 
@@ -89,6 +90,7 @@ def page(
         start: Where the last page ended.
         empty: What to say when there is nothing.
         more: A cursor of the caller's own that leads beyond the last line.
+        within: Put before a cursor that stays among these lines.
     """
     if not lines:
         return empty
@@ -107,7 +109,7 @@ def page(
         shown.append(clip(lines[start], room * CHARS_PER_TOKEN))
     left = len(lines) - start - len(shown)
     if left:
-        shown.append(f"{left} more; repeat with cursor={write_cursor(start + len(shown))!r}")
+        shown.append(f"{left} more; repeat with cursor={within + write_cursor(start + len(shown))!r}")
     elif more is not None:
         shown.append(f"more; repeat with cursor={more!r}")
     return "\n".join(shown)
