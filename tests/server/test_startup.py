@@ -73,3 +73,31 @@ serve_stdio(server)
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
     assert b"stray" in done.stderr
     assert b"child" in done.stderr
+
+
+def test_the_command_serves_a_bank_and_makes_it_on_first_use(tmp_path: Path) -> None:
+    call = {"name": "remember", "arguments": {"text": "Ana likes tea", "on_conflict": "ignore"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    ]
+    frames = "\n".join(json.dumps(message) for message in messages).encode()
+
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from skep.cli import main; main()",
+            "--bank",
+            str(tmp_path / "b.skep"),
+            "mcp",
+        ],
+        input=frames,
+        capture_output=True,
+        check=True,
+    )
+
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert answers[0]["result"]["serverInfo"]["name"] == "skep"
+    assert answers[1]["result"]["content"][0]["text"].startswith("stored [")
+    assert (tmp_path / "b.skep").exists()

@@ -294,6 +294,24 @@ def test_prompts_bring_what_is_known_and_ask_for_what_is_learnt(agent: Client) -
     assert "task" in agent.ask("prompts/get", {"name": "recall_first"})["error"]["message"]
 
 
+def test_two_servers_on_one_bank_see_each_others_memories(
+    tmp_path: Path, connect: Callable[..., Client]
+) -> None:
+    found = [Banks(str(tmp_path / "bank.skep"), environ={}, start=tmp_path) for _ in range(2)]
+    first, second = (connect(build_server("default", banks, version="1")) for banks in found)
+    first.initialize()
+    second.initialize()
+
+    for number, (writer, reader) in enumerate([(first, second), (second, first), (first, second)]):
+        known = id_in(
+            writer.text("remember", text=f"Heimdall listens on port {9000 + number}", on_conflict="ignore")
+        )
+        assert known in reader.text("recall", query=f"Heimdall port {9000 + number}")
+
+    for banks in found:
+        banks.close()
+
+
 def test_the_clients_folder_chooses_the_projects_bank(tmp_path: Path, connect: Callable[..., Client]) -> None:
     project = tmp_path / "my project"
     (project / ".skep").mkdir(parents=True)

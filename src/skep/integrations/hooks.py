@@ -36,8 +36,12 @@ DAY: Final = 86_400.0
 DECAY_PER_DAY: Final = 0.01
 MIN_CONFIDENCE: Final = 0.5
 """Below this a memory does not speak up by itself; it can still be asked for."""
-MIN_SHARE: Final = 0.45
+MIN_SHARE: Final = 0.4
 """The share of the prompt's weight that a memory must hold to be worth the model's attention."""
+PER_DOUBLING: Final = 0.1
+MAX_SHARE: Final = 0.9
+NEAR_BEST: Final = 0.7
+"""What scores below this share of the best is left out."""
 TEXT_CHARS: Final = 600
 START_LIMIT: Final = 6
 START_IMPORTANCE: Final = 0.7
@@ -105,27 +109,28 @@ def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -
 
 def recall_for(store: SqliteStore, prompt: str, now: float) -> str:
     """What memory has to say about a prompt; empty when nothing clearly does."""
+    return _context("Memory on this (check lines marked !):", best_for(store, prompt, now), now)
+
+
+def best_for(store: SqliteStore, prompt: str, now: float) -> list[Memory]:
+    """The memories that speak to a prompt, best first."""
     from skep.storage.lookup import rarities, rows_by_rare_words
     from skep.words import query_terms, terms
 
     weights = rarities(store, query_terms(without_private(prompt)[:PROMPT_CHARS])[:MAX_TERMS])
     if not weights:
-        return ""
-    rows = rows_by_rare_words(store, weights, CANDIDATES)
-    found = store.memories(rows)
+        return []
     scored: list[tuple[float, float, Memory]] = []
-    for memory in found.values():
+    for memory in store.memories(rows_by_rare_words(store, weights, CANDIDATES)).values():
         if not is_current(memory, now):
             continue
         words = terms(f"{memory.title or ''} {memory.text}")
-        held = {term for term in weights if term in set(words)}
-        if speaks_to(held, weights):
-            length = 1.0 / (1.0 + len(words) / TYPICAL_WORDS)
-            scored.append((sum(weights[term] for term in held) * (1 + length), memory.created_at, memory))
+        held = set(words) & weights.keys()
+        if speaks_to(held, weights, len(words)):
+            brevity = 1.0 / (1.0 + len(words) / TYPICAL_WORDS)
+            scored.append((sum(weights[term] for term in held) * (1 + brevity), memory.created_at, memory))
     scored.sort(key=lambda one: (-one[0], -one[1]))
-    return _context(
-        "Memory on this (check lines marked !):", [memory for _, _, memory in scored[:LIMIT]], now
-    )
+    return [memory for score, _, memory in scored[:LIMIT] if score >= NEAR_BEST * scored[0][0]]
 
 
 def is_current(memory: Memory, now: float) -> bool:
@@ -144,15 +149,17 @@ def is_current(memory: Memory, now: float) -> bool:
     )
 
 
-def speaks_to(held: set[str], weights: Mapping[str, float]) -> bool:
+def speaks_to(held: set[str], weights: Mapping[str, float], length: int = TYPICAL_WORDS) -> bool:
     """Whether a memory that holds some of the words of a prompt is about it, rather than merely near it.
 
     It must hold at least two of them (or the only one), and a fair share of their weight: a long prompt has many
-    words beside the point, so of those only the heaviest count.
+    words beside the point, so of those only the heaviest count. A long memory holds many words by chance, so more
+    is asked of it.
     """
     heaviest = sorted(weights.values(), reverse=True)[:HEAVIEST]
     share = sum(weights[term] for term in held) / max(1e-9, sum(heaviest))
-    return len(held) >= min(2, len(weights)) and share >= MIN_SHARE
+    asked = MIN_SHARE + PER_DOUBLING * max(0.0, math.log2(length / (2 * TYPICAL_WORDS)))
+    return len(held) >= min(2, len(weights)) and share >= min(MAX_SHARE, asked)
 
 
 def opening(store: SqliteStore, now: float) -> str:
