@@ -90,7 +90,7 @@ def test_without_a_bank_there_is_nothing_to_say_and_nothing_is_made(tmp_path: Pa
 )
 def test_whatever_comes_in_the_hook_exits_with_0_and_prints_nothing(stdin: bytes, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "skep.integrations.hooks", "claude-code", str(tmp_path / "x.skep")],
+        [sys.executable, "-m", "skep.integrations.hooks", "claude-code", "--bank", str(tmp_path / "x.skep")],
         input=stdin,
         capture_output=True,
         check=False,
@@ -104,7 +104,7 @@ def test_a_damaged_bank_does_not_stop_a_prompt(tmp_path: Path) -> None:
     path.write_bytes(b"SQLite format 3\0" + b"\1" * 4096)
 
     done = subprocess.run(
-        [sys.executable, "-m", "skep.integrations.hooks", "claude-code", str(path)],
+        [sys.executable, "-m", "skep.integrations.hooks", "claude-code", "--bank", str(path)],
         input=b'{"hook_event_name": "UserPromptSubmit", "prompt": "which port does staging use"}',
         capture_output=True,
         check=False,
@@ -122,7 +122,7 @@ def test_a_hook_needs_neither_numpy_nor_the_index(tmp_path: Path) -> None:
         "sys.exit(any(name in sys.modules for name in ('numpy', 'skep.bank', 'click', 'subprocess')))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "claude-code", str(bank_path)],
+        [sys.executable, "-c", code, "claude-code", "--bank", str(bank_path)],
         input=b'{"hook_event_name": "UserPromptSubmit", "prompt": "which port does the staging database use"}',
         capture_output=True,
         check=False,

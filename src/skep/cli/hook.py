@@ -19,7 +19,7 @@ def hook(ctx: click.Context, client: str, bank_path: str | None) -> None:
 
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     bank = bank_path or (outer if isinstance(outer, str) else None)
-    main([client, *([bank] if bank else [])])
+    main([client, *(["--bank", bank] if bank else [])])
 
 
 commands = [hook]

@@ -220,6 +220,23 @@ def spawn_capture(client: str, raw: bytes, bank: str | None) -> None:
     process.returncode = 0
 
 
+def read_arguments(given: Sequence[str]) -> tuple[str, str | None]:
+    """The client and the bank on a command line, without a library to parse it.
+
+    >>> read_arguments(["codex", "--bank", "b.skep"]), read_arguments([])
+    (('codex', 'b.skep'), ('claude-code', None))
+    """
+    client, bank, words = "claude-code", None, iter(given)
+    for word in words:
+        if word == "--bank":
+            bank = next(words, None)
+        elif word.startswith("--bank="):
+            bank = word.removeprefix("--bank=")
+        elif not word.startswith("-"):
+            client = word
+    return client, bank
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run as a hook: read the event, print what the model should see, exit with 0 whatever happens."""
     import threading
@@ -230,8 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     watchdog.daemon = True
     watchdog.start()
     try:
-        client = given[0] if given else "claude-code"
-        bank = given[1] if len(given) > 1 else None
+        client, bank = read_arguments(given)
         raw = cast("bytes", sys.stdin.buffer.read())
         said = respond(client, raw, bank=bank, environ=os.environ, now=time.time())
         if said:
