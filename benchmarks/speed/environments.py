@@ -26,7 +26,7 @@ class Spec:
 
 
 SPECS: tuple[Spec, ...] = (
-    Spec("skep", "skep", (), "skep", own=False),
+    Spec("skep", "skep", (), "skep.bank", own=False),
     Spec("floor", "FTS5 + numpy scan (floor)", ("apsw>=3.51.3", "numpy>=2"), "apsw, numpy"),
     Spec("sqlitevec", "FTS5 + sqlite-vec", ("apsw>=3.51.3", "sqlite-vec>=0.1.6"), "apsw, sqlite_vec"),
     Spec("chroma", "Chroma", ("chromadb>=1.5,<2",), "chromadb"),

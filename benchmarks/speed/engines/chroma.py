@@ -25,10 +25,10 @@ BATCH = 2000
 class Chroma(Plain):
     """A cosine collection; words through `where_document`, which matches but does not rank."""
 
-    durability = (
+    durability: str = (
         "acknowledged when its SQLite log has committed (settings as shipped); vectors are indexed from it"
     )
-    notes = (
+    notes: tuple[str, ...] = (
         "Keyword search is `$contains` on each word, joined by `$or`: a match test without ranking, so its "
         "agreement with BM25 is low by design.",
         "Hybrid is fused by the caller: vectors and the first fifty documents that contain a word.",

@@ -34,8 +34,8 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text, content='memory', cont
 class Floor(Plain):
     """Rows, words and vectors in one SQLite file; the vectors are copied into one matrix on first use."""
 
-    durability = "one transaction per write, WAL, synchronous=FULL: survives power loss"
-    notes = (
+    durability: str = "one transaction per write, WAL, synchronous=FULL: survives power loss"
+    notes: tuple[str, ...] = (
         "No engine: a transaction, FTS5 and an exact scan of a float32 matrix held in memory.",
         "Filters select rows in SQLite, then only those vectors are scored.",
     )

@@ -16,8 +16,8 @@ INDEX_FROM = 100_000
 class LanceDb(Plain):
     """Columnar files; every write is a new version of the table."""
 
-    durability = "each write is a new table version in new files; no fsync is asked of the file system"
-    notes = (
+    durability: str = "each write is a new table version in new files; no fsync is asked of the file system"
+    notes: tuple[str, ...] = (
         "Vector index IVF_HNSW_SQ from 100,000 rows on, refine factor 2; an exact scan below.",
         "Single writes leave small fragments; `optimize` is run after the bulk load only.",
     )
@@ -85,8 +85,8 @@ class LanceDb(Plain):
         """Rewrite the row with the new value."""
         self.table.update(where=f"id = '{row.id}'", values={"importance": importance})
 
-    def _answer(self, search: Any, ids_only: bool) -> Answer:
-        found: Any = search.select(["id"] if ids_only else ["id", "text"]).to_arrow()
+    def _answer(self, search: Any, score: str, ids_only: bool) -> Answer:
+        found: Any = search.select(["id", score] if ids_only else ["id", "text", score]).to_arrow()
         ids = found.column("id").to_pylist()
         texts = [""] * len(ids) if ids_only else found.column("text").to_pylist()
         return list(zip(ids, texts, strict=True))
@@ -94,7 +94,7 @@ class LanceDb(Plain):
     def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> Answer:
         """Its own full-text index, BM25."""
         del query
-        return self._answer(self.table.search(text, query_type="fts").limit(k), ids_only)
+        return self._answer(self.table.search(text, query_type="fts").limit(k), "_score", ids_only)
 
     def vector(self, query: Query, k: int, where: Where, ids_only: bool) -> Answer:
         """Nearest by cosine, filtered before scoring."""
@@ -104,7 +104,7 @@ class LanceDb(Plain):
             search = search.nprobes(20).refine_factor(2)
         if where is not None:
             search = search.where(f"{where[0]} = '{where[1]}'", prefilter=True)
-        return self._answer(search, ids_only)
+        return self._answer(search, "_distance", ids_only)
 
     def hybrid(self, query: Query, k: int) -> Answer:
         """Its own hybrid query with its RRF reranker, fifty candidates each."""

@@ -27,10 +27,10 @@ class GivenVectors:
 class Mem0(Plain):
     """One memory per `add`, as its interface offers without a model; there is no bulk call."""
 
-    durability = (
+    durability: str = (
         "local Qdrant commits to SQLite per write, then the history table commits (settings as shipped)"
     )
-    notes = (
+    notes: tuple[str, ...] = (
         "Its BM25 part needs an encoder that is downloaded at run time, so keyword search is not offered "
         "here and hybrid is what `search` does without it: vectors only.",
         "Every search carries a user filter, which mem0 demands.",

@@ -56,9 +56,11 @@ class GivenVectors:
 class Skep:
     """One bank in one file. The row's own id is kept as the memory's source."""
 
-    durability = "event, row, words and vector in one transaction, WAL, synchronous=FULL: survives power loss"
-    fusion = "pooled"
-    notes = (
+    durability: str = (
+        "event, row, words and vector in one transaction, WAL, synchronous=FULL: survives power loss"
+    )
+    fusion: str = "pooled"
+    notes: tuple[str, ...] = (
         "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags.",
         "Synced writes do not look for conflicts, as no peer does; the line with conflicts is what `remember` "
         "does by default.",

@@ -33,8 +33,10 @@ CREATE VIRTUAL TABLE IF NOT EXISTS vectors USING vec0(
 class SqliteVec(Plain):
     """The plain recipe: a table, an FTS5 table and a vec0 table in one file."""
 
-    durability = "one transaction per write, WAL, synchronous=FULL: survives power loss"
-    notes = ("vec0 scans every vector exactly; the filter fields are vec0 metadata columns.",)
+    durability: str = "one transaction per write, WAL, synchronous=FULL: survives power loss"
+    notes: tuple[str, ...] = (
+        "vec0 scans every vector exactly; the filter fields are vec0 metadata columns.",
+    )
 
     def open(self, path: str, dim: int) -> None:
         """Open the file with the extension loaded."""

@@ -60,7 +60,7 @@ def refuse(how: How, *known: str) -> None:
 class Plain:
     """For engines whose default search is not more than the kinds measured already."""
 
-    fusion = "listed"
+    fusion: str = "listed"
 
     def default(self, query: Query, k: int) -> Answer:
         """Nothing to measure."""

@@ -23,8 +23,8 @@ from benchmarks.speed.engines.values import (
 class Zvec(Plain):
     """One collection in one folder."""
 
-    durability = "write-ahead log; `flush` after every single write as asked here"
-    notes = ("One process at a time may open a collection.",)
+    durability: str = "write-ahead log; `flush` after every single write as asked here"
+    notes: tuple[str, ...] = ("One process at a time may open a collection.",)
 
     def open(self, path: str, dim: int) -> None:
         """Open the collection or create it."""

@@ -1,0 +1,77 @@
+"""`skep bench` measures, and leaves the user's bank as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from skep.bank import Bank
+from skep.cli import bench as module
+from skep.errors import InvalidInputError
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUICK", (60, 4))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.skep"
+    with Bank.open(path) as bank:
+        bank.remember_many(module.texts(30, 5))
+    return path
+
+
+def names(report: module.BenchReport) -> set[str]:
+    return {timing.name for timing in report.timings}
+
+
+def test_without_a_bank_everything_is_measured_in_a_scratch_bank() -> None:
+    report = module.run(None)
+
+    assert report.bank is None
+    assert {"recall", "remember", "remember, then recall", "embed a question"} <= names(report)
+    assert all(timing.wall_p95 >= timing.wall_p50 >= 0 for timing in report.timings)
+    assert report.load_per_second > 0
+
+
+def test_the_users_bank_is_read_and_not_changed(own: Path) -> None:
+    before = hashlib.sha256(own.read_bytes()).hexdigest()
+
+    report = module.run(own)
+
+    assert report.memories == 30
+    assert "open the bank" in names(report)
+    assert hashlib.sha256(own.read_bytes()).hexdigest() == before
+    with Bank.open(own, read_only=True) as bank:
+        assert bank.status().memories == 30
+        assert bank.status().events == 30
+
+
+def test_a_bank_with_next_to_nothing_in_it_is_refused(tmp_path: Path) -> None:
+    with Bank.open(tmp_path / "tiny.skep") as bank:
+        bank.remember("One thing")
+
+    with pytest.raises(InvalidInputError, match="too few to measure"):
+        module.run(tmp_path / "tiny.skep")
+
+
+def test_made_up_memories_are_distinct_and_repeat_with_the_seed() -> None:
+    made = list(module.texts(500, 3))
+
+    assert len(set(made)) == 500
+    assert made == list(module.texts(500, 3))
+
+
+def test_the_command_prints_a_table_or_json(own: Path) -> None:
+    shown = CliRunner().invoke(module.bench, ["--bank", str(own)])
+    told = CliRunner().invoke(module.bench, ["--bank", str(own), "--json"])
+
+    assert shown.exit_code == 0, shown.output
+    assert "recall by words alone" in shown.output
+    assert json.loads(told.output)["memories"] == 30
