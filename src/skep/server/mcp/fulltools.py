@@ -20,6 +20,9 @@ def search_memory(
     call: Call,
     *,
     query: Annotated[str, Meta(description="A question or a few words.", min_length=1)],
+    search_type: Annotated[
+        Literal["facts", "episodes", "both"], Meta(description="Facts and procedures, past events, or both.")
+    ] = "both",
     limit: Limit = 10,
     preset: Annotated[
         str | None, Meta(description="How to rank: default, semantic, hybrid, rrf, hive, patterns, stream.")
@@ -33,9 +36,12 @@ def search_memory(
 ) -> str:
     """Search in depth: also what was replaced or merged, with scores and reasons, at a past moment, or along
     links. For ordinary questions use recall."""
+    from skep.recall.tool import SEARCHED
+
     bank = call.bank()
     found = bank.recall(
         query,
+        kind=SEARCHED[search_type],
         limit=limit,
         preset=preset,
         min_confidence=min_confidence,
