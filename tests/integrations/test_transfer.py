@@ -91,6 +91,11 @@ def test_junk_is_told_from_knowledge(text: str, why: str | None) -> None:
     assert found is None if why is None else found is not None and found.startswith(why)
 
 
+def test_a_title_makes_a_single_word_mean_something() -> None:
+    assert junk_of("rows") is not None
+    assert junk_of("rows", "Ana") is None
+
+
 def test_an_audit_finds_each_kind_of_trouble_and_changes_nothing(bank: Bank, tmp_path: Path) -> None:
     entries = [
         {"text": "Use ruff for linting", "created_at": NOW - 86_400},

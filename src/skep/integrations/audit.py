@@ -83,12 +83,12 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     staleness: tuple[Finding, ...]
 
 
-def junk_of(text: str) -> str | None:
-    """Why a text is not worth keeping as a memory; None if it may be."""
+def junk_of(text: str, title: str = "") -> str | None:
+    """Why a text is not worth keeping as a memory; None if it may be. A title adds to what it means."""
     plain = text.strip()
     if _BLOB.match(plain):
         return "a key, a hash or encoded data"
-    words = [term for term in query_terms(plain) if term not in STOP]
+    words = [term for term in query_terms(f"{title} {plain}") if term not in STOP]
     if len(words) < MIN_WORDS:
         return "too little to mean anything"
     if _LOG.search(plain):
@@ -135,7 +135,7 @@ def audit(
     everything = list(items)
     bad: set[str] = set()
     wasted: set[str] = set()
-    junk = _collect(everything, lambda item: junk_of(item.text), bad)
+    junk = _collect(everything, lambda item: junk_of(item.text, str(item.fields.get("title", ""))), bad)
     wasted |= bad
     stale = _collect(everything, lambda item: staleness_of(item, now), bad)
     exact, unique = _repeated(everything, bad, wasted)
