@@ -348,4 +348,22 @@ def test_a_stateless_client_is_asked_for_its_folders_in_the_answer(
 
     assert first["resultType"] == "input_required"
     assert str(project) in second["content"][0]["text"]
+    assert client.ask("tools/call", params)["result"]["resultType"] == "complete"
+    banks.close()
+
+
+def test_a_client_that_never_answers_is_asked_for_its_folders_only_once(
+    tmp_path: Path, connect: Callable[..., Client]
+) -> None:
+    banks = Banks(None, environ={"HOME": str(tmp_path)}, start=tmp_path)
+    client = connect(build_server("default", banks, version="1"))
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+    }
+    params = {"name": "memory_status", "arguments": {}, "_meta": meta}
+
+    kinds = [client.ask("tools/call", params)["result"]["resultType"] for _ in range(3)]
+
+    assert kinds == ["input_required", "complete", "complete"]
     banks.close()

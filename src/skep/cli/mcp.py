@@ -50,7 +50,7 @@ def mcp(
         os.environ.setdefault(name, "1")  # small products: a pool of threads costs more than it gives
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     chosen = bank_path or (outer if isinstance(outer, str) else None)
-    banks = Banks(chosen, environ=os.environ, start=Path.cwd())
+    banks = Banks(chosen, environ=os.environ, start=Path.cwd(), local=not http)
     server = build_server(profile, banks, version=_version(), judge=shlex.split(judge) if judge else None)
     try:
         if http:

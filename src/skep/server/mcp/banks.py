@@ -17,6 +17,7 @@ from skep.server.mcp.session import Session
 if TYPE_CHECKING:
     from skep.bank import Bank
 
+ROOTS_KEY: Final = "skep_roots"
 ROOTS_TIMEOUT: Final = 2.0
 """Seconds a first call waits for a client that was asked for its folders."""
 
@@ -30,6 +31,7 @@ class Banks:
         *,
         environ: Mapping[str, str],
         start: Path,
+        local: bool = True,
         opener: Callable[[str], Bank] | None = None,
     ) -> None:
         self.named = bool(path or environ.get("SKEP_BANK"))
@@ -37,6 +39,8 @@ class Banks:
         self._path = path
         self._environ = environ
         self._start = start
+        self._local = local
+        """Whether the client is on this machine, so that its folders are ours."""
         self._opener = opener or _open
         self._lock = threading.Lock()
         self._open: dict[Path, Bank] = {}
@@ -57,11 +61,10 @@ class Banks:
             bank.close()
 
     def _folder(self, call: Call, session: Session) -> Path:
-        if self.named:
+        if self.named or not self._local:
             return self._start
         if call.envelope.stateless:
-            if session.roots is None and call.can_ask("roots/list"):
-                session.roots = root_uris(call.ask("skep_roots", "roots/list", {}))
+            self._ask_once(call, session)
         else:
             session.roots_settled.wait(ROOTS_TIMEOUT)
         folders = [path for path in map(path_of, session.roots or ()) if path is not None]
@@ -69,6 +72,15 @@ class Banks:
             if any((parent / PROJECT_FOLDER).is_dir() for parent in (folder, *folder.parents)):
                 return folder
         return self._start
+
+    @staticmethod
+    def _ask_once(call: Call, session: Session) -> None:
+        """A stateless client is asked in the answer to its first call, and never again, whatever it says."""
+        if session.roots is None and call.can_ask("roots/list"):
+            answered = ROOTS_KEY in call.answers()
+            if answered or not session.roots_asked:
+                session.roots_asked = True
+                session.roots = root_uris(call.ask(ROOTS_KEY, "roots/list", {}))
 
 
 def path_of(uri: str) -> Path | None:

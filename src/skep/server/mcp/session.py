@@ -95,6 +95,7 @@ class Session:
         self.subscriptions: set[str] = set()
         self.roots: list[str] | None = None
         """The addresses of the folders the client works in; None until it has said."""
+        self.roots_asked = False
         self.roots_settled = threading.Event()
         self.roots_settled.set()
         """Cleared while the client has been asked for its folders and has not answered."""
