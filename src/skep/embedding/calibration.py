@@ -64,22 +64,34 @@ IDENTITY = Calibration()
 """Raw cosines as they are: for embedders whose scale is the common one, or unknown."""
 
 
-def measure(embedder: Embedder) -> Calibration:
-    """A map for an embedder nobody has calibrated yet, from how it sees some fifty short texts.
+def knots_from(
+    unrelated: Sequence[float], paraphrased: Sequence[float], retyped: Sequence[float]
+) -> list[Knot]:
+    """The knots of an embedder from its raw cosines for three kinds of pairs.
 
-    The median of unrelated pairs becomes 0, of paraphrases 0.80, of near-identical texts 0.95.
+    Half of the unrelated pairs come to lie below 0, three quarters of the paraphrases above 0.80, and three
+    quarters of the retyped texts above 0.95.
     """
+    import numpy as np
+
+    raw = [
+        float(np.median(unrelated)),
+        float(np.quantile(paraphrased, 0.25)),
+        float(np.quantile(retyped, 0.25)),
+    ]
+    raw = [max(-0.9, min(value, limit)) for value, limit in zip(raw, (0.90, 0.95, 0.995), strict=True)]
+    for place in (1, 2):
+        raw[place] = max(raw[place], raw[place - 1] + 0.004)
+    return list(zip(raw, (0.0, 0.80, 0.95), strict=True))
+
+
+def measure(embedder: Embedder) -> Calibration:
+    """A map for an embedder nobody has calibrated yet, from how it sees some fifty short texts."""
     import numpy as np
 
     count = len(PROBES)
     rows = embedder.embed([text for triple in PROBES for text in triple]).reshape(count, 3, -1)
     said, paraphrased, retyped = rows[:, 0], rows[:, 1], rows[:, 2]
     unrelated = (said @ paraphrased.T)[~np.eye(count, dtype=bool)]
-    raw = [
-        float(np.median(cosines))
-        for cosines in (unrelated, (said * paraphrased).sum(axis=1), (said * retyped).sum(axis=1))
-    ]
-    raw = [max(-0.9, min(value, limit)) for value, limit in zip(raw, (0.90, 0.95, 0.99), strict=True)]
-    for place in (1, 2):
-        raw[place] = max(raw[place], raw[place - 1] + 0.005)
-    return Calibration(zip(raw, (0.0, 0.80, 0.95), strict=True))
+    same = [(said * other).sum(axis=1).tolist() for other in (paraphrased, retyped)]
+    return Calibration(knots_from(unrelated.tolist(), *same))
