@@ -80,8 +80,10 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Weight of the query's names standing at the head of a memory."""
     wanted: float = 0.0
     """Weight of holding what the question is for: a time for "when", a number for "how many"."""
+    reach: int = 200
+    """How many of the best candidates are scored again by words: context, coverage."""
     shortlist: int = 50
-    """How many of the best candidates are read again: late interaction, context, the ranker, a reranker."""
+    """How many of the best candidates have their texts read: late interaction, subject, a reranker."""
     context: float = 0.0
     """Weight of the words of the neighbours in time within the same scope; 0 leaves it out."""
     window: int = 2
@@ -222,6 +224,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("coverage", 0, 10),
     ("subject", 0, 10),
     ("wanted", 0, 10),
+    ("reach", 1, 10_000),
     ("shortlist", 1, 10_000),
     ("context", 0, 10),
     ("window", 1, 50),

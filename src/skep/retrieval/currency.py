@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-REACH = 20
+REACH = 10
 """How many of the first hits are looked at."""
 ALIKE = 0.3
 """Shared words, as a part of all words of both, from which two memories are worded alike."""
@@ -35,12 +35,15 @@ SHARED = 0.4
 """Which part of the query's words, by rarity, both must hold for a change to concern the other."""
 SHORT = 25
 """Terms of a text up to which a change is read from it."""
+CLOSE = 0.5
+"""How near to the best hit's score one must be for a change to concern it."""
 
 _change = re.compile(
     r"\b(?:now|no longer|not any ?more|instead|any ?more|new(?:ly)?|latest|current(?:ly)?|chang(?:ed|es|ing)|"
     r"updat(?:ed|es)|(?:up|down)grad(?:ed|es)|mov(?:ed|ing) (?:to|into|from)|migrat(?:ed|ing)|switch(?:ed|ing)|"
     r"transfer(?:red|ring)|replac(?:ed|es|ing)|raised|lowered|increased|decreased|reduced|expanded|extended|"
-    r"adjusted|revised|promoted|succeeded|appointed|stepped down|renamed|rescheduled|postponed|delayed|pushed|"
+    r"adjusted|revised|promoted|succeeded|appointed|stepped down|reached|improved to|recently|"
+    r"renamed|rescheduled|postponed|delayed|pushed|"
     r"final(?:ized|ised)?|correct(?:ed|ion)|actually|turns out|from .{1,40} to)\b",
     re.IGNORECASE,
 )
@@ -55,6 +58,7 @@ class Facts(NamedTuple):
     """How rare each query word is."""
     texts: Sequence[str]
     created_at: Floats
+    score: Floats
     present: bool = True
     """The query asks for what holds now."""
 
@@ -74,23 +78,45 @@ def renew(facts: Facts) -> Renewed:
     count = len(facts.texts)
     order = np.arange(count)
     outdated = np.zeros(count, dtype=bool)
-    free: Bools = np.asarray(facts.matched.any(axis=1))
-    words = [terms(text) for text in facts.texts]
-    sets = [frozenset(each) - STOP for each in words]
-    short = np.array([len(each) <= SHORT for each in words], dtype=bool)
-    for leader in np.flatnonzero(free).tolist():
-        if not free[leader]:
+    free = np.ones(count, dtype=bool)
+    words = _Words(facts.texts)
+    alike = _same_words(facts.matched)
+    for leader in range(count):
+        if not free[leader] or leader not in alike:
             continue
-        rivals = _reworded(leader, facts, sets, free)
-        if leader == 0 and facts.present and short[0]:
-            rivals |= _changed(leader, facts, sets, free & short)
-        rivals[leader] = True
-        free &= ~rivals
-        places = np.flatnonzero(rivals)
+        rivals = {leader, *_reworded(leader, alike[leader], words)}
+        if leader == 0 and facts.present:
+            rivals |= _changed(facts, words)
+        places = np.array(sorted(place for place in rivals if free[place]))
+        free[places] = False
         newest_first = places[np.argsort(-facts.created_at[places], kind="stable")]
         order[places] = newest_first
         outdated[places] = facts.created_at[places] < facts.created_at[newest_first[0]]
     return Renewed(order, outdated)
+
+
+class _Words:
+    """The words of the candidates, taken apart when first asked for."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._kept: dict[int, tuple[frozenset[str], int]] = {}
+
+    def of(self, place: int) -> tuple[frozenset[str], int]:
+        """The distinct words that mean something, and how many terms the text has."""
+        if place not in self._kept:
+            found = terms(self._texts[place])
+            self._kept[place] = frozenset(found) - STOP, len(found)
+        return self._kept[place]
+
+
+def _same_words(matched: Bools) -> dict[int, list[int]]:
+    """For every candidate that holds a word of the query: those that hold exactly the same ones."""
+    groups: dict[bytes, list[int]] = {}
+    for place, row in enumerate(np.packbits(matched, axis=1)):
+        if row.any():
+            groups.setdefault(row.tobytes(), []).append(place)
+    return {place: group for group in groups.values() for place in group}
 
 
 def tells_of_change(text: str) -> bool:
@@ -102,30 +128,34 @@ def tells_of_change(text: str) -> bool:
     return _change.search(text) is not None
 
 
-def _reworded(leader: int, facts: Facts, sets: Sequence[frozenset[str]], among: Bools) -> Bools:
-    """Those worded like the leader, with the same query words and another value."""
-    out = np.zeros(len(sets), dtype=bool)
-    same = among & (facts.matched == facts.matched[leader]).all(axis=1)
-    mine = sets[leader]
-    for other in np.flatnonzero(same).tolist():
-        theirs = sets[other]
+def _reworded(leader: int, group: Sequence[int], words: _Words) -> list[int]:
+    """Those of the group worded like the leader, with another value."""
+    if len(group) < 2:
+        return []
+    mine, _ = words.of(leader)
+    out: list[int] = []
+    for other in group:
+        theirs, _ = words.of(other)
         if mine - theirs and theirs - mine and len(mine & theirs) >= ALIKE * len(mine | theirs):
-            out[other] = True
+            out.append(other)
     return out
 
 
-def _changed(leader: int, facts: Facts, sets: Sequence[frozenset[str]], among: Bools) -> Bools:
-    """Those that share the leader's subject where the newer of the two tells of a change."""
-    out = np.zeros(len(sets), dtype=bool)
-    mine = facts.matched[leader]
+def _changed(facts: Facts, words: _Words) -> set[int]:
+    """Those that share the best hit's subject where the newer of the two tells of a change."""
     weight = facts.matched @ facts.idf
-    both = (facts.matched & mine) @ facts.idf
-    enough = both >= SHARED * np.maximum(np.maximum(weight, weight[leader]), 1e-9)
-    for other in np.flatnonzero(among & enough).tolist():
-        if other == leader:
+    both = (facts.matched & facts.matched[0]) @ facts.idf
+    enough = facts.score >= CLOSE * facts.score[0]
+    enough &= both >= SHARED * np.maximum(np.maximum(weight, weight[0]), 1e-9)
+    mine, length = words.of(0)
+    if length > SHORT:
+        return set()
+    out: set[int] = set()
+    for other in np.flatnonzero(enough).tolist():
+        newer = other if facts.created_at[other] > facts.created_at[0] else 0
+        if other == 0 or not tells_of_change(facts.texts[newer]):
             continue
-        newer = other if facts.created_at[other] > facts.created_at[leader] else leader
-        shared = len(sets[leader] & sets[other])
-        if tells_of_change(facts.texts[newer]) and shared >= TOUCHING * len(sets[leader] | sets[other]):
-            out[other] = True
+        theirs, size = words.of(other)
+        if size <= SHORT and len(mine & theirs) >= TOUCHING * len(mine | theirs):
+            out.add(other)
     return out

@@ -58,13 +58,14 @@ class InMemorySources:
         self._confidence = np.array([m.confidence for m in self.all], dtype=np.float32)
         self._evidence = np.array([m.last_evidence_at or m.created_at for m in self.all], dtype=np.float64)
         self._importance = np.array([m.importance for m in self.all], dtype=np.float32)
-        self._matrix = (
-            embedder.embed(self._texts)
-            if embedder is not None and count
-            else np.zeros((count, 1), np.float32)
-        )
+        width = 1 if embedder is None else embedder.dim
+        self._matrix = np.zeros((count, width), np.float32)
+        if embedder is not None and count:
+            self._matrix = embedder.embed(self._texts)
         self._has = np.abs(self._matrix).sum(axis=1) > 0
         self._link_neighbours()
+        self._grid = np.linspace(-1.0, 1.0, 401)
+        self._scale = [embedder.calibrate(float(x)) if embedder is not None else x for x in self._grid]
         self._masks: dict[Filter, NDArray[np.bool_]] = {}
 
     def _index_words(self) -> None:
@@ -118,9 +119,7 @@ class InMemorySources:
         """Raw cosines on the common scale."""
         if self.embedder is None:
             return cosines
-        grid = np.linspace(-1.0, 1.0, 201)
-        scale = np.array([self.embedder.calibrate(float(x)) for x in grid])
-        return np.where(np.isnan(cosines), np.nan, np.interp(cosines, grid, scale)).astype(np.float32)
+        return np.interp(cosines, self._grid, self._scale).astype(np.float32)
 
     def search(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int

@@ -35,19 +35,19 @@ _past = re.compile(r"\b(?:did|was|were|had|used to|(?:has|have) .*\b(?:been|done
 _asks: tuple[tuple[re.Pattern[str], Wants], ...] = (
     (
         re.compile(
-            r"\b(?:when|what (?:date|day|time|year|month)|which (?:date|day|year|month)|how long ago)\b"
+            r"\bwhen\b|\bhow long ago\b|\b(?:what|which)\b.{0,24}\b(?:date|day|time|year|month|deadline)\b"
         ),
         "time",
     ),
     (
-        re.compile(r"\b(?:how (?:many|much|long|old|often|far|big|large|tall)|what (?:number|percentage))\b"),
+        re.compile(
+            r"\bhow (?:many|much|long|old|often|far|big|large|tall|high)\b|\b(?:what|which)\b.{0,40}\b(?:number|"
+            r"percentage|percent|rate|amount|budget|price|cost|score|accuracy|size|limit|count|total|version|quota)\b"
+        ),
         "number",
     ),
     (re.compile(r"\bwho(?:m|se)?\b"), "person"),
-    (
-        re.compile(r"\b(?:where|which (?:city|country|place|town)|what (?:city|country|place|town))\b"),
-        "place",
-    ),
+    (re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|town)\b"), "place"),
     (re.compile(r"\bwhy\b|\bwhat (?:caused|motivated|reason)\b"), "reason"),
 )
 _OPENERS = """

@@ -62,7 +62,7 @@ def coverage(impacts: Floats, idf: Floats) -> Floats:
 def _words_again(found: Candidates, call: Call) -> Candidates:
     """The short list and its neighbours, by words that may stand in a neighbour, and by coverage."""
     config, sources, terms = call.config, call.sources, call.asked.terms
-    size = min(config.shortlist, len(found))
+    size = min(config.reach, len(found))
     joined = 0
     if config.context > 0:
         near = sources.around(found.rows[:size], config.window, call.where)
@@ -150,6 +150,7 @@ def _current(found: Candidates, call: Call) -> Candidates:
         idf=call.sources.idf(terms),
         texts=call.sources.texts(head),
         created_at=found.created_at[:size],
+        score=found.score[:size],
         present=call.asked.present,
     )
     renewed = currency.renew(facts)

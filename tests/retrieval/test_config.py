@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep.errors import ConfigError
+from skep.retrieval.config import SIGNALS, RecallConfig, content_hash, from_dict, merge, to_dict
+from skep.retrieval.presets import PRESETS, preset
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_every_preset_survives_a_round_trip_through_json(name: str) -> None:
+    config = PRESETS[name]
+
+    assert config == from_dict(json.loads(json.dumps(to_dict(config))))
+
+
+def test_the_presets_of_the_design_ship() -> None:
+    assert list(PRESETS) == ["semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default"]
+    assert preset("hybrid").weights == {
+        "semantic": 0.55,
+        "lexical": 0.20,
+        "recency": 0.15,
+        "importance": 0.10,
+    }
+    assert preset("hive").weights == {"semantic": 0.5, "confirmations": 0.3, "trust": 0.2}
+    assert preset("stream").weights == {"semantic": 0.6, "confidence": 0.3, "recency": 0.1}
+    assert preset("rrf").rrf_k == 60
+
+
+def test_an_unknown_preset_names_the_one_that_was_meant() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'hybrid'"):
+        preset("hybird")
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"fussion": "rrf"}, "did you mean 'fusion'"),
+        ({"weights": {"semantics": 1.0}}, "did you mean 'semantic'"),
+        ({"expand": {"dept": 2}}, "did you mean 'depth'"),
+        ({"weights": {"semantic": -0.1}}, "at least 0"),
+        ({"weights": {"semantic": math.nan}}, "at least 0"),
+        ({"weights": {"semantic": math.inf}}, "at least 0"),
+        ({"weights": {"semantic": 0.0, "lexical": 0.0}}, "all weights are 0"),
+        ({"weights": {}}, "all weights are 0"),
+        ({"min_results": 9, "max_results": 3}, "above max_results"),
+        ({"mmr_lambda": 1.5}, "between 0 and 1"),
+        ({"floor": math.nan}, "between 0 and 1"),
+        ({"k_words": 0, "k_vectors": 0}, "nothing can be found"),
+        ({"fusion": "median"}, "Invalid enum value"),
+        ({"limit": 3}, "unknown key 'limit'"),
+        ({"rrf_k": "many"}, "Expected `int`"),
+        ({"fusion": "rrf", "weights": {"lexical": 1, "confidence": 1}}, "depend on the query"),
+        ({"expand": {"decay": 0}}, "above 0"),
+        ({"expand": {"depth": 0}}, "at least 1"),
+    ],
+)
+def test_a_config_that_cannot_work_is_refused_with_a_reason(raw: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        from_dict(raw)
+
+
+def test_the_call_overrides_the_bank_and_the_bank_the_preset() -> None:
+    merged = merge(preset("hybrid"), {"cliff": 2.0, "floor": 0.2}, {"floor": 0.4})
+
+    assert (2.0, 0.4, preset("hybrid").weights) == (merged.cliff, merged.floor, merged.weights)
+
+
+def test_weights_are_replaced_as_a_whole() -> None:
+    assert merge(preset("hybrid"), None, {"weights": {"lexical": 1.0}}).weights == {"lexical": 1.0}
+
+
+def test_the_hash_follows_the_content_and_not_the_name() -> None:
+    config = preset("hybrid")
+
+    assert content_hash(config) == content_hash(merge(config, {"name": "mine"}))
+    assert content_hash(config) != content_hash(merge(config, {"cliff": 9.0}))
+
+
+@given(st.dictionaries(st.sampled_from(SIGNALS), st.floats(0, 10), min_size=1))
+def test_any_weights_with_a_positive_sum_round_trip(weights: dict[str, float]) -> None:
+    if not any(weights.values()):
+        weights["semantic"] = 1.0
+
+    config = from_dict({"weights": weights})
+
+    assert config == from_dict(to_dict(config))
+    assert isinstance(config, RecallConfig)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skep.retrieval.currency import Facts, renew, tells_of_change
+
+
+def facts(texts: list[str], ages: list[float], matched: list[list[int]], **more: bool) -> Facts:
+    table = np.array(matched, dtype=bool)
+    scores = np.linspace(1.0, 0.6, len(texts))
+    return Facts(table, np.ones(table.shape[1]), texts, -np.array(ages, dtype=float), scores, **more)
+
+
+def test_the_newer_of_two_values_takes_the_place_of_the_older() -> None:
+    renewed = renew(
+        facts(["Ana lives in Rome", "Teams meet weekly", "Ana lives in Oslo"], [9, 5, 1], [[1], [1], [1]])
+    )
+
+    assert renewed.order.tolist() == [2, 1, 0]
+    assert renewed.outdated.tolist() == [True, False, False]
+
+
+def test_a_repetition_is_no_rival() -> None:
+    renewed = renew(facts(["Ana lives in Rome", "Ana still lives in Rome"], [9, 1], [[1], [1]]))
+
+    assert renewed.order.tolist() == [0, 1]
+    assert not renewed.outdated.any()
+
+
+def test_a_told_change_replaces_what_was_said_otherwise() -> None:
+    texts = ["The company CEO is R. Marte", "L. Wan was appointed CEO after the merger"]
+
+    assert renew(facts(texts, [9, 1], [[1], [1]])).order.tolist() == [1, 0]
+    assert renew(facts(texts, [9, 1], [[1], [1]], present=False)).order.tolist() == [0, 1]
+
+
+def test_memories_that_hold_other_words_of_the_query_are_left_alone() -> None:
+    texts = ["Ana lives in Rome", "Bob lives in Oslo"]
+
+    assert renew(facts(texts, [9, 1], [[1, 0], [0, 1]])).order.tolist() == [0, 1]
+
+
+def test_equal_times_change_nothing() -> None:
+    texts = ["Ana lives in Rome", "Ana lives in Oslo"]
+
+    assert renew(facts(texts, [1, 1], [[1], [1]])).order.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["It now runs on ARM", "We moved to Oslo", "The limit was raised to 5"])
+def test_words_of_change_are_known(text: str) -> None:
+    assert tells_of_change(text)

@@ -1,0 +1,145 @@
+"""Each worked example of the formulas, and the laws around it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep.errors import ConfigError
+from skep.retrieval import fusion, selection, signals
+from skep.retrieval.distraction import disagreeing, disagreement
+
+NOW = 1_750_000_000.0
+DAY = 86_400.0
+
+
+def test_semantic_clips_at_zero_and_reads_a_missing_vector_as_zero() -> None:
+    assert signals.semantic([-0.3, 0.4, math.nan]).tolist() == [0.0, 0.4, 0.0]
+
+
+def test_lexical_is_the_share_of_the_best_of_the_pool() -> None:
+    assert signals.lexical([8.0, 2.0, 0.0]).tolist() == [1.0, 0.25, 0.0]
+    assert signals.lexical([0.0, 0.0]).tolist() == [0.0, 0.0]
+
+
+def test_recency_falls_by_a_tenth_of_a_nat_per_day_and_never_exceeds_one() -> None:
+    values = signals.recency([NOW, NOW - 10 * DAY, NOW + 99 * DAY], NOW)
+
+    assert [1.0, pytest.approx(math.exp(-1)), 1.0] == values.tolist()
+
+
+def test_effective_confidence_after_thirty_days_is_0_593() -> None:
+    assert round(float(signals.confidence([0.8], [NOW - 30 * DAY], NOW)[0]), 3) == 0.593
+
+
+def test_confirmations_trust_and_usage_saturate_as_written() -> None:
+    assert signals.confirmations([0, 2, 9]).tolist() == [0.0, 0.4, 1.0]
+    assert signals.trust([1.0, 2.0]).tolist() == [0.5, 1.0]
+    assert [0.0, pytest.approx(math.log(4) / math.log(10)), 1.0] == signals.usage([0, 3, 9]).tolist()
+    assert signals.usage([0, 0]).tolist() == [0.0, 0.0]
+
+
+def test_ranks_are_shared_by_equals_and_absent_ones_come_after_the_list() -> None:
+    assert signals.ranks([5, 5, 2, 9], [True, True, True, False]).tolist() == [1, 1, 3, 4]
+
+
+def test_rrf_sums_reciprocal_ranks_and_a_missing_document_takes_the_rank_after_the_list() -> None:
+    fused = fusion.fuse_ranks({"lexical": ["a", "b", "c"], "semantic": ["b"]})
+
+    assert fused["a"] == 1 / 61 + 1 / 62
+    assert fused["b"] == 1 / 62 + 1 / 61
+    assert fused["c"] == 1 / 63 + 1 / 62
+
+
+def test_rrf_on_arrays_agrees_with_rrf_on_names() -> None:
+    named = fusion.fuse_ranks({"x": ["a", "b", "c"], "y": ["c", "a"]})
+    arrays = fusion.reciprocal([np.array([1, 2, 3]), np.array([2, 3, 1])], [1.0, 1.0])
+
+    assert list(named.values()) == pytest.approx(arrays.tolist())
+
+
+def test_a_missing_signal_leaves_the_other_weights_renormalised() -> None:
+    only = fusion.weighted({"semantic": np.array([0.4, 0.8])}, {"semantic": 0.55, "lexical": 0.2})
+
+    assert pytest.approx(only.tolist()) == [0.4, 0.8]
+
+
+@pytest.mark.parametrize("weights", [{"a": 0.0}, {"a": -1.0}, {"a": math.nan}])
+def test_weights_that_cannot_rank_are_refused(weights: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        fusion.weighted({"a": np.array([1.0])}, weights)
+
+
+def test_ties_break_by_importance_then_newer_then_id() -> None:
+    order = fusion.total_order(
+        np.array([1.0, 1.0, 1.0, 1.0, 2.0]),
+        np.array([0.5, 0.9, 0.5, 0.5, 0.0]),
+        np.array([10.0, 10.0, 20.0, 10.0, 0.0]),
+        ["d", "c", "b", "a", "e"],
+    )
+
+    assert order.tolist() == [4, 1, 2, 3, 0]
+
+
+def test_mmr_prefers_a_less_relevant_stranger_to_a_near_copy() -> None:
+    vectors = np.array([[1, 0], [0.99, 0.14], [0, 1]], dtype=np.float32)
+
+    assert selection.mmr(np.array([0.9, 0.89, 0.6]), vectors, 3) == [0, 2, 1]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20, unique=True))
+def test_mmr_with_full_balance_is_the_order_of_relevance(scores: list[float]) -> None:
+    relevance = np.array(scores)
+    vectors = np.ones((len(scores), 3), dtype=np.float32)
+
+    picked = selection.mmr(relevance, vectors, len(scores), balance=1.0)
+
+    assert np.argsort(-relevance).tolist() == picked
+
+
+def test_diversity_keeps_the_best_of_each_cluster() -> None:
+    vectors = np.array([[1, 0], [0.9, 0.436], [0, 1], [0.1, 0.995]], dtype=np.float32)
+
+    assert selection.diverse(vectors) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"),
+    [
+        ([0.0328, 0.0318, 0.0307, 0.0295, 0.0281, 0.0266, 0.0198], 6),
+        ([0.9, 0.2, 0.19, 0.18], 1),
+        ([0.5, 0.4, 0.3, 0.2], 4),
+        ([0.5], 1),
+        ([], 0),
+        ([0.3, 0.3, 0.3], 3),
+    ],
+)
+def test_dynamic_k_stops_before_the_cliff(scores: list[float], kept: int) -> None:
+    assert kept == selection.dynamic_k(scores)
+
+
+def test_dynamic_k_never_returns_fewer_than_it_must() -> None:
+    scores = [0.9, 0.8, 0.1, 0.05]
+
+    assert (selection.dynamic_k(scores), selection.dynamic_k(scores, min_results=3)) == (2, 4)
+
+
+def test_disagreement_is_the_distance_of_ranks_as_a_share_of_the_worse() -> None:
+    assert (disagreement(1, 2), disagreement(2, 20)) == (0.5, 0.9)
+
+
+def test_hits_in_the_top_three_of_both_rankings_are_never_flagged() -> None:
+    lexical, semantic = np.array([1, 1, 2, 30]), np.array([3, 4, 20, 25])
+
+    assert disagreeing(lexical, semantic).tolist() == [False, True, True, False]
+
+
+@given(st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), min_size=1))
+def test_disagreement_on_arrays_agrees_with_one_by_one(pairs: list[tuple[int, int]]) -> None:
+    flagged = disagreeing(np.array([a for a, _ in pairs]), np.array([b for _, b in pairs])).tolist()
+
+    assert flagged == [disagreement(a, b) > 0.7 and max(a, b) > 3 for a, b in pairs]

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+import pytest
+
+from skep.model import Link, Scope
+from skep.retrieval.config import Expand, RecallConfig
+from skep.retrieval.inmemory import InMemorySources
+from skep.retrieval.pipeline import run
+from skep.retrieval.presets import PRESETS
+from skep.retrieval.second import coverage, filled
+from skep.storage.base import Filter
+
+from .conftest import DAY, NOW, Bag, memory
+
+World = Callable[..., InMemorySources]
+TEXTS = (
+    "The scheduler retries a job three times",
+    "Backups run every night at two",
+    "The parser lives in foo_bar.py",
+    "Deploys need a green pipeline",
+    "Retries of a job wait ten seconds",
+)
+
+
+def found(sources: InMemorySources, query: str, preset: str = "default", **more: object) -> list[str]:
+    config = msgspec.structs.replace(PRESETS[preset], **more)
+    return [hit.memory.id for hit in run(query, config, sources, NOW, limit=5)]
+
+
+class Blind(Bag):
+    """An embedder that puts everything in the same place."""
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        return np.tile(np.eye(1, 64, dtype=np.float32), (len(texts), 1))
+
+
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "semantic"])
+def test_every_preset_finds_what_shares_the_words(world: World, preset: str) -> None:
+    assert found(world(*TEXTS), "when do backups run at night", preset)[0] == "m-1"
+
+
+@pytest.mark.parametrize("preset", ["default", "hybrid", "rrf"])
+def test_an_exact_identifier_surfaces_even_when_the_embedding_is_blind(world: World, preset: str) -> None:
+    assert found(world(*TEXTS, embedder=Blind()), "foo_bar.py", preset)[0] == "m-2"
+
+
+def test_hybrid_with_only_the_cosine_weight_equals_semantic(world: World) -> None:
+    sources = world(*TEXTS)
+
+    for query in ("job retries", "green deploys", "parser"):
+        alone = found(sources, query, "hybrid", weights={"semantic": 0.55}, k_words=0)
+        assert alone == found(sources, query, "semantic")
+
+
+def test_of_two_equal_memories_the_newer_ranks_first(world: World) -> None:
+    older = memory(0, "The build takes nine minutes", created_at=NOW - 9 * DAY)
+    newer = memory(1, "The build takes nine minutes", created_at=NOW - DAY)
+
+    for preset in PRESETS:
+        if preset != "stream":
+            assert found(world(older, newer), "how long does the build take", preset)[0] == "m-1"
+
+
+def test_the_newest_value_comes_first_and_the_older_one_is_marked(world: World) -> None:
+    old = memory(0, "Ana lives in Rome", created_at=NOW - 9 * DAY)
+    new = memory(1, "Ana lives in Oslo", created_at=NOW - DAY)
+
+    hits = run("Where does Ana live?", PRESETS["default"], world(old, new), NOW).hits
+
+    assert [(hit.memory.id, tuple(flag for flag in hit.flags if flag == "outdated")) for hit in hits] == [
+        ("m-1", ()),
+        ("m-0", ("outdated",)),
+    ]
+
+
+def test_a_word_of_the_neighbour_helps_a_turn_that_leaves_it_out(world: World) -> None:
+    def turn(number: int, text: str, scope: Scope, at: float) -> object:
+        return memory(number, text, scope=scope, created_at=at, kind="episode")
+
+    ours, theirs = Scope(project="p", session="1"), Scope(project="p", session="2")
+    sources = world(
+        turn(0, "Did the ledger migration finish well?", ours, NOW - 60),
+        turn(1, "It took four hours", ours, NOW - 30),
+        turn(2, "It took two hours", theirs, NOW - 20),
+    )
+    asked = "ledger migration: how many hours"
+
+    assert found(sources, asked, currency=False) == ["m-0", "m-1", "m-2"]
+    assert found(sources, asked, currency=False, context=0.0) == ["m-0", "m-2", "m-1"]
+
+
+def test_nothing_above_the_bar_gives_no_hits_and_says_how_many_stood_below(world: World) -> None:
+    answer = run(
+        "quarterly zebra census", msgspec.structs.replace(PRESETS["hybrid"], floor=0.99), world(*TEXTS), NOW
+    )
+
+    assert not answer
+    assert answer.reason == "5 below the bar"
+
+
+def test_an_empty_bank_answers_with_a_reason(world: World) -> None:
+    answer = run("anything", PRESETS["default"], world(), NOW)
+
+    assert (len(answer), answer.reason) == (0, "no memory passes the filters and shares a word or a meaning")
+
+
+def test_the_same_question_gives_the_same_answer(world: World) -> None:
+    sources = world(*TEXTS, *TEXTS)
+
+    assert found(sources, "job retries") == found(sources, "job retries")
+
+
+def test_filters_apply_to_words_and_vectors_alike(world: World) -> None:
+    sources = world(
+        memory(0, "Backups run nightly", tags=("ops",)),
+        memory(1, "Backups run weekly", tags=("dev",)),
+    )
+
+    for preset in PRESETS:
+        hits = run("backups", PRESETS[preset], sources, NOW, where=Filter(tags=(("dev",),)))
+        assert [hit.memory.id for hit in hits] == ["m-1"]
+
+
+def test_a_named_time_lifts_the_memories_of_that_time(world: World) -> None:
+    sources = world(
+        memory(0, "Release notes were sent to all", created_at=NOW - 40 * DAY),
+        memory(1, "Release notes were sent to all users", created_at=NOW - 400 * DAY),
+    )
+    asked = "release notes sent in May 2024"
+
+    assert found(sources, asked, temporal="boost", temporal_boost=0.5)[0] == "m-1"
+    assert found(sources, asked, temporal="filter") == ["m-1"]
+
+
+def test_memories_of_too_little_confidence_stay_out(world: World) -> None:
+    sources = world(memory(0, "Use ruff", confidence=0.2), memory(1, "Use ruff often", confidence=0.45))
+
+    assert found(sources, "ruff") == ["m-1"]
+    assert found(sources, "ruff", "stream") == []
+
+
+def test_the_reranker_has_the_last_word_on_the_short_list(world: World) -> None:
+    def longest(query: str, texts: Sequence[str]) -> list[float]:
+        return [float(len(text)) for text in texts]
+
+    answer = run("job", PRESETS["hybrid"], world(*TEXTS), NOW, reranker=longest, limit=1)
+
+    assert max(TEXTS, key=len) == answer[0].memory.text
+
+
+def test_links_bring_their_memories_with_a_decayed_score(world: World) -> None:
+    sources = world(*TEXTS, links=[Link(src="m-1", dst="m-3")])
+    config = msgspec.structs.replace(PRESETS["hybrid"], expand=Expand(decay=0.5))
+
+    hits = run("nightly backups at two", config, sources, NOW, limit=1).hits
+
+    assert [hit.memory.id for hit in hits] == ["m-1", "m-3"]
+    assert hits[1].score == pytest.approx(hits[0].score / 2)
+    assert hits[1].flags == ("expanded",)
+
+
+def test_without_an_embedder_hive_counts_matched_terms(world: World) -> None:
+    hits = run("scheduler retries job", PRESETS["hive"], world(*TEXTS, embedder=None), NOW).hits
+
+    assert (hits[0].memory.id, hits[0].signals["matched"]) == ("m-0", 3.0)
+    assert hits[0].score == pytest.approx(3 + 0.01 * hits[0].signals["confidence"])
+
+
+def test_stream_keeps_one_of_near_copies(world: World) -> None:
+    sources = world("Deploys need a green pipeline", "Deploys need a green pipeline!", "Backups run nightly")
+
+    assert sorted(found(sources, "green pipeline for deploys", "stream")) == ["m-0", "m-2"]
+
+
+def test_a_hit_explains_itself_and_the_trace_tells_what_was_cut(world: World) -> None:
+    answer = run("job retries", PRESETS["default"], world(*TEXTS), NOW, limit=1, explain=True)
+
+    assert "lexical" in answer[0].why()
+    assert {"lexical", "semantic"} == set(answer[0].ranks)
+    assert [stage.name for stage in answer.trace[:2]] == ["candidates", "minmax"]
+    assert answer.trace[-1].name == "limit"
+    assert answer.trace[-1].kept == 1
+    assert run("job retries", PRESETS["default"], world(*TEXTS), NOW).trace == ()
+
+
+def test_pending_and_stale_memories_are_flagged(world: World) -> None:
+    sources = world(memory(0, "Use ruff", status="pending"), memory(1, "Use ruff weekly", stale=True))
+
+    flags = {hit.memory.id: hit.flags for hit in run("ruff", PRESETS["hybrid"], sources, NOW)}
+
+    assert "pending" in flags["m-0"]
+    assert "stale" in flags["m-1"]
+
+
+def test_a_word_counts_once_by_its_best_evidence() -> None:
+    own = np.array([[2.0, 0.0]])
+    near = np.array([[[9.0, 0.0], [1.0, 4.0], [0.0, 5.0], [0.0, 0.0]]])
+
+    assert [[pytest.approx(9 * 0.36), pytest.approx(2.4)]] == filled(own, near, 0.6).tolist()
+
+
+def test_coverage_weighs_rare_words_more() -> None:
+    assert coverage(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([3.0, 1.0])).tolist() == [0.75, 0.25]
+
+
+def test_a_config_built_by_hand_works_like_a_preset(world: World) -> None:
+    config = RecallConfig(weights={"lexical": 1.0}, select="mmr", dynamic_k=True)
+
+    assert run("foo_bar", config, world(*TEXTS), NOW)[0].memory.id == "m-2"

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from skep.retrieval.dates import spans
+from skep.retrieval.query import names, understand
+
+NOW = datetime(2025, 6, 18, 15, 30, tzinfo=UTC).timestamp()
+"""A Wednesday."""
+
+
+def day(year: int, month: int, number: int) -> float:
+    return datetime(year, month, number, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("what changed on 2023-05-08?", (2023, 5, 8), (2023, 5, 9)),
+        ("releases in 2023-05", (2023, 5, 1), (2023, 6, 1)),
+        ("the outage of 8 May 2023", (2023, 5, 8), (2023, 5, 9)),
+        ("the outage of May 8th, 2023", (2023, 5, 8), (2023, 5, 9)),
+        ("what did we ship in May 2023?", (2023, 5, 1), (2023, 6, 1)),
+        ("who joined in December 2024", (2024, 12, 1), (2025, 1, 1)),
+        ("who owned it from 1811 to 1827?", (1811, 1, 1), (1828, 1, 1)),
+        ("incidents in 2022", (2022, 1, 1), (2023, 1, 1)),
+        ("what did I say yesterday?", (2025, 6, 17), (2025, 6, 18)),
+        ("notes from today", (2025, 6, 18), (2025, 6, 19)),
+        ("decisions of last week", (2025, 6, 9), (2025, 6, 16)),
+        ("decisions of last month", (2025, 5, 1), (2025, 6, 1)),
+        ("decisions of last year", (2024, 1, 1), (2025, 1, 1)),
+        ("decisions of last quarter", (2025, 1, 1), (2025, 4, 1)),
+        ("the call last Monday", (2025, 6, 16), (2025, 6, 17)),
+        ("two weeks ago we moved", (2025, 6, 1), (2025, 6, 8)),
+        ("3 days ago", (2025, 6, 15), (2025, 6, 16)),
+        ("over the past 3 days", (2025, 6, 15), (2025, 6, 19)),
+        ("what happened in September", (2024, 9, 1), (2024, 10, 1)),
+        ("due May 8", (2025, 5, 8), (2025, 5, 9)),
+    ],
+)
+def test_a_named_time_becomes_an_interval(
+    text: str, start: tuple[int, int, int], end: tuple[int, int, int]
+) -> None:
+    (span,) = spans(text, NOW)
+
+    assert (day(*start), day(*end)) == (span.start, span.end)
+
+
+@pytest.mark.parametrize("text", ["you may deploy", "port 8080", "march on", "step 3"])
+def test_what_is_no_time_is_not_read_as_one(text: str) -> None:
+    assert spans(text, NOW) == ()
+
+
+def test_times_are_relative_to_the_injected_now() -> None:
+    later = NOW + 86_400
+
+    assert spans("yesterday", later)[0].start == spans("today", NOW)[0].start
+
+
+def test_identifiers_phrases_and_names_are_seen() -> None:
+    query = understand(
+        'Why did Ana Reyes revert "blue green" in MemoryStore.recall for PROJ-42 and v1.2.3?', NOW
+    )
+
+    assert query.identifiers == ("MemoryStore.recall", "PROJ-42", "v1.2.3")
+    assert query.phrases == ("blue green",)
+    assert "Ana Reyes" in query.names
+    assert query.wants == "reason"
+
+
+def test_an_opening_question_word_is_no_name() -> None:
+    assert names("What is Redis used for?") == ("Redis",)
+
+
+@pytest.mark.parametrize(
+    ("text", "wants"),
+    [
+        ("When did we migrate?", "time"),
+        ("What is the deadline for the draft?", "time"),
+        ("How many workers run?", "number"),
+        ("What is the error rate?", "number"),
+        ("Who leads Atlas?", "person"),
+        ("Where is it hosted?", "place"),
+        ("Which queue do we use?", "thing"),
+    ],
+)
+def test_the_kind_of_answer_is_seen(text: str, wants: str) -> None:
+    assert wants == understand(text, NOW).wants
+
+
+def test_questions_about_now_and_about_before_are_told_apart() -> None:
+    assert understand("What is the current limit?", NOW).current
+    assert understand("What was the limit originally?", NOW).former
+    assert understand("Who leads Atlas?", NOW).present
+    assert not understand("Who did lead Atlas?", NOW).present
