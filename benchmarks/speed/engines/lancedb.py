@@ -43,7 +43,7 @@ class LanceDb(Plain):
         self.table: Any = self.db.create_table("memory", schema=self.schema, exist_ok=True)
         self.indexed = any("vector" in index.columns for index in self.table.list_indices())
         reranking: Any = import_module("lancedb.rerankers")
-        self.fusion: Any = reranking.RRFReranker(K=60)
+        self.reranker: Any = reranking.RRFReranker(K=60)
 
     def load(self, rows: Sequence[Row]) -> None:
         """Add one Arrow batch."""
@@ -113,7 +113,7 @@ class LanceDb(Plain):
         search = search.text(query.text).distance_type("cosine").limit(CANDIDATES)
         if self.indexed:
             search = search.nprobes(20).refine_factor(2)
-        found: Any = search.rerank(self.fusion).to_arrow().slice(0, k)
+        found: Any = search.rerank(self.reranker).to_arrow().slice(0, k)
         return list(zip(found.column("id").to_pylist(), found.column("text").to_pylist(), strict=True))
 
     def has(self, id: str) -> bool:
