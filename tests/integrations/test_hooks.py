@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,7 @@ def test_a_session_becomes_episodes_once_and_without_secrets(bank_path: Path, tr
 
 def test_private_parts_go_even_when_they_are_not_closed() -> None:
     assert without_private("a <private>b</private> c <PRIVATE>d") == "a  c"
+    assert without_private("a <private>b <private>c</private> d</private> e") == "a  e"
 
 
 def test_a_memory_speaks_to_a_prompt_by_weight_not_by_chance() -> None:
@@ -248,3 +250,21 @@ def test_a_memory_speaks_to_a_prompt_by_weight_not_by_chance() -> None:
     assert not speaks_to({"use", "which"}, weights)
     assert not speaks_to({"port"}, weights)
     assert speaks_to({"heimdall"}, {"heimdall": 7.0})
+
+
+@pytest.mark.slow
+def test_the_end_of_a_turn_is_kept_by_a_process_that_outlives_the_hook(
+    bank_path: Path, transcript: Path
+) -> None:
+    payload = {"hook_event_name": "Stop", "session_id": "s9", "transcript_path": str(transcript)}
+    command = [sys.executable, "-m", "skep.integrations.hooks", "claude-code", "--bank", str(bank_path)]
+
+    done = subprocess.run(command, input=json.dumps(payload).encode(), capture_output=True, check=True)
+
+    assert done.stdout == b""
+    for _ in range(300):
+        with Bank.open(bank_path) as bank:
+            if len(bank.find(kind="episode")) == 1:
+                return
+        time.sleep(0.1)
+    pytest.fail("nothing was kept")

@@ -105,6 +105,7 @@ def test_an_audit_finds_each_kind_of_trouble_and_changes_nothing(bank: Bank, tmp
         {"text": "The migration is in progress right now", "created_at": NOW - 90 * 86_400},
         {"text": "The certificate expires on 2019-05-01"},
         {"text": "ok"},
+        {"text": "Write to ana@example.org about the invoice"},
     ]
     path = tmp_path / "memories.jsonl"
     path.write_text("\n".join(json.dumps(entry) for entry in entries))
@@ -114,13 +115,15 @@ def test_an_audit_finds_each_kind_of_trouble_and_changes_nothing(bank: Bank, tmp
     found = audit(items, source=source.name, now=NOW, bank=bank)
     text = report(found)
 
-    assert found.memories == 7
+    assert found.memories == 8
     assert [finding.name for finding in found.duplicates] == ["word for word"]
     assert found.contradictions[0].count == 1
     assert sum(finding.count for finding in found.junk) == 1
     assert sum(finding.count for finding in found.staleness) == 3
-    assert "Junk: 1 (14.3%)" in text
+    assert "Junk: 1 (12.5%)" in text
     assert "Never use ruff for linting" in text
+    assert [(finding.name, finding.count) for finding in found.secrets] == [("email", 1)]
+    assert "ana@example.org" not in text.split("Secrets")[1]
     assert path.read_bytes() == before
 
 

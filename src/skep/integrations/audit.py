@@ -13,6 +13,7 @@ import msgspec
 
 from skep.integrations.importers.base import Item
 from skep.integrations.wording import DAY, clip, date
+from skep.lifecycle.privacy import redact
 from skep.words import STOP, fold, query_terms
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: tuple[Finding, ...]
     contradictions: tuple[Finding, ...]
     staleness: tuple[Finding, ...]
+    secrets: tuple[Finding, ...]
 
 
 def junk_of(text: str, title: str = "") -> str | None:
@@ -138,6 +140,7 @@ def audit(
     junk = _collect(everything, lambda item: junk_of(item.text, str(item.fields.get("title", ""))), bad)
     wasted |= bad
     stale = _collect(everything, lambda item: staleness_of(item, now), bad)
+    secrets = _secrets(everything, bad)
     exact, unique = _repeated(everything, bad, wasted)
     newest = sorted(unique, key=lambda item: -float(item.fields.get("created_at") or 0.0))[:COMPARED]
     near, opposed = _compare(newest, bank, bad, wasted, progress)
@@ -155,6 +158,7 @@ def audit(
         duplicates=tuple(found for found in (exact, near) if found.count),
         contradictions=opposed,
         staleness=stale,
+        secrets=secrets,
     )
 
 
@@ -169,6 +173,21 @@ def _collect(items: Sequence[Item], why: Callable[[Item], str | None], bad: set[
     return tuple(
         Finding(name=name, count=len(found), examples=tuple(_example(item) for item in found[:EXAMPLES]))
         for name, found in ordered
+    )
+
+
+def _secrets(items: Sequence[Item], bad: set[str]) -> tuple[Finding, ...]:
+    """What should not have been stored in the clear; the examples show where, not what."""
+    cases: dict[str, list[Example]] = {}
+    for item in items:
+        clean = redact(item.text)
+        for kind in clean.kinds:
+            bad.add(item.key)
+            text = clip(clean.text.replace("\n", " "), EXAMPLE_CHARS)
+            cases.setdefault(kind, []).append(Example(text=text, source=_source(item)))
+    return tuple(
+        Finding(name=kind, count=len(found), examples=tuple(found[:EXAMPLES]))
+        for kind, found in sorted(cases.items(), key=lambda case: -len(case[1]))
     )
 
 
@@ -249,6 +268,7 @@ def report(found: Audit) -> str:
         ("Duplicates", found.duplicates),
         ("Contradictions", found.contradictions),
         ("Stale", found.staleness),
+        ("Secrets and personal data", found.secrets),
     ):
         count = sum(finding.count for finding in findings)
         lines += ["", f"{title}: {count} ({count / total:.1%})"]

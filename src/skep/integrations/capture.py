@@ -48,10 +48,10 @@ def capture(bank: Bank, client: str, payload: Payload) -> int:
     mark = f"hook/{client}/{payload.session_id or payload.transcript_path}"[:500]
     kept = episodes(turns, bank.setting(mark))
     for turn in kept:
-        answer = clip(without_private(turn.answered), ANSWERED_CHARS)
-        text = f"User: {clip(turn.asked, ASKED_CHARS)}\nAssistant: {answer}"
+        asked = clip(redact(turn.asked).text.strip(), ASKED_CHARS)
+        answered = clip(redact(without_private(turn.answered)).text.strip(), ANSWERED_CHARS)
         bank.remember(
-            redact(text).text,
+            f"User: {asked}\nAssistant: {answered}",
             kind="episode",
             tags=[f"from:{client}"],
             agent=client,

@@ -12,7 +12,6 @@ import msgspec
 MAX_BYTES: Final = 32 * 1024 * 1024
 """How much of a transcript's end is read; older turns were captured when they were new."""
 
-_PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.S | re.I)
 _MACHINE = re.compile(
     r"<(system-reminder|command-[a-z]+|local-command-[a-z]+|skep-memory|environment_context|user_instructions)\b[^>]*>"
     r".*?(?:</\1>|\Z)",
@@ -30,7 +29,11 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 def without_private(text: str) -> str:
     """Text without what the user marked as private, or what the client put in by itself."""
-    return _MACHINE.sub("", _PRIVATE.sub("", text)).strip()
+    if "private>" in text.lower():
+        from skep.lifecycle.privacy import without_private as cut
+
+        text = cut(text)
+    return _MACHINE.sub("", text).strip()
 
 
 def read_turns(path: Path) -> list[Turn]:
