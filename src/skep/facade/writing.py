@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from skep.engine import Progress
 from skep.engine.forgetting import forget
 from skep.errors import InvalidInputError
@@ -43,6 +45,7 @@ class Writing(Base):
         metadata: Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
+        redact: bool = False,
     ) -> Remembered:
         """Store one memory; it is durable when this returns.
 
@@ -70,6 +73,8 @@ class Writing(Base):
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
                 refuses.
             contradiction_fn: Asked about pairs on which the built-in rules say nothing.
+            redact: Take secrets and personal data out of the text first; what was taken out is in the result. Parts
+                marked `<private>` are never stored, whatever this says.
         """
         clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
         given = {
@@ -93,10 +98,12 @@ class Writing(Base):
             "evidence": evidence or None,
             "metadata": metadata,
         }
+        given["text"], redactions = cleaned(text, redact=redact)
         body = body_of(given, self._engine.settings)
-        return writing.remember(
+        result = writing.remember(
             self._engine, body, on_conflict=on_conflict, contradiction_fn=contradiction_fn
         )
+        return msgspec.structs.replace(result, redactions=redactions) if redactions else result
 
     def remember_many(
         self,
@@ -114,9 +121,9 @@ class Writing(Base):
         bodies: list[dict[str, Any]] = []
         for number, item in enumerate(items):
             try:
-                bodies.append(
-                    body_of({"text": item} if isinstance(item, str) else item, self._engine.settings)
-                )
+                given = {"text": item} if isinstance(item, str) else dict(item)
+                given["text"], _ = cleaned(given.get("text"), redact=False)
+                bodies.append(body_of(given, self._engine.settings))
             except InvalidInputError as error:
                 error.args = (f"item {number}: {error}",)
                 raise
@@ -207,3 +214,13 @@ class Writing(Base):
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory")
         return forget(self._engine, ids, dry_run=dry_run)
+
+
+def cleaned(text: Any, *, redact: bool) -> tuple[Any, tuple[str, ...]]:
+    """A text without what must not be stored, and the kinds of what was taken out."""
+    if not isinstance(text, str) or not (redact or "<private" in text.lower()):
+        return text, ()
+    from skep.lifecycle import privacy
+
+    done = privacy.redact(text, privacy.DEFAULT if redact else ())
+    return done.text, done.kinds

@@ -7,6 +7,7 @@ quadratic; each pair is then judged by `compare`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -16,7 +17,7 @@ from skep.model import CURRENT, Conflict, Memory, Scope
 from skep.semantics.compare import Verdict, compare
 from skep.storage.base import Filter
 from skep.storage.rows import searched_text
-from skep.words import query_terms, terms
+from skep.words import query_terms
 
 ContradictionFn = Callable[[Memory, Memory], bool]
 """Asked about a stored and a new memory when the rules say nothing; True means they contradict."""
@@ -25,6 +26,7 @@ CANDIDATE = 0.80
 OVERLAP = 0.5
 """Share of words in common from which two memories are compared whatever their similarity."""
 DUPLICATE = 0.95
+_WORD = re.compile(r"\w+")
 
 
 def find_for(
@@ -134,7 +136,7 @@ def _candidates(
     engine.index.refresh()
     pool = engine.index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
     stored = engine.store.memories([int(row) for row in pool.rows])
-    mine = set(terms(text))
+    mine = _plain(text)
     for row, cosine in zip(pool.rows, pool.cosine, strict=True):
         existing = stored.get(int(row))
         if existing is None or existing.id == memory.id or not _comparable(existing, memory):
@@ -150,6 +152,11 @@ def _comparable(a: Memory, b: Memory) -> bool:
     return not a.tags or not b.tags or bool(set(a.tags) & set(b.tags))
 
 
+def _plain(text: str) -> set[str]:
+    """Whole words: pieces of identifiers would make `flake8` look like three differences."""
+    return set(_WORD.findall(text.casefold()))
+
+
 def _overlap(mine: set[str], other: Memory) -> float:
-    theirs = set(terms(searched_text(other.title, other.text)))
+    theirs = _plain(searched_text(other.title, other.text))
     return len(mine & theirs) / max(1, len(mine | theirs))

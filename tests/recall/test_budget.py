@@ -1,0 +1,84 @@
+"""The context budget is kept, by priority, and says what it left out."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep.recall.budget import build_context
+from skep.tokens import count_tokens
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def test_tiers_are_filled_by_priority() -> None:
+    context = build_context(
+        ["old message", "new message"],
+        ["tool result"],
+        facts=["a fact"],
+        episodes=["an episode"],
+        system="be kind and brief",
+        budget=100,
+        counter=words,
+    )
+    assert context.messages == ("old message", "new message")
+    assert (context.facts, context.episodes, context.system) == (
+        ("a fact",),
+        ("an episode",),
+        "be kind and brief",
+    )
+    assert (context.tokens, context.left_out) == (14, ())
+    assert "a fact" in context.render()
+
+
+def test_the_oldest_messages_go_first_when_nothing_else_helps() -> None:
+    context = build_context(["one two three", "four five", "six"], facts=["seven"], budget=3, counter=words)
+    assert context.messages == ("four five", "six")
+    assert {left.tier for left in context.left_out} == {"messages", "facts"}
+
+
+def test_a_memory_that_does_not_fit_is_passed_over_and_a_smaller_one_goes_in() -> None:
+    big, small = "w " * 201, "w " * 150
+    context = build_context(facts=[big, small, "w " * 60], counter=words)
+    assert context.facts == (small,)
+    assert [left.why for left in context.left_out] == ["over the 200 tokens of this tier"] * 2
+
+
+def test_system_text_is_cut_at_a_word_and_nothing_else_is_cut() -> None:
+    context = build_context(["a b"], system="c d e f", budget=4, counter=words)
+    assert context.system == "c d"
+    assert context.left_out[0].text == "e f"
+
+
+@given(
+    st.lists(st.text(max_size=60), max_size=5),
+    st.lists(st.text(max_size=60), max_size=5),
+    st.lists(st.text(max_size=60), max_size=5),
+    st.text(max_size=80),
+    st.integers(0, 120),
+)
+def test_the_budget_is_never_exceeded(
+    messages: list[str], tools: list[str], facts: list[str], system: str, budget: int
+) -> None:
+    context = build_context(messages, tools, facts=facts, system=system, budget=budget)
+    assert 0 <= context.tokens <= budget
+    kept = [
+        *context.messages,
+        *context.tool_results,
+        *context.facts,
+        *([context.system] if context.system else []),
+    ]
+    assert sum(map(count_tokens, kept)) == context.tokens
+
+
+def test_tokens_are_counted_about_as_a_tokenizer_counts_them() -> None:
+    known = {
+        "The quick brown fox jumps over the lazy dog.": 10,
+        "def add(a: int, b: int) -> int:\n    return a + b\n": 20,
+        "Integration tests need the REDIS_URL variable.": 10,
+    }
+    for text, tokens in known.items():
+        assert abs(count_tokens(text) - tokens) <= 3
+    assert count_tokens("") == 0
