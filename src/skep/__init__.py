@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Remembered,
         Scope,
     )
+    from skep.recall.budget import build_context
     from skep.retrieval.config import RecallConfig
 
 __version__ = "0.1.0"
@@ -58,6 +59,7 @@ _HOMES = {
     "Settings": "config",
     "SkepError": "errors",
     "StorageError": "errors",
+    "build_context": "recall.budget",
 }
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "Settings",
     "SkepError",
     "StorageError",
+    "build_context",
 ]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.confidence import effective, failed, procedure_score, supported
 from skep.errors import InvalidInputError, NotFoundError
 from skep.lifecycle.utility import difference, effects, withhold
 from skep.model import Hit, Memory
-from tests.conftest import Clock
 
 
 def test_success_and_failure_move_confidence(bank: Bank) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.errors import ConfigError, InvalidInputError, JudgeError, NotFoundError
 from skep.lifecycle.judge import Case, RulesJudge, Verdicts, prompt_for, read_answer
 from skep.lifecycle.maintain import STEPS, MaintainConfig
 from skep.model import STATUSES
-from tests.conftest import Clock
 
 ALL = MaintainConfig(steps=STEPS)
 

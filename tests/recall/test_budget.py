@@ -82,3 +82,15 @@ def test_tokens_are_counted_about_as_a_tokenizer_counts_them() -> None:
     for text, tokens in known.items():
         assert abs(count_tokens(text) - tokens) <= 3
     assert count_tokens("") == 0
+
+
+def test_what_was_streamed_goes_in_by_itself() -> None:
+    from skep import Bank
+    from skep import build_context as public
+
+    with Bank.open(":memory:") as bank:
+        bank.remember("The user's dog is called Rex")
+        stream = bank.stream(inline=True)
+        stream.observe("my dog Rex is ill")
+        context = public(["what now?"], streamed=stream.context(), system="Be kind.")
+    assert context.facts == ("The user's dog is called Rex",)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from skep.recall.stream import StreamContext
 from skep.tokens import Counter, count_tokens
 
 TOTAL = 1500
@@ -96,10 +97,11 @@ class _Budget:
 def build_context(
     messages: Sequence[str] = (),
     tool_results: Sequence[str] = (),
+    streamed: StreamContext | None = None,
+    system: str = "",
     *,
     facts: Sequence[str] = (),
     episodes: Sequence[str] = (),
-    system: str = "",
     budget: int = TOTAL,
     counter: Counter = count_tokens,
 ) -> Context:
@@ -108,6 +110,7 @@ def build_context(
     Args:
         messages: Recent messages, oldest first.
         tool_results: What the agent asked for, most important first; up to 400 tokens.
+        streamed: What `Stream.context()` has; its facts and episodes come before `facts` and `episodes`.
         facts: Streamed facts, best first; up to 200 tokens.
         episodes: Streamed episodes, best first; up to 200 tokens.
         system: Instructions, cut at a line or word to what is left.
@@ -117,6 +120,9 @@ def build_context(
     purse = _Budget(budget, counter)
     kept = purse.newest(messages)
     tools = purse.fill("tool_results", tool_results, TOOLS)
+    if streamed is not None:
+        facts = [*(hit.memory.text for hit in streamed.facts), *facts]
+        episodes = [*(hit.memory.text for hit in streamed.episodes), *episodes]
     known = purse.fill("facts", facts, FACTS)
     happened = purse.fill("episodes", episodes, EPISODES)
     instructions = _cut(system, purse)
