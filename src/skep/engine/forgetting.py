@@ -90,5 +90,4 @@ def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> in
             store.truncate_wal()
         return bool(held)
     finally:
-        store.connection.execute("PRAGMA journal_mode=DELETE")
-        store.close()
+        store.close_as_one_file()

@@ -164,7 +164,7 @@ class Whole(Base):
 def _index_findings(engine: Engine) -> list[Finding]:
     engine.index.refresh()
     stats = engine.index.stats()
-    rows = engine.store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
+    rows = engine.store.size()
     if stats.rows == rows:
         return [
             Finding(

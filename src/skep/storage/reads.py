@@ -92,6 +92,10 @@ class Reads:
             "ORDER BY m.row",
         )
 
+    def size(self) -> int:
+        """How many memories there are, in whatever status."""
+        return self.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
+
     def trials(self) -> int:
         """How often procedures were tried, all together."""
         sql = "SELECT coalesce(sum(successes + failures), 0) FROM memories WHERE kind = 'procedure' AND forgotten = 0"

@@ -331,6 +331,11 @@ class SqliteStore(Reads):
             self.connection.execute("DELETE FROM events WHERE hlc > ?", (stamp,))
             self.tables.rebuild(subjects)
 
+    def close_as_one_file(self) -> None:
+        """Release the file with nothing beside it, as copies are kept."""
+        self.connection.execute("PRAGMA journal_mode=DELETE")
+        self.close()
+
     def close(self) -> None:
         """Release the file."""
         self.connection.close()

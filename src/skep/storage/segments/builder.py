@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from skep.storage.segments.codes import FineCodes, Frame, encode, sketch
 from skep.storage.segments.columns import COLUMNS, column_of, defaults, worth_storing
 from skep.storage.segments.hashing import key_of, keys_of
-from skep.storage.segments.postings import Postings, count_terms, make_postings, sort_pairs
+from skep.storage.segments.postings import (
+    Postings,
+    count_terms,
+    make_postings,
+    sort_pairs,
+)
 from skep.words import terms as terms_of
 
 if TYPE_CHECKING:
@@ -116,7 +121,8 @@ class Builder:
 
     def _postings(self, docs: Ints, lengths: Ints) -> Postings:
         keys, rank = np.unique(
-            np.frombuffer(keys_of(list(self._numbers)), dtype="<u8").astype(np.uint64), return_inverse=True
+            np.frombuffer(keys_of(list(self._numbers)), dtype="<u8").astype(np.uint64),
+            return_inverse=True,
         )
         words = rank[_joined(self._words, np.int64)] if len(rank) else np.zeros(0, dtype=np.int64)
         there = docs >= 0
@@ -245,11 +251,22 @@ def _group(keys: Keys, docs: Ints) -> tuple[Keys, Ints, NDArray[np.uint32]]:
     keys, docs = keys[there], docs[there]
     order = np.lexsort((docs, keys))
     distinct, counts = np.unique(keys, return_counts=True)
-    return distinct, np.concatenate(([0], np.cumsum(counts))).astype(np.int64), docs[order].astype(np.uint32)
+    return (
+        distinct,
+        np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        docs[order].astype(np.uint32),
+    )
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: type[np.generic]) -> Array:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=dtype)
 
 
-__all__ = ["Builder", "Content", "defaults", "merge", "segment_arrays", "unpack_vectors"]
+__all__ = [
+    "Builder",
+    "Content",
+    "defaults",
+    "merge",
+    "segment_arrays",
+    "unpack_vectors",
+]

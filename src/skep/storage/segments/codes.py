@@ -3,8 +3,8 @@
 A unit vector is kept twice. As a *fine code*: 8 + 8 bits per dimension (`high` and `low`) with one scale per row,
 in the embedder's own axes, so that its cosine is the same wherever the row is stored. And as a *sketch*: the
 signs of its coordinates after the bank's mean is taken away and the axes are turned at random, so that every sign
-tells as much. Signs are scanned by counting bits; the fine code decides. Of long vectors only the 512 axes along
-which the bank varies most are sketched, the foremost 256 apart from the others.
+tells as much. Signs are scanned by counting bits; the fine code decides. Of long vectors only the 256 axes along
+which the bank varies most are sketched.
 
 The *frame* (mean and axes) only serves the sketch. All segments of one index share it.
 """
@@ -21,9 +21,8 @@ Words = NDArray[np.uint64]
 
 WORD = 64
 """Signs per machine word."""
-LEADING = 4
-"""Words that are turned together, and scanned first."""
-MAX_WORDS = 8
+MAX_WORDS = 4
+"""Words of a sketch."""
 SAMPLE = 16384
 """Rows the mean is taken from."""
 AXES_SAMPLE = 4096
@@ -44,24 +43,26 @@ class FineCodes(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The mean, the axes (one per row) and what a sign is worth in each word, per unit of spread."""
+    """The mean, the axes (one per row) and what an agreeing sign is worth per unit of spread."""
 
     mean: Floats
     axes: Floats
-    gains: Floats
+    gain: Floats
+    """A single number."""
 
     @property
     def words(self) -> int:
         """Machine words per sketch."""
-        return len(self.gains)
+        return len(self.axes) // WORD
 
 
 class Sketches(NamedTuple):
-    """Signs (one plane of words per block of axes), the length of the centred row, and its share of the mean."""
+    """Signs (one plane per word), the length of the centred row, and its share of the mean."""
 
     planes: Words
     spread: Floats
     bias: Floats
+    """Minus infinity for rows without a vector."""
 
 
 def encode(vectors: NDArray[Any]) -> FineCodes:
@@ -78,27 +79,29 @@ def encode(vectors: NDArray[Any]) -> FineCodes:
     data -= high
     data *= np.float32(_LOW)
     return FineCodes(
-        high.astype(np.int8), np.rint(data).astype(np.int8), np.where(sound, scale, 0).astype(np.float32)
+        high.astype(np.int8),
+        np.rint(data).astype(np.int8),
+        np.where(sound, scale, 0).astype(np.float32),
     )
 
 
 def decode(high: NDArray[np.int8], low: NDArray[np.int8], scale: Floats) -> Floats:
     """The vectors that fine codes stand for."""
     data = low.astype(np.float32)
-    data /= np.float32(_LOW)
+    data *= np.float32(1 / _LOW)
     data += high
     data *= scale[:, None]
     return data
 
 
-def fine_cosines(
-    high: NDArray[np.int8], low: NDArray[np.int8], scale: Floats, query: NDArray[np.float64]
-) -> Floats:
+def fine_cosines(codes: FineCodes, query: Floats) -> Floats:
     """Cosines with a unit query, the same to the last bit wherever the rows are stored."""
-    data = low.astype(np.float64)
-    data /= _LOW
-    data += high
-    return (np.vecdot(data, query) * scale).astype(np.float32)
+    data = codes.low.astype(np.float32)
+    data *= np.float32(1 / _LOW)
+    data += codes.high
+    found = np.vecdot(data, query)
+    found *= codes.scale
+    return found
 
 
 def fit_frame(codes: FineCodes) -> Frame | None:
@@ -112,35 +115,20 @@ def fit_frame(codes: FineCodes) -> Frame | None:
     mean = rows.mean(axis=0)
     rows = rows[:: max(1, len(rows) // AXES_SAMPLE)] - mean
     axes = _axes(rows)
-    turned = rows @ axes.T
-    spread = np.sqrt(np.vecdot(turned, turned))
-    blocks = np.abs(turned).reshape(len(rows), -1, WORD)
-    gains = [
-        np.vecdot(
-            blocks[:, start : start + LEADING].reshape(-1), blocks[:, start : start + LEADING].reshape(-1)
-        )
-        / max(float(blocks[:, start : start + LEADING].sum()), TINY)
-        / max(float(spread.mean()), TINY)
-        for start in range(0, blocks.shape[1], LEADING)
-        for _ in range(min(LEADING, blocks.shape[1] - start))
-    ]
-    return Frame(mean, axes, np.array(gains, dtype=np.float32))
+    sizes = np.abs(rows @ axes.T)
+    spread = np.sqrt(np.vecdot(sizes, sizes))
+    gain = float((spread * spread).sum()) / max(float(sizes.sum()) * float(spread.mean()), TINY)
+    return Frame(mean, axes, np.array([gain], dtype=np.float32))
 
 
 def _axes(rows: Floats) -> Floats:
-    """Axes to take signs along: the foremost of the rows, turned at random within each block."""
+    """Axes to take signs along: the foremost of the rows, turned at random."""
     dim = rows.shape[1]
-    words = min(MAX_WORDS, -(-dim // WORD))
-    axes = np.zeros((words * WORD, dim), dtype=np.float32)
-    axes[: min(dim, len(axes))] = (
-        _foremost(rows, len(axes)) if dim > LEADING * WORD else np.eye(dim, dtype=np.float32)
-    )
-    random = np.random.default_rng(SEED)
-    for start in range(0, len(axes), LEADING * WORD):
-        block = axes[start : start + LEADING * WORD]
-        turn = np.linalg.qr(random.standard_normal((len(block), len(block))))[0]
-        axes[start : start + LEADING * WORD] = turn.astype(np.float32) @ block
-    return axes
+    count = min(MAX_WORDS, -(-dim // WORD)) * WORD
+    axes = np.zeros((count, dim), dtype=np.float32)
+    axes[: min(dim, count)] = _foremost(rows, count) if dim > count else np.eye(dim, dtype=np.float32)
+    turn = np.linalg.qr(np.random.default_rng(SEED).standard_normal((count, count)))[0]
+    return turn.astype(np.float32) @ axes
 
 
 def _foremost(rows: Floats, count: int) -> Floats:

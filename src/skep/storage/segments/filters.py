@@ -46,8 +46,8 @@ class Masks:
         self.table = table
         self._kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
 
-    def mask(self, where: Filter) -> Mask:
-        """One flag per slot: live, and admitted by every condition."""
+    def mask(self, where: Filter) -> tuple[Mask, int]:
+        """One flag per slot: live, and admitted by every condition; and how many there are."""
         table = self.table
         key = _key(where)
         times = (where.valid_at, None if where.min_confidence is None else where.now)
@@ -61,7 +61,10 @@ class Masks:
             self._kept.move_to_end(key)
         if kept.upto < table.count:
             self._extend(kept, where)
-        return kept.mask[: table.count] & table.alive[: table.count]
+        mask = kept.mask[: table.count]
+        if table.live < table.count:
+            mask = mask & table.alive[: table.count]
+        return mask, int(np.count_nonzero(mask))
 
     def _extend(self, kept: _Kept, where: Filter) -> None:
         """Decide the slots that came after the mask was made."""
@@ -128,9 +131,15 @@ def _admitted(table: Table, scope: Scope, part: slice) -> Mask:
 
 def _by_values(table: Table, where: Filter, part: slice, mask: Mask) -> None:
     if where.kinds:
-        mask &= _among(table.column("kind")[part], [KIND_CODES.get(kind, -1) for kind in where.kinds])
+        mask &= _among(
+            table.column("kind")[part],
+            [KIND_CODES.get(kind, -1) for kind in where.kinds],
+        )
     if where.statuses:
-        mask &= _among(table.column("status")[part], [STATUS_CODES.get(s, -1) for s in where.statuses])
+        mask &= _among(
+            table.column("status")[part],
+            [STATUS_CODES.get(s, -1) for s in where.statuses],
+        )
     if where.domains:
         mask &= _among(table.column("domain")[part], [key_of(domain) for domain in where.domains])
     if where.agents:
@@ -170,7 +179,11 @@ def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[floa
         return -inf, inf
     moment = where.valid_at
     low, high = -inf, inf
-    for name, opens in (("valid_from", True), ("valid_to", False), ("expires_at", False)):
+    for name, opens in (
+        ("valid_from", True),
+        ("valid_to", False),
+        ("expires_at", False),
+    ):
         edges = table.column(name)[part]
         passed = edges <= moment
         mask &= passed if opens else ~passed

@@ -109,7 +109,12 @@ def open_file(path: Path, kind: str, owner: str) -> MappedFile:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise BadFileError(f"{path.name}: {error}") from error
-    if (header.version, header.kind, header.owner, header.size) != (VERSION, kind, owner, size):
+    if (header.version, header.kind, header.owner, header.size) != (
+        VERSION,
+        kind,
+        owner,
+        size,
+    ):
         raise BadFileError(f"{path.name}: of another version, bank or size")
     if any(entry.offset + _nbytes(entry) > size for entry in header.arrays):
         raise BadFileError(f"{path.name}: an array lies outside the file")
@@ -176,7 +181,13 @@ def _layout(kind: str, owner: str, arrays: Arrays) -> tuple[bytes, list[int]]:
         Entry(name, array.dtype.str, array.shape, place, checksum)
         for (name, array), place, checksum in zip(arrays.items(), places, checksums, strict=True)
     )
-    header = Header(version=VERSION, kind=kind, owner=owner, size=max(position, start), arrays=entries)
+    header = Header(
+        version=VERSION,
+        kind=kind,
+        owner=owner,
+        size=max(position, start),
+        arrays=entries,
+    )
     body = msgspec.json.encode(header).ljust(start - _PREFIX.size)
     return _PREFIX.pack(MAGIC, len(body), zlib.crc32(body)) + body, places
 

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from skep.errors import EmbedderMismatchError
 from skep.storage.segments.codes import decode
 from skep.storage.segments.filters import Masks
-from skep.storage.segments.lexical import WordScores, best, look_up, term_parts
+from skep.storage.segments.lexical import (
+    WordScores,
+    best_of,
+    distinct_sorted,
+    look_up,
+    term_parts,
+)
 from skep.storage.segments.postings import idf
 from skep.storage.segments.scan import Scanner, codes_of, cosines_of
 from skep.storage.segments.upkeep import Upkeep
@@ -78,7 +84,12 @@ class SegmentIndex:
     """
 
     def __init__(
-        self, folder: Path | None, source: IndexSource, *, tail_limit: int = 4096, read_only: bool = False
+        self,
+        folder: Path | None,
+        source: IndexSource,
+        *,
+        tail_limit: int = 4096,
+        read_only: bool = False,
     ) -> None:
         self._source = source
         self._lock = threading.RLock()
@@ -131,14 +142,14 @@ class SegmentIndex:
         def answer() -> Pool:
             table = self._upkeep.table
             slots = table.slots_of(rows)
-            words = np.where(slots >= 0, self._scores.score(table, terms, None)[slots], np.float32(0))
+            words = np.where(slots >= 0, self._scores.score(table, terms)[slots], np.float32(0))
             cosine = np.full(len(rows), np.nan, dtype=np.float32)
             query = self._unit(vector)
             if query is not None:
                 order = np.argsort(slots, kind="stable")
                 order = order[slots[order] >= 0]
                 cosine[order] = cosines_of(table, slots[order], query)
-            return _pool(table, slots, words, cosine, 0, 0)._replace(rows=rows)
+            return _as_pool(table, rows, slots, words, cosine, 0, 0)
 
         return self._trusting(answer)
 
@@ -220,7 +231,7 @@ class SegmentIndex:
                 self.refresh()
                 return answer()
 
-    def _unit(self, vector: Singles | None) -> Floats | None:
+    def _unit(self, vector: Singles | None) -> Singles | None:
         """A query vector of length 1; None if it has no direction."""
         dim = self._upkeep.table.dim
         if vector is None or not dim:
@@ -231,50 +242,74 @@ class SegmentIndex:
                 f"the query has {len(query)} dimensions and the bank {dim}; embed it with the bank's embedder"
             )
         norm = float(np.sqrt(query @ query))
-        return query / norm if np.isfinite(norm) and norm > 0 else None
+        return (query / norm).astype(np.float32) if np.isfinite(norm) and norm > 0 else None
 
     def _search(
         self,
         terms: Sequence[str],
-        query: Floats | None,
+        query: Singles | None,
         where: Filter,
         k_words: int,
         k_vectors: int,
         weights: Mapping[str, float] | None,
     ) -> Pool:
         table = self._upkeep.table
-        mask = self._masks.mask(where)
+        mask, admitted = self._masks.mask(where)
         scores = self._scores.score(table, terms, weights)
-        matched = np.flatnonzero(mask & (scores > 0))
-        chosen = best(scores, table.rows, matched, k_words)
-        vectors_total = 0
-        if query is not None:
-            vectors_total = int(np.count_nonzero(mask & table.has_vector[: table.count]))
-            field = np.union1d(self._scanner.near(table, query, mask, k_vectors), chosen)
-            cosine = cosines_of(table, field, query)
-            there = np.flatnonzero(~np.isnan(cosine))
-            order = np.lexsort((table.rows[field[there]], -cosine[there]))[:k_vectors]
-            chosen = np.union1d(chosen, field[there[order]])
-            cosine = cosine[np.searchsorted(field, chosen)]
-        else:
-            chosen = np.sort(chosen)
+        chosen, words_total = self._scores.best(table.rows, mask, k_words)
+        if query is None:
             cosine = np.full(len(chosen), np.nan, dtype=np.float32)
-        order = np.argsort(table.rows[chosen], kind="stable")
-        chosen, cosine = chosen[order], cosine[order]
-        return _pool(table, chosen, scores[chosen], cosine, len(matched), vectors_total)
+            return _pool(table, chosen, scores[chosen], cosine, words_total, 0)
+        seen = table.has_vector[: table.count]
+        vectors_total = admitted if table.all_vectors else int(np.count_nonzero(mask & seen))
+        near = self._scanner.near(table, query, mask, admitted, k_vectors)
+        field = distinct_sorted(np.concatenate([near, chosen]))
+        cosine = cosines_of(table, field, query)
+        there = np.flatnonzero(~np.isnan(cosine)) if not table.all_vectors else slice(None)
+        nearest = best_of(cosine[there], table.rows, field[there], k_vectors)
+        chosen = distinct_sorted(np.concatenate([chosen, nearest]))
+        cosine = cosine[field.searchsorted(chosen)]
+        return _pool(table, chosen, scores[chosen], cosine, words_total, vectors_total)
 
 
 def _pool(
-    table: Table, slots: Ints, words: Singles, cosine: Singles, words_total: int, vectors_total: int
+    table: Table,
+    slots: Ints,
+    words: Singles,
+    cosine: Singles,
+    words_total: int,
+    vectors_total: int,
+) -> Pool:
+    """The rows of some slots, ascending."""
+    rows = table.rows[slots]
+    if len(rows) > 1 and not (rows[1:] > rows[:-1]).all():
+        order = np.argsort(rows, kind="stable")
+        rows, slots, words, cosine = (
+            rows[order],
+            slots[order],
+            words[order],
+            cosine[order],
+        )
+    return _as_pool(table, rows, slots, words, cosine, words_total, vectors_total)
+
+
+def _as_pool(
+    table: Table,
+    rows: Ints,
+    slots: Ints,
+    words: Singles,
+    cosine: Singles,
+    words_total: int,
+    vectors_total: int,
 ) -> Pool:
     return Pool(
-        rows=table.rows[slots],
+        rows=rows,
         words=words,
         cosine=cosine,
-        created_at=table.column("created_at")[slots],
-        confidence=table.column("confidence")[slots].astype(np.float32),
-        last_evidence_at=table.column("last_evidence_at")[slots],
-        importance=table.column("importance")[slots].astype(np.float32),
+        created_at=table.column("created_at").take(slots, mode="clip"),
+        confidence=table.column("confidence").take(slots, mode="clip").astype(np.float32),
+        last_evidence_at=table.column("last_evidence_at").take(slots, mode="clip"),
+        importance=table.column("importance").take(slots, mode="clip").astype(np.float32),
         words_total=words_total,
         vectors_total=vectors_total,
     )

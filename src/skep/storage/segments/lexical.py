@@ -16,67 +16,125 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+SPARSE = 12
+"""Where the postings of a query are fewer than one row in so many, only their rows are looked at."""
 
 
 class Lookup(NamedTuple):
-    """The terms of a query as the index knows them, rarest first."""
+    """The terms of a query as the index knows them."""
 
-    keys: NDArray[np.uint64]
-    places: NDArray[np.int64]
-    """Per segment (rows) the place of each term (columns); -1 where it is not there."""
+    keys: list[int]
+    starts: list[list[int]]
+    """Per segment, per term: where its postings begin."""
+    sizes: list[list[int]]
+    """Per segment, per term: how many postings it has."""
     found: Ints
     """In how many live rows each term stands."""
 
 
 def look_up(table: Table, terms: Sequence[str]) -> Lookup:
     """Find terms in every segment and in the tail."""
-    keys = np.array([key_of(term) for term in terms], dtype=np.uint64)
-    places = np.empty((len(table.segments), len(keys)), dtype=np.int64)
-    found = np.array([table.tail.found_in(int(key)) for key in keys], dtype=np.int64)
-    for number, segment in enumerate(table.segments):
-        places[number] = segment.find(keys)
-        found += segment.found_in(places[number])
-    return Lookup(keys, places, found)
+    keys = [key_of(term) for term in terms]
+    asked = np.array(keys, dtype=np.uint64)
+    found = np.array([table.tail.found_in(key) for key in keys], dtype=np.int64)
+    starts: list[list[int]] = []
+    sizes: list[list[int]] = []
+    for segment in table.segments:
+        start, size, live = segment.find(asked)
+        found += live
+        starts.append(start.tolist())
+        sizes.append(size.tolist())
+    return Lookup(keys, starts, sizes, found)
 
 
 class WordScores:
-    """The BM25 score of every slot for one query, in a buffer that is used again."""
+    """The BM25 score of every slot for one query at a time, in a buffer that is used again."""
 
     def __init__(self) -> None:
-        self._scores: Floats = np.zeros(0, dtype=np.float32)
+        self.scores: Floats = np.zeros(0, dtype=np.float32)
+        """By slot, dead ones included; 0 where no term matches."""
+        self._lists: list[tuple[int, NDArray[np.uint32]]] = []
+        """The rows of each term in each part, with where the part begins; rarest terms first."""
 
-    def score(self, table: Table, terms: Sequence[str], weights: Mapping[str, float] | None) -> Floats:
-        """Scores over every slot, dead ones included; 0 where no term matches."""
-        if len(self._scores) < table.count:
-            self._scores = np.zeros(len(table.rows), dtype=np.float32)
-        scores = self._scores[: table.count]
-        scores.fill(0)
-        distinct = [term for term in dict.fromkeys(terms) if weights is None or weights.get(term, 1.0) > 0]
+    def score(
+        self,
+        table: Table,
+        terms: Sequence[str],
+        weights: Mapping[str, float] | None = None,
+    ) -> Floats:
+        """Score every slot."""
+        self._clear(table)
+        scores = self.scores[: table.count]
+        distinct = list(dict.fromkeys(terms))
+        if weights is not None:
+            distinct = [term for term in distinct if weights.get(term, 1.0) > 0]
         if not distinct or not table.live:
             return scores
         lookup = look_up(table, distinct)
         worth = idf(table.live, lookup.found)
         if weights is not None:
             worth = worth * np.array([weights.get(term, 1.0) for term in distinct])
-        worth = worth.astype(np.float32)
-        for column in np.lexsort((lookup.keys, -worth)).tolist():
-            if lookup.found[column] > 0:
-                _add_term(table, scores, lookup, column, worth[column])
+        single = worth.astype(np.float32)
+        order = sorted(range(len(distinct)), key=lambda i: (-single[i], lookup.keys[i]))
+        for term in order:
+            self._add(table, lookup, term, single[term])
         return scores
 
+    def _clear(self, table: Table) -> None:
+        if len(self.scores) < table.count:
+            self.scores = np.zeros(len(table.rows), dtype=np.float32)
+        elif sum(len(docs) for _, docs in self._lists) * 8 < len(self.scores):
+            for base, docs in self._lists:
+                self.scores[base:][docs] = 0
+        else:
+            self.scores.fill(0)
+        self._lists = []
 
-def _add_term(table: Table, scores: Floats, lookup: Lookup, column: int, worth: np.float32) -> None:
-    mean = table.mean_length
-    for number, segment in enumerate(table.segments):
-        place = int(lookup.places[number, column])
-        if place >= 0:
-            docs, impacts = segment.postings(place, mean)
-            base = table.bases[number]
-            scores[base : base + segment.count][docs] += impacts * worth
-    held = table.tail.postings(int(lookup.keys[column]), mean)
-    if held is not None:
-        slots, impacts = held
-        scores[table.base :][slots] += impacts * worth
+    def _add(self, table: Table, lookup: Lookup, term: int, worth: np.float32) -> None:
+        mean = table.mean_length
+        for number, segment in enumerate(table.segments):
+            size = lookup.sizes[number][term]
+            if size:
+                docs, impacts = segment.postings(lookup.starts[number][term], size, mean)
+                self._put(table.bases[number], docs, impacts, worth)
+        held = table.tail.postings(lookup.keys[term], mean)
+        if held is not None:
+            self._put(table.base, *held, worth)
+
+    def _put(self, base: int, docs: NDArray[np.uint32], impacts: Floats, worth: np.float32) -> None:
+        impacts *= worth
+        np.add.at(self.scores[base:], docs, impacts)
+        self._lists.append((base, docs))
+
+    def best(self, rows: Ints, mask: Mask, k: int) -> tuple[Ints, int]:
+        """The `k` best slots that the mask admits, ties broken by row; and how many it admits that match."""
+        if not self._lists:
+            return np.zeros(0, dtype=np.int64), 0
+        scores = self.scores[: len(mask)]
+        if sum(len(docs) for _, docs in self._lists) * SPARSE < len(mask):
+            slots = distinct_sorted(np.concatenate([docs + np.int64(base) for base, docs in self._lists]))
+            slots = slots[mask[slots]]
+            total = len(slots)
+        else:
+            admitted = scores > 0
+            admitted &= mask
+            total = int(np.count_nonzero(admitted))
+            np.greater_equal(scores, self._floor(mask, k), out=admitted)
+            admitted &= mask
+            slots = np.flatnonzero(admitted)
+        return best_of(scores[slots], rows, slots, k), total
+
+    def _floor(self, mask: Mask, k: int) -> float:
+        """A score that at least `k` admitted slots reach, as high as is easily known."""
+        floor = np.float32(1e-30)
+        lists = [each for each in self._lists if len(each[1]) >= k]
+        for base, docs in lists[:2]:
+            values = self.scores[base:].take(docs)[mask[base:][docs]]
+            if k and len(values) >= k:
+                floor = max(floor, np.partition(values, len(values) - k)[len(values) - k])
+        return float(floor)
 
 
 def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
@@ -90,30 +148,38 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
     for number, part in table.parts(ordered):
-        base = table.bases[number]
-        mine = ordered[part] - base
-        for column in range(len(terms)):
+        mine = ordered[part] - table.bases[number]
+        for term in range(len(terms)):
             if number < len(table.segments):
-                place = int(lookup.places[number, column])
-                held = table.segments[number].postings(place, mean) if place >= 0 else None
+                start, size = lookup.starts[number][term], lookup.sizes[number][term]
+                held = table.segments[number].postings(start, size, mean) if size else None
             else:
-                held = table.tail.postings(int(lookup.keys[column]), mean)
+                held = table.tail.postings(lookup.keys[term], mean)
             if held is not None:
                 docs, impacts = held
                 at = np.minimum(docs.searchsorted(mine), len(docs) - 1)
                 hit = docs[at] == mine
-                out[order[part][hit], column] = impacts[at[hit]] * worth[column]
+                out[order[part][hit], term] = impacts[at[hit]] * worth[term]
     return out
 
 
-def best(scores: Floats, rows: Ints, slots: Ints, k: int) -> Ints:
-    """The `k` best of some slots, ties broken by row; fewer if fewer are above zero."""
-    values = scores[slots]
-    slots = slots[values > 0]
-    values = scores[slots]
+def best_of(values: Floats, rows: Ints, slots: Ints, k: int) -> Ints:
+    """Those of some slots with the `k` largest values, best first, ties broken by row."""
     if len(slots) > k:
-        bar = np.partition(values, len(values) - k)[len(values) - k]
-        slots = slots[values >= bar]
-        values = scores[slots]
-    order = np.lexsort((rows[slots], -values))
-    return slots[order[:k]]
+        if not k:
+            return slots[:0]
+        at = len(slots) - k
+        good = values >= np.partition(values, at)[at]
+        slots, values = slots[good], values[good]
+    return slots[np.lexsort((rows[slots], -values))[:k]]
+
+
+def distinct_sorted(values: Ints) -> Ints:
+    """Distinct values in order; quicker than numpy's own for a few."""
+    values.sort()
+    if len(values) < 2:
+        return values
+    keep = np.empty(len(values), dtype=bool)
+    keep[0] = True
+    np.not_equal(values[1:], values[:-1], out=keep[1:])
+    return values[keep]

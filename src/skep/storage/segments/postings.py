@@ -114,4 +114,8 @@ def _classes(counts: Ints, lengths: Ints) -> tuple[Array, NDArray[np.uint32], ND
         distinct, classes = np.unique(packed, return_inverse=True)
     small = np.uint16 if len(distinct) <= 1 << 16 else np.uint32
     class_count, class_length = np.divmod(distinct, span)
-    return classes.astype(small), class_count.astype(np.uint32), class_length.astype(np.uint32)
+    return (
+        classes.astype(small),
+        class_count.astype(np.uint32),
+        class_length.astype(np.uint32),
+    )

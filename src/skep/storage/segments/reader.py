@@ -71,36 +71,39 @@ class Segment:
         """Take dead rows out of the statistics; returns how many terms they had."""
         if self._dead is None:
             self._dead = np.zeros(len(self.words.keys), dtype=np.int64)
-        starts, sizes = self.words.doc_offsets[places], np.diff(self.words.doc_offsets)[places]
+        starts, sizes = (
+            self.words.doc_offsets[places],
+            np.diff(self.words.doc_offsets)[places],
+        )
         steps = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         np.add.at(self._dead, self.words.doc_terms[np.repeat(starts, sizes) + steps], 1)
         return int(self.lengths[places].sum())
 
-    def find(self, keys: Keys) -> Ints:
-        """The place of each term; -1 where the segment does not have it."""
-        known = self.words.keys
+    def find(self, keys: Keys) -> tuple[Ints, Ints, Ints]:
+        """Per term: where its postings begin, how many there are, and how many of them are of live rows."""
+        known, offsets = self.words.keys, self.words.offsets
         if not len(known):
-            return np.full(len(keys), -1, dtype=np.int64)
+            nothing = np.zeros(len(keys), dtype=np.int64)
+            return nothing, nothing, nothing
         at = known.searchsorted(keys)
-        at[at == len(known)] = 0
-        at[known[at] != keys] = -1
-        return at
+        np.minimum(at, len(known) - 1, out=at)
+        there = known.take(at) == keys
+        starts = offsets.take(at)
+        sizes = offsets.take(at + 1)
+        sizes -= starts
+        sizes *= there
+        live = sizes if self._dead is None else sizes - self._dead.take(at) * there
+        return starts, sizes, live
 
-    def found_in(self, terms: Ints) -> Ints:
-        """In how many live rows each of these terms (places, -1 for none) stands."""
-        offsets = self.words.offsets
-        found = np.where(terms >= 0, offsets[terms + 1] - offsets[terms], 0)
-        if self._dead is not None and len(self._dead):
-            found -= np.where(terms >= 0, self._dead[terms], 0)
-        return found
-
-    def postings(self, term: int, mean_length: float) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    def postings(
+        self, start: int, size: int, mean_length: float
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """The rows of a term and what each gives to BM25 before the weight of the term."""
         if mean_length != self._mean_length:
             self._mean_length = mean_length
             self._impacts = impact(self.words.class_count, self.words.class_length, mean_length)
-        start, end = self.words.offsets[term : term + 2].tolist()
-        return self.words.docs[start:end], self._impacts[self.words.classes[start:end]]
+        classes = self.words.classes[start : start + size]
+        return self.words.docs[start : start + size], self._impacts.take(classes)
 
     def tagged(self, key: int) -> NDArray[np.uint32]:
         """The rows that carry a tag."""

@@ -9,12 +9,21 @@ rows, and the tail, go straight to the third round.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments.codes import LEADING, TINY, WORD, FineCodes, Frame, Sketches, fine_cosines, pack
+from skep.storage.segments.codes import (
+    MAX_WORDS,
+    TINY,
+    WORD,
+    FineCodes,
+    Frame,
+    Sketches,
+    fine_cosines,
+    pack,
+)
 
 if TYPE_CHECKING:
     from skep.storage.segments.table import Table
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+Words = NDArray[np.uint64]
 
 BITS = 3
 """Bits per axis of the query in the second round."""
@@ -29,16 +39,21 @@ STEP = 0.2930
 """Half the best step of a uniform code of so many bits, in standard deviations of a normal variable."""
 MEAN_SIZE = 0.7979
 """The mean absolute value of a normal variable."""
-BLOCK = 16384
+BLOCK = 32768
+"""Rows per step of the first two rounds; what a step touches fits a processor's cache."""
+ROWS = 512
+"""Rows per step of the third round."""
+SAMPLED = 4096
+"""Rows on which the bar of the first round is found."""
 FEW = 2000
 """So few rows are multiplied at once."""
-FIRST_ROOT = 32
+FIRST_ROOT = 42
 """Rows after the first round: this times the root of how many there are."""
-SECOND = 1000
-"""Rows after the second round, or twenty times what is wanted."""
-GATHER_SHARE = 6
+SECOND = 1500
+"""Rows after the second round, or a multiple of what is wanted."""
+GATHER_SHARE = 16
 """A filter that admits fewer than one row in so many skips the first round."""
-_SHIFTS = np.arange(BITS - 1, -1, -1, dtype=np.uint8)[:, None, None]
+_SHIFTS = np.arange(BITS - 1, -1, -1, dtype=np.uint8)[:, None]
 
 
 def codes_of(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes]]:
@@ -52,146 +67,212 @@ def codes_of(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes]]:
             yield part, FineCodes(held.high[local], held.low[local], held.scale[local])
 
 
-def cosines_of(table: Table, slots: Ints, query: NDArray[np.float64]) -> Floats:
+def cosines_of(table: Table, slots: Ints, query: Floats) -> Floats:
     """The cosine of sorted slots with a unit query; nan where a row has no vector."""
     out = np.full(len(slots), np.nan, dtype=np.float32)
     for part, codes in codes_of(table, slots):
-        found = fine_cosines(*codes, query)
+        found = fine_cosines(codes, query)
         found[codes.scale == 0] = np.nan
         out[part] = found
     return out
+
+
+class Probe(NamedTuple):
+    """A query as the sketches are asked: its signs, and its axes coded with `BITS` bits each."""
+
+    signs: list[np.uint64]
+    """Per word."""
+    bias_worth: np.float32
+    """What bias counts against agreeing signs."""
+    planes: list[list[np.uint64]]
+    """Per bit, most significant first, per word."""
+    worths: list[np.float32]
+    """Per bit, what an agreeing sign is worth."""
+
+
+def make_probe(frame: Frame, query: Floats) -> Probe:
+    """Turn a query into the frame and code it."""
+    turned = np.vecdot(frame.axes, query - frame.mean)
+    size = max(float(np.sqrt(np.vecdot(turned, turned) / len(turned))), TINY)
+    gain = 2 * float(frame.gain[0])
+    levels = turned * np.float32(0.5 / (STEP * size)) + np.float32(1 << BITS - 1)
+    levels = levels.clip(0, (1 << BITS) - 1).astype(np.uint8)
+    planes = pack(((levels >> _SHIFTS) & 1).view(bool))
+    return Probe(
+        signs=list(pack(turned > 0)),
+        bias_worth=np.float32(1 / max(gain * size * MEAN_SIZE, TINY)),
+        planes=[list(plane) for plane in planes],
+        worths=[np.float32(gain * STEP * size * (1 << bit)) for bit in range(BITS - 1, -1, -1)],
+    )
 
 
 class Scanner:
     """Finds near rows; keeps the buffers it needs between searches."""
 
     def __init__(self) -> None:
-        self._estimates: Floats = np.zeros(0, dtype=np.float32)
-        self._crossed = np.empty((LEADING, BLOCK), dtype=np.uint64)
-        self._counts = np.empty((LEADING, BLOCK), dtype=np.uint8)
+        self._crossed = np.empty(MAX_WORDS * BLOCK, dtype=np.uint64)
+        self._own = np.empty(MAX_WORDS * BLOCK, dtype=np.uint64)
+        self._counts = np.empty(MAX_WORDS * BLOCK, dtype=np.uint8)
+        self._estimates = np.empty(BLOCK, dtype=np.float32)
         self._spare = np.empty(BLOCK, dtype=np.float32)
+        self._flags = np.empty(BLOCK, dtype=bool)
+        self._bytes = np.empty((0, 0), dtype=np.int8)
+        self._singles = np.empty((0, 0), dtype=np.float32)
+        self._sample = Sample(None)
 
-    def near(self, table: Table, query: NDArray[np.float64], mask: Mask, k: int) -> Ints:
-        """Sorted slots that hold, all but surely, the `k` nearest rows that the mask admits."""
+    def near(self, table: Table, query: Floats, mask: Mask, admitted: int, k: int) -> Ints:
+        """Sorted slots that hold, all but surely, the `k` nearest of the admitted rows."""
         sketched = mask[: table.base]
-        count = int(np.count_nonzero(sketched))
-        single = query.astype(np.float32)
+        tail = np.flatnonzero(mask[table.base :] & table.has_vector[table.base : table.count])
+        count = admitted - len(tail)
         if count > FEW and table.frame is not None:
-            slots = self._narrow(table, table.frame, single, sketched, count, k)
+            slots = self._narrow(table, make_probe(table.frame, query), sketched, count, k)
         else:
             slots = np.flatnonzero(sketched & table.has_vector[: table.base])
-        if table.count > table.base:
-            tail = np.flatnonzero(mask[table.base :] & table.has_vector[table.base : table.count])
+        if len(tail):
             slots = np.concatenate([slots, tail + table.base])
-        wanted = k + k // 2 + 32
-        return slots if len(slots) <= wanted else slots[_top(_coarse(table, slots, single), wanted)]
+        wanted = k + k // 4 + 16
+        return slots if len(slots) <= wanted else slots[_top(self._coarse(table, slots, query), wanted)]
 
-    def _narrow(self, table: Table, frame: Frame, query: Floats, mask: Mask, count: int, k: int) -> Ints:
+    def _narrow(self, table: Table, probe: Probe, mask: Mask, count: int, k: int) -> Ints:
         """Two rounds over the sketches."""
-        turned = np.vecdot(frame.axes, query - frame.mean)
-        if count * GATHER_SHARE < len(mask):
-            slots = np.flatnonzero(mask)
-        else:
-            wanted = max(int(FIRST_ROOT * count**0.5), 40 * k)
-            slots = self._first_round(table, frame, turned, mask, count, wanted)
-        estimates = _second_round(table, frame, turned, slots)
-        return slots[_top(estimates, max(SECOND, 20 * k))]
-
-    def _first_round(
-        self, table: Table, frame: Frame, turned: Floats, mask: Mask, count: int, wanted: int
-    ) -> Ints:
-        """About `wanted` admitted slots, by the signs of the leading words."""
-        if len(self._estimates) < len(mask):
-            self._estimates = np.empty(len(mask), dtype=np.float32)
-        estimates = self._estimates[: len(mask)]
-        leading = turned[: LEADING * WORD]
-        signs = pack(leading > 0)[:, None]
-        size = float(np.sqrt(np.vecdot(leading, leading) / len(leading)))
-        worth = 2 * float(frame.gains[0]) * size * MEAN_SIZE
+        slots: list[Ints] = []
+        estimates: list[Floats] = []
+        selective = count * GATHER_SHARE < len(mask)
+        wanted = max(FIRST_ROOT * count**0.5, 40.0 * k)
+        bar = -np.inf if selective else self._bar(table, probe, mask, count, wanted)
         for base, segment in zip(table.bases, table.segments, strict=False):
-            here = estimates[base : base + segment.count]
             if segment.sketches is None:
-                here.fill(-np.inf)
-            else:
-                self._scan(segment.sketches, signs, 1 / max(worth, TINY), here)
-        kept = estimates >= _bar(estimates, mask, count, wanted)
+                continue
+            for start in range(0, segment.count, BLOCK):
+                stop = min(start + BLOCK, segment.count)
+                sketches = Sketches(*(array[..., start:stop] for array in segment.sketches))
+                flags = mask[base + start : base + stop]
+                if not selective:
+                    passed = np.greater_equal(
+                        self._agreement(sketches, probe),
+                        bar,
+                        out=self._flags[: stop - start],
+                    )
+                    flags = passed if count == len(mask) else np.logical_and(passed, flags, out=passed)
+                local = flags.nonzero()[0]
+                if len(local):
+                    estimates.append(self._estimate(sketches, probe, local))
+                    local += base + start
+                    slots.append(local)
+        if not slots:
+            return np.zeros(0, dtype=np.int64)
+        return np.concatenate(slots)[_top(np.concatenate(estimates), max(SECOND, 30 * k))]
+
+    def _bar(self, table: Table, probe: Probe, mask: Mask, count: int, wanted: float) -> float:
+        """What about `wanted` of the admitted rows reach in the first round, found on a sample."""
+        if self._sample.table is not table:
+            self._sample = Sample(table)
+        sample = self._sample
+        values = self._agreement(sample.sketches, probe)
         if count < len(mask):
-            kept &= mask
-        return np.flatnonzero(kept)
+            values = values[mask[sample.slots]]
+        above = min(len(values), max(1, round(len(values) * wanted / count)))
+        return float(np.partition(values, len(values) - above)[len(values) - above]) if above else -np.inf
 
-    def _scan(self, sketches: Sketches, signs: NDArray[np.uint64], bias_worth: float, out: Floats) -> None:
-        """Rank every row of a segment: by how many signs agree, given its spread and bias."""
+    def _agreement(self, sketches: Sketches, probe: Probe) -> Floats:
+        """The first round over a block: how many signs agree, given the spread and bias of each row."""
         planes, spread, bias = sketches
-        words = len(signs)
-        middle = np.uint8(words * WORD // 2 - 1)
-        for start in range(0, len(out), BLOCK):
-            end = min(start + BLOCK, len(out))
-            crossed = self._crossed[:words, : end - start]
-            counts = self._counts[:words, : end - start]
-            np.bitwise_xor(planes[:words, start:end], signs, out=crossed)
-            np.bitwise_count(crossed, out=counts)
-            differing = counts[0]
-            for each in counts[1:]:
-                differing += each
-            np.subtract(middle, differing, out=differing)
-            here, spare = out[start:end], self._spare[: end - start]
-            np.multiply(differing.view(np.int8), spread[start:end], out=here)
-            np.multiply(bias[start:end], bias_worth, out=spare)
-            here += spare
+        size = len(spread)
+        here, spare = self._estimates[:size], self._spare[:size]
+        np.copyto(here, self._agreeing(planes, probe.signs, size))
+        here *= spread
+        here += np.multiply(bias, probe.bias_worth, out=spare)
+        return here
 
+    def _estimate(self, sketches: Sketches, probe: Probe, local: Ints) -> Floats:
+        """The second round over some rows of a block: their cosines, estimated, up to a constant."""
+        planes, spread, bias = sketches
+        words, size = len(planes), len(local)
+        own = self._own[: words * size].reshape(words, size)
+        for plane, row in zip(planes, own, strict=True):
+            plane.take(local, out=row, mode="clip")
+        spare = self._spare[:size]
+        out = np.zeros(size, dtype=np.float32)
+        for plane, worth in zip(probe.planes, probe.worths, strict=True):
+            np.copyto(spare, self._agreeing(own, plane, size))
+            spare *= worth
+            out += spare
+        out *= spread.take(local)
+        out += bias.take(local)
+        return out
 
-def _second_round(table: Table, frame: Frame, turned: Floats, slots: Ints) -> Floats:
-    """Estimates of the cosine of sorted slots from their whole sketches, up to a constant."""
-    blocks = turned.reshape(-1, WORD)
-    half = np.sqrt(np.vecdot(blocks, blocks) / WORD) * np.float32(STEP)
-    levels = blocks * (0.5 / np.maximum(half, TINY))[:, None] + (1 << BITS - 1)
-    levels = levels.clip(0, (1 << BITS) - 1).astype(np.uint8)
-    planes = pack(((levels >> _SHIFTS) & 1).view(bool))
-    worth = frame.gains * half
-    base = float(worth.sum()) * WORD * ((1 << BITS) - 1)
-    out = np.full(len(slots), -np.inf, dtype=np.float32)
-    for number, part in table.parts(slots):
-        held = table.segments[number].sketches
-        if held is not None:
+    def _agreeing(self, planes: Words, signs: list[np.uint64], size: int) -> NDArray[np.int8]:
+        """Per row, half the signs less those that differ (and one less, so that it fits a byte).
+
+        One-dimensional calls, because numpy sets them up several times faster than others.
+        """
+        crossed = self._crossed[: len(signs) * size]
+        counts = self._counts[: len(signs) * size]
+        start = 0
+        for plane, sign in zip(planes, signs, strict=True):
+            np.bitwise_xor(plane, sign, out=crossed[start : start + size])
+            start += size
+        np.bitwise_count(crossed, out=counts)
+        differing = counts[:size]
+        for start in range(size, len(counts), size):
+            differing += counts[start : start + size]
+        np.subtract(np.uint8(len(signs) * WORD // 2 - 1), differing, out=differing)
+        return differing.view(np.int8)
+
+    def _coarse(self, table: Table, slots: Ints, query: Floats) -> Floats:
+        """Cosines of sorted slots from the coarse half of their fine codes."""
+        if self._bytes.shape[1] != len(query):
+            self._bytes = np.empty((ROWS, len(query)), dtype=np.int8)
+            self._singles = np.empty((ROWS, len(query)), dtype=np.float32)
+        out = np.full(len(slots), -np.inf, dtype=np.float32)
+        for number, part in table.parts(slots):
             local = slots[part] - table.bases[number]
-            counts = np.bitwise_count(held.planes.take(local, axis=1) ^ planes)
-            total = counts[0].astype(np.uint16)
-            for each in counts[1:]:
-                total += total
-                total += each
-            found = np.full(len(local), base, dtype=np.float32)
-            for word, step in enumerate((2 * worth).tolist()):
-                found -= total[word] * np.float32(step)
-            found *= held.spread.take(local)
-            found += held.bias.take(local)
-            out[part] = found
-    return out
-
-
-def _coarse(table: Table, slots: Ints, query: Floats) -> Floats:
-    """Cosines of sorted slots from the coarse half of their fine codes."""
-    out = np.full(len(slots), -np.inf, dtype=np.float32)
-    for number, part in table.parts(slots):
-        local = slots[part] - table.bases[number]
-        if number == len(table.segments):
-            high, scale = table.tail.high[local], table.tail.scale[local]
-        else:
+            if number == len(table.segments):
+                np.multiply(
+                    np.vecdot(table.tail.high[local], query),
+                    table.tail.scale[local],
+                    out=out[part],
+                )
+                continue
             held = table.segments[number].codes
             if held is None:
                 continue
-            high, scale = held.high.take(local, axis=0).astype(np.float32), held.scale[local]
-        np.multiply(np.vecdot(high, query), scale, out=out[part])
-    return out
+            here = out[part]
+            for start in range(0, len(local), ROWS):
+                piece = local[start : start + ROWS]
+                packed, single = self._bytes[: len(piece)], self._singles[: len(piece)]
+                held.high.take(piece, axis=0, out=packed, mode="clip")
+                np.copyto(single, packed)
+                np.vecdot(single, query, out=here[start : start + ROWS])
+            here *= held.scale.take(local)
+        return out
 
 
-def _bar(estimates: Floats, mask: Mask, count: int, wanted: int) -> float:
-    """A bar that about `wanted` of the admitted rows pass, found on a sample."""
-    stride = max(1, len(estimates) // 8192)
-    sample = estimates[::stride]
-    if count < len(mask):
-        sample = sample[mask[::stride]]
-    above = min(len(sample) - 1, max(1, round(len(sample) * wanted / count)))
-    return float(np.partition(sample, len(sample) - 1 - above)[len(sample) - 1 - above])
+class Sample:
+    """The sketches of some rows from all over a table, side by side."""
+
+    def __init__(self, table: Table | None) -> None:
+        self.table = table
+        self.slots = np.zeros(0, dtype=np.int64)
+        parts: list[Sketches] = []
+        if table is not None:
+            stride = -(-table.base // SAMPLED)
+            slots: list[Ints] = []
+            for base, segment in zip(table.bases, table.segments, strict=False):
+                if segment.sketches is not None:
+                    parts.append(Sketches(*(array[..., ::stride] for array in segment.sketches)))
+                    slots.append(np.arange(base, base + segment.count, stride))
+            self.slots = np.concatenate(slots) if slots else self.slots
+        self.sketches = (
+            Sketches(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
+            if parts
+            else Sketches(
+                np.zeros((0, 0), np.uint64),
+                np.zeros(0, np.float32),
+                np.zeros(0, np.float32),
+            )
+        )
 
 
 def _top(scores: Floats, wanted: int) -> Ints:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from skep.storage.segments.codes import Frame
 from skep.storage.segments.columns import SCHEMA
-from skep.storage.segments.format import VERSION, Arrays, BadFileError, MappedFile, open_file, write_file
+from skep.storage.segments.format import (
+    VERSION,
+    Arrays,
+    BadFileError,
+    MappedFile,
+    open_file,
+    write_file,
+)
 from skep.storage.segments.manifest import (
     NAME,
     Holding,
@@ -25,7 +32,13 @@ class Shelf:
     """The files of one index. What cannot be written stays in memory, and is not shared."""
 
     def __init__(
-        self, folder: Path | None, identity: str, fingerprint: str, dim: int, *, writable: bool
+        self,
+        folder: Path | None,
+        identity: str,
+        fingerprint: str,
+        dim: int,
+        *,
+        writable: bool,
     ) -> None:
         self.folder = folder
         self.writable = writable and folder is not None

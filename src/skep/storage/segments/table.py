@@ -44,7 +44,13 @@ class Table:
         self.has_vector = np.zeros(len(self.rows), dtype=bool)
         for base, segment in zip(self.bases, self.segments, strict=False):
             if segment.codes is not None:
-                np.greater(segment.codes.scale, 0, out=self.has_vector[base : base + segment.count])
+                np.greater(
+                    segment.codes.scale,
+                    0,
+                    out=self.has_vector[base : base + segment.count],
+                )
+        self.all_vectors = bool(self.has_vector[: self.base].all())
+        """Whether every slot has a vector; dead slots count."""
         self.live = self.base
         self.length = sum(int(segment.lengths.sum(dtype=np.int64)) for segment in segments)
         self.dead = 0
@@ -110,6 +116,7 @@ class Table:
         self.rows[slot] = row.row
         self.alive[slot] = True
         self.has_vector[slot] = bool(self.dim) and self.tail.scale[-1] > 0
+        self.all_vectors = self.all_vectors and bool(self.has_vector[slot])
         for name, values in self._columns.items():
             values[slot] = COLUMNS[name].value(row)
         self.count = slot + 1

@@ -79,7 +79,11 @@ class Tail:
         if vector is None:
             return
         codes = encode(unpack_vectors([vector], self.dim))
-        self._high[slot], self._low[slot], self._scale[slot] = codes.high[0], codes.low[0], codes.scale[0]
+        self._high[slot], self._low[slot], self._scale[slot] = (
+            codes.high[0],
+            codes.low[0],
+            codes.scale[0],
+        )
 
     def remove(self, row: int) -> int:
         """Drop a live row; returns the slot that is now empty."""

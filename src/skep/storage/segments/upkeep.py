@@ -42,7 +42,14 @@ PATIENCE = 60.0
 class Upkeep:
     """The present state of an index (`table`, up to event `position`) and everything that changes it."""
 
-    def __init__(self, folder: Path | None, source: IndexSource, *, tail_limit: int, read_only: bool) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        source: IndexSource,
+        *,
+        tail_limit: int,
+        read_only: bool,
+    ) -> None:
         self._source = source
         self._asked_limit = tail_limit
         self._folder = folder
@@ -55,7 +62,11 @@ class Upkeep:
         self._fingerprint = source.fingerprint()
         self._dim = source.dim()
         self.shelf = Shelf(
-            self._folder, source.identity(), self._fingerprint, self._dim, writable=self._writable
+            self._folder,
+            source.identity(),
+            self._fingerprint,
+            self._dim,
+            writable=self._writable,
         )
         self._take()
 

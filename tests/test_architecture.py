@@ -1,0 +1,45 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src" / "skep").rglob("*.py"))
+
+
+def test_imports_point_one_way() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 kept, 0 broken" in done.stdout, done.stdout + done.stderr
+
+
+def test_sql_lives_in_storage_alone() -> None:
+    sql = re.compile(r"""["'](?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE|PRAGMA) """)
+    outside = [path for path in SOURCES if "storage" not in path.parts and sql.search(path.read_text(encoding="utf-8"))]
+    assert [str(p.relative_to(ROOT)) for p in outside] == []
+
+
+def test_modules_stay_small() -> None:
+    long = {p.name: n for p in SOURCES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 500}
+    assert long == {}
+
+
+def test_nothing_is_swallowed_and_nothing_is_a_stub() -> None:
+    bad = re.compile(r"except(?: Exception| BaseException)?:\s*\n\s*pass|NotImplementedError|\bTODO\b|\bFIXME\b")
+    assert [p.name for p in SOURCES if bad.search(p.read_text(encoding="utf-8"))] == []
+
+
+def test_no_module_reads_the_wall_clock_behind_our_back() -> None:
+    clock = re.compile(r"\btime\.time\(\)|datetime\.(?:now|utcnow)\(")
+    entry_points = {"clock.py", "hooks.py", "install.py", "audit.py"}
+    found = {p.name for p in SOURCES if clock.search(p.read_text(encoding="utf-8"))}
+    assert found <= entry_points
