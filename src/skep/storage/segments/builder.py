@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments.codes import FineCodes, Frame, encode, sketch
+from skep.storage.segments.codes import FineCodes, Frame, encode, join, sketch
 from skep.storage.segments.columns import COLUMNS, column_of, defaults, worth_storing
 from skep.storage.segments.hashing import key_of, keys_of
 from skep.storage.segments.postings import (
@@ -102,7 +102,7 @@ class Builder:
         lengths = _joined(self._lengths, np.int64)
         tag_docs = place[np.repeat(np.arange(len(given)), _joined(self._tag_counts, np.int64))]
         tag_keys, tag_offsets, tag_order = _group(_joined(self._tags, np.uint64), tag_docs)
-        codes = FineCodes(*map(np.concatenate, zip(*self._codes, strict=True))) if self._codes else None
+        codes = join(self._codes) if self._codes else None
         return Content(
             rows=given[kept],
             gone=rows[gone[order]],
@@ -116,7 +116,7 @@ class Builder:
             tag_keys=tag_keys,
             tag_offsets=tag_offsets,
             tag_docs=tag_order,
-            codes=FineCodes(*(part[kept] for part in codes)) if codes and len(kept) else None,
+            codes=codes.pick(kept) if codes and len(kept) else None,
         )
 
     def _postings(self, docs: Ints, lengths: Ints) -> Postings:
@@ -210,8 +210,8 @@ def _merge_codes(
         if segment.codes is None:
             parts.append(_no_codes(int(flags.sum()), dim))
         else:
-            parts.append(FineCodes(*(array[flags] for array in segment.codes)))
-    return FineCodes(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+            parts.append(segment.codes.pick(flags))
+    return join(parts).pick(order)
 
 
 def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:

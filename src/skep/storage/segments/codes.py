@@ -11,6 +11,7 @@ The *frame* (mean and axes) only serves the sketch. All segments of one index sh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,19 @@ class FineCodes(NamedTuple):
     low: NDArray[np.int8]
     scale: Floats
 
+    def pick(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> FineCodes:
+        """Some of the rows."""
+        return FineCodes(self.high[places], self.low[places], self.scale[places])
+
+
+def join(parts: Sequence[FineCodes]) -> FineCodes:
+    """All rows of several, in order."""
+    return FineCodes(
+        np.concatenate([part.high for part in parts]),
+        np.concatenate([part.low for part in parts]),
+        np.concatenate([part.scale for part in parts]),
+    )
+
 
 class Frame(NamedTuple):
     """The mean, the axes (one per row) and what an agreeing sign is worth per unit of spread."""
@@ -64,6 +78,10 @@ class Sketches(NamedTuple):
     bias: Floats
     """Minus infinity for rows without a vector."""
 
+    def stretch(self, part: slice) -> Sketches:
+        """Some of the rows, as views."""
+        return Sketches(self.planes[:, part], self.spread[part], self.bias[part])
+
 
 def encode(vectors: NDArray[Any]) -> FineCodes:
     """The fine codes of some vectors. Rows that are zero, or not numbers, count as having none."""
@@ -85,12 +103,12 @@ def encode(vectors: NDArray[Any]) -> FineCodes:
     )
 
 
-def decode(high: NDArray[np.int8], low: NDArray[np.int8], scale: Floats) -> Floats:
+def decode(codes: FineCodes) -> Floats:
     """The vectors that fine codes stand for."""
-    data = low.astype(np.float32)
+    data = codes.low.astype(np.float32)
     data *= np.float32(1 / _LOW)
-    data += high
-    data *= scale[:, None]
+    data += codes.high
+    data *= codes.scale[:, None]
     return data
 
 
@@ -111,7 +129,7 @@ def fit_frame(codes: FineCodes) -> Frame | None:
         return None
     if len(there) > SAMPLE:
         there = there[np.linspace(0, len(there) - 1, SAMPLE).astype(np.int64)]
-    rows = decode(codes.high[there], codes.low[there], codes.scale[there])
+    rows = decode(codes.pick(there))
     mean = rows.mean(axis=0)
     rows = rows[:: max(1, len(rows) // AXES_SAMPLE)] - mean
     axes = _axes(rows)
@@ -148,7 +166,7 @@ def sketch(codes: FineCodes, frame: Frame) -> Sketches:
     bias = np.empty(count, dtype=np.float32)
     for start in range(0, count, _BLOCK):
         part = slice(start, min(start + _BLOCK, count))
-        rows = decode(codes.high[part], codes.low[part], codes.scale[part])
+        rows = decode(FineCodes(codes.high[part], codes.low[part], codes.scale[part]))
         bias[part] = rows @ frame.mean
         rows -= frame.mean
         turned = rows @ frame.axes.T

@@ -6,8 +6,9 @@ Each column has a default; a segment in which every row has it does not store th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,30 +25,31 @@ SCHEMA = ",".join((*KINDS, "|", *STATUSES))
 """Part of what a file must agree on: codes are places in these lists."""
 
 
-class Column(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Column:
     """How a column is stored, and where its value comes from."""
 
-    dtype: type[np.generic]
+    dtype: str
     default: float
     value: Callable[[IndexRow], float]
 
 
 COLUMNS: dict[str, Column] = {
-    "created_at": Column(np.float64, 0, lambda r: r.created_at),
-    "last_evidence_at": Column(np.float64, 0, lambda r: r.last_evidence_at),
-    "confidence": Column(np.float64, 0, lambda r: r.confidence),
-    "importance": Column(np.float64, 0, lambda r: r.importance),
-    "valid_from": Column(np.float64, -inf, lambda r: -inf if r.valid_from is None else r.valid_from),
-    "valid_to": Column(np.float64, inf, lambda r: inf if r.valid_to is None else r.valid_to),
-    "expires_at": Column(np.float64, inf, lambda r: inf if r.expires_at is None else r.expires_at),
-    "kind": Column(np.uint8, 0, lambda r: KIND_CODES.get(r.kind, UNKNOWN)),
-    "status": Column(np.uint8, STATUS_CODES["active"], lambda r: STATUS_CODES.get(r.status, UNKNOWN)),
-    "domain": Column(np.uint64, 0, lambda r: maybe_key(r.domain)),
-    "agent": Column(np.uint64, 0, lambda r: maybe_key(r.agent)),
-    "user": Column(np.uint64, 0, lambda r: maybe_key(r.user)),
-    "project": Column(np.uint64, 0, lambda r: maybe_key(r.project)),
-    "session": Column(np.uint64, 0, lambda r: maybe_key(r.session)),
-    "scope": Column(np.uint64, 0, lambda r: scope_key(r.user, r.project, r.session)),
+    "created_at": Column("f8", 0, lambda r: r.created_at),
+    "last_evidence_at": Column("f8", 0, lambda r: r.last_evidence_at),
+    "confidence": Column("f8", 0, lambda r: r.confidence),
+    "importance": Column("f8", 0, lambda r: r.importance),
+    "valid_from": Column("f8", -inf, lambda r: -inf if r.valid_from is None else r.valid_from),
+    "valid_to": Column("f8", inf, lambda r: inf if r.valid_to is None else r.valid_to),
+    "expires_at": Column("f8", inf, lambda r: inf if r.expires_at is None else r.expires_at),
+    "kind": Column("u1", 0, lambda r: KIND_CODES.get(r.kind, UNKNOWN)),
+    "status": Column("u1", STATUS_CODES["active"], lambda r: STATUS_CODES.get(r.status, UNKNOWN)),
+    "domain": Column("u8", 0, lambda r: maybe_key(r.domain)),
+    "agent": Column("u8", 0, lambda r: maybe_key(r.agent)),
+    "user": Column("u8", 0, lambda r: maybe_key(r.user)),
+    "project": Column("u8", 0, lambda r: maybe_key(r.project)),
+    "session": Column("u8", 0, lambda r: maybe_key(r.session)),
+    "scope": Column("u8", 0, lambda r: scope_key(r.user, r.project, r.session)),
 }
 
 

@@ -159,7 +159,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _bytes(array: Array) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _nbytes(entry: Entry) -> int:

@@ -102,8 +102,7 @@ class SegmentIndex:
         """Catch up with the store, cheaply when nothing changed; returns the position reached."""
         with self._lock:
             position = self._upkeep.refresh()
-            if self._masks.table is not self._upkeep.table:
-                self._masks = Masks(self._upkeep.table)
+            self._renew()
             return position
 
     def search(
@@ -163,7 +162,7 @@ class SegmentIndex:
             order = np.argsort(slots, kind="stable")
             order = order[slots[order] >= 0]
             for part, codes in codes_of(table, slots[order]):
-                out[order[part]] = decode(*codes)
+                out[order[part]] = decode(codes)
             return out
 
         return self._trusting(answer)
@@ -210,14 +209,20 @@ class SegmentIndex:
         """
         with self._lock:
             rewritten = self._upkeep.erase(rows)
-            self._masks = Masks(self._upkeep.table)
+            self._renew()
             return rewritten
 
     def drop(self) -> None:
         """Delete everything; it is built again on the next refresh."""
         with self._lock:
             self._upkeep.drop()
+            self._renew()
+
+    def _renew(self) -> None:
+        """Let go of what was derived from segments that are no longer there."""
+        if self._masks.table is not self._upkeep.table:
             self._masks = Masks(self._upkeep.table)
+            self._scanner.forget()
 
     def _trusting(self, answer: Callable[[], Answer]) -> Answer:
         """Answer; if that fails because a file is damaged, build the index again and answer then."""

@@ -157,8 +157,8 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
                 held = table.tail.postings(lookup.keys[term], mean)
             if held is not None:
                 docs, impacts = held
-                at = np.minimum(docs.searchsorted(mine), len(docs) - 1)
-                hit = docs[at] == mine
+                at = np.minimum(np.searchsorted(docs, mine), len(docs) - 1)
+                hit: Mask = docs[at] == mine
                 out[order[part][hit], term] = impacts[at[hit]] * worth[term]
     return out
 

@@ -66,8 +66,8 @@ def sort_pairs(terms: Ints, docs: Ints, counts: Ints, room: int) -> tuple[Ints, 
     span = int(terms.max(initial=0)) + 1
     if span * room * top < 1 << 62:
         packed = np.sort((terms * room + docs) * top + counts)
-        pairs, counts = np.divmod(packed, top)
-        return *np.divmod(pairs, room), counts  # type: ignore[return-value]
+        pairs = packed // top
+        return pairs // room, pairs % room, packed % top
     order = np.lexsort((docs, terms))
     return terms[order], docs[order], counts[order]
 

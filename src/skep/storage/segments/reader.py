@@ -56,16 +56,17 @@ class Segment:
         """Where a row stands in this segment; -1 if it is not here."""
         if not self.count or row > self.rows[-1]:
             return -1
-        at = int(self.rows.searchsorted(row))
+        at = int(np.searchsorted(self.rows, row))
         return at if self.rows[at] == row else -1
 
     def places(self, rows: Ints) -> Ints:
         """Where those of some sorted rows stand that are here."""
         if not self.count or not len(rows) or rows[0] > self.rows[-1]:
             return np.zeros(0, dtype=np.int64)
-        rows = rows[: int(rows.searchsorted(self.rows[-1], side="right"))]
+        rows = rows[: int(np.searchsorted(rows, int(self.rows[-1]), side="right"))]
         at = self.rows.searchsorted(rows)
-        return at[self.rows[at] == rows]
+        found: NDArray[np.bool_] = self.rows[at] == rows
+        return at[found]
 
     def bury(self, places: Ints) -> int:
         """Take dead rows out of the statistics; returns how many terms they had."""
@@ -75,7 +76,7 @@ class Segment:
             self.words.doc_offsets[places],
             np.diff(self.words.doc_offsets)[places],
         )
-        steps = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        steps: Ints = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         np.add.at(self._dead, self.words.doc_terms[np.repeat(starts, sizes) + steps], 1)
         return int(self.lengths[places].sum())
 

@@ -64,7 +64,7 @@ def codes_of(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes]]:
             if table.dim:
                 yield part, table.tail.codes(local)
         elif (held := table.segments[number].codes) is not None:
-            yield part, FineCodes(held.high[local], held.low[local], held.scale[local])
+            yield part, held.pick(local)
 
 
 def cosines_of(table: Table, slots: Ints, query: Floats) -> Floats:
@@ -120,6 +120,10 @@ class Scanner:
         self._singles = np.empty((0, 0), dtype=np.float32)
         self._sample = Sample(None)
 
+    def forget(self) -> None:
+        """Let go of the table that was searched last."""
+        self._sample = Sample(None)
+
     def near(self, table: Table, query: Floats, mask: Mask, admitted: int, k: int) -> Ints:
         """Sorted slots that hold, all but surely, the `k` nearest of the admitted rows."""
         sketched = mask[: table.base]
@@ -146,7 +150,7 @@ class Scanner:
                 continue
             for start in range(0, segment.count, BLOCK):
                 stop = min(start + BLOCK, segment.count)
-                sketches = Sketches(*(array[..., start:stop] for array in segment.sketches))
+                sketches = segment.sketches.stretch(slice(start, stop))
                 flags = mask[base + start : base + stop]
                 if not selective:
                     passed = np.greater_equal(
@@ -238,14 +242,14 @@ class Scanner:
             held = table.segments[number].codes
             if held is None:
                 continue
-            here = out[part]
+            here = np.empty(len(local), dtype=np.float32)
             for start in range(0, len(local), ROWS):
                 piece = local[start : start + ROWS]
                 packed, single = self._bytes[: len(piece)], self._singles[: len(piece)]
                 held.high.take(piece, axis=0, out=packed, mode="clip")
                 np.copyto(single, packed)
                 np.vecdot(single, query, out=here[start : start + ROWS])
-            here *= held.scale.take(local)
+            np.multiply(here, held.scale.take(local), out=out[part])
         return out
 
 
@@ -261,17 +265,13 @@ class Sample:
             slots: list[Ints] = []
             for base, segment in zip(table.bases, table.segments, strict=False):
                 if segment.sketches is not None:
-                    parts.append(Sketches(*(array[..., ::stride] for array in segment.sketches)))
-                    slots.append(np.arange(base, base + segment.count, stride))
+                    parts.append(segment.sketches.stretch(slice(None, None, stride)))
+                    slots.append(np.arange(base, base + segment.count, stride, dtype=np.int64))
             self.slots = np.concatenate(slots) if slots else self.slots
-        self.sketches = (
-            Sketches(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
-            if parts
-            else Sketches(
-                np.zeros((0, 0), np.uint64),
-                np.zeros(0, np.float32),
-                np.zeros(0, np.float32),
-            )
+        self.sketches = Sketches(
+            np.concatenate([part.planes for part in parts], axis=1) if parts else np.zeros((0, 0), np.uint64),
+            np.concatenate([part.spread for part in parts] or [np.zeros(0, np.float32)]),
+            np.concatenate([part.bias for part in parts] or [np.zeros(0, np.float32)]),
         )
 
 

@@ -32,13 +32,13 @@ class Table:
         self.segments = list(segments)
         self.frame = frame
         self.dim = dim
-        self.bases = np.cumsum([0, *(segment.count for segment in segments)]).tolist()
+        self.bases: list[int] = np.cumsum([0, *(segment.count for segment in segments)]).tolist()
         self.base: int = self.bases[-1]
         """Where the tail begins."""
         self.tail = Tail(dim)
         self.count = self.base
         self._columns: dict[str, Array] = {}
-        self.rows = self._gathered([segment.rows for segment in segments], np.int64)
+        self.rows = self._gathered([segment.rows for segment in segments], "i8")
         self.alive = np.zeros(len(self.rows), dtype=bool)
         self.alive[: self.base] = True
         self.has_vector = np.zeros(len(self.rows), dtype=bool)
@@ -155,7 +155,7 @@ class Table:
             if edges[number] < edges[number + 1]:
                 yield number, slice(edges[number], edges[number + 1])
 
-    def _gathered(self, parts: Sequence[Array], dtype: type[np.generic]) -> Array:
+    def _gathered(self, parts: Sequence[Array], dtype: str) -> Array:
         room = max(self.count + ROOM, len(getattr(self, "rows", ())))
         out = np.zeros(room, dtype=dtype)
         for base, part in zip(self.bases, parts, strict=False):

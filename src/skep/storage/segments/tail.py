@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from skep.storage.base import IndexRow
 
 Floats = NDArray[np.float32]
+Number = TypeVar("Number", np.float32, np.int8)
 
 
 class Entry(NamedTuple):
@@ -134,7 +135,7 @@ class Tail:
         return sorted(self._tags.get(key, ()))
 
 
-def _grown(old: NDArray[np.generic], room: int) -> NDArray[np.generic]:
+def _grown(old: NDArray[Number], room: int) -> NDArray[Number]:
     new = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
     new[: len(old)] = old
     return new
