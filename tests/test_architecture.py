@@ -24,7 +24,11 @@ def test_imports_point_one_way() -> None:
 
 def test_sql_lives_in_storage_alone() -> None:
     sql = re.compile(r"""["'](?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE|PRAGMA) """)
-    outside = [path for path in SOURCES if "storage" not in path.parts and sql.search(path.read_text(encoding="utf-8"))]
+    outside = [
+        path
+        for path in SOURCES
+        if "storage" not in path.parts and sql.search(path.read_text(encoding="utf-8"))
+    ]
     assert [str(p.relative_to(ROOT)) for p in outside] == []
 
 
@@ -34,7 +38,9 @@ def test_modules_stay_small() -> None:
 
 
 def test_nothing_is_swallowed_and_nothing_is_a_stub() -> None:
-    bad = re.compile(r"except(?: Exception| BaseException)?:\s*\n\s*pass|NotImplementedError|\bTODO\b|\bFIXME\b")
+    bad = re.compile(
+        r"except(?: Exception| BaseException)?:\s*\n\s*pass|NotImplementedError|\bTODO\b|\bFIXME\b"
+    )
     assert [p.name for p in SOURCES if bad.search(p.read_text(encoding="utf-8"))] == []
 
 

@@ -47,7 +47,9 @@ def run_console(code: str) -> None:
     for line in re.sub(r"\\\n\s*", "", code).splitlines():
         if pattern.match(line):
             command = line[2:]
-            text, _, piped = command.partition(" | ") if command.startswith(("echo ", "printf ")) else ("", "", command)
+            text, _, piped = (
+                command.partition(" | ") if command.startswith(("echo ", "printf ")) else ("", "", command)
+            )
             stdin = shlex.split(text)[-1].replace("\\n", "\n") if text else None
             words = shlex.split(piped, comments=True)
             assert words[0] == "skep", f"only skep can be shown: {line}"

@@ -25,9 +25,7 @@ def visible(store: SqliteStore) -> dict[str, Any]:
     everything = Filter(statuses=STATUSES)
     memories = {memory.id: memory for _row, memory in store.find(everything, limit=10**9)}
     words = {
-        term: sorted(
-            store.memories([row])[row].id for row, _ in store.search_words([term], everything, 10**6)
-        )
+        term: sorted(memory.id for _row, memory in store.find(everything, limit=10**6, terms=[term]))
         for term in ("ruff", "oslo", "441", "v2.3.1", "日本")
     }
     return {

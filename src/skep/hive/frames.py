@@ -7,11 +7,10 @@ passed through.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from skep.errors import SyncError
+from skep.hive.pool import Ask, Fetched, Slice
 from skep.hive.versions import Versions
 from skep.model import Event
 
@@ -38,31 +37,50 @@ class FactRetracted(msgspec.Struct, frozen=True, tag="FACT_RETRACTED", kw_only=T
 
 
 class ShardQuery(msgspec.Struct, frozen=True, tag="SHARD_QUERY", kw_only=True):
-    """What do you hold for this query? Answered from the local shard alone, never forwarded."""
+    """What do you hold for this query? Answered from the local shelf alone, never forwarded."""
 
-    query: str
-    budget: int
-    vector: bytes | None = None
-    """The query as float32 little-endian, embedded once by the asker."""
-    embedder: str | None = None
-    where: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    """The filters of `recall`, as given."""
-    missing: tuple[str, ...] = ()
-    """Hedged retry: answer only for what these members would have answered for."""
+    ask: Ask
 
 
 class ShardResponse(msgspec.Struct, frozen=True, tag="SHARD_RESPONSE", kw_only=True):
-    """What one shard holds for a query: candidates with their raw signals, and its statistics."""
+    """What one member holds for a query: candidates with their raw signals, and its statistics."""
 
     member: str
-    pool: msgspec.Raw
-    error: str | None = None
+    slice: Slice
+
+
+class ShardFetch(msgspec.Struct, frozen=True, tag="SHARD_FETCH", kw_only=True):
+    """Send these memories, and on request the links that touch them or the events that made them."""
+
+    ids: tuple[str, ...]
+    links: bool = False
+    events: bool = False
+
+
+class ShardFetched(msgspec.Struct, frozen=True, tag="SHARD_FETCHED", kw_only=True):
+    """What a member has of what was asked for."""
+
+    member: str
+    found: Fetched
+    events: tuple[Event, ...] = ()
 
 
 class ShardStore(msgspec.Struct, frozen=True, tag="SHARD_STORE", kw_only=True):
     """Keep these events; you are one of their owners."""
 
     events: tuple[Event, ...]
+
+
+class FactsChanged(msgspec.Struct, frozen=True, tag="FACTS_CHANGED", kw_only=True):
+    """Events about memories that others may hold a copy of: revisions, confirmations, marks, links."""
+
+    events: tuple[Event, ...]
+
+
+class ShardUsed(msgspec.Struct, frozen=True, tag="SHARD_USED", kw_only=True):
+    """These memories of yours were handed out."""
+
+    ids: tuple[str, ...]
 
 
 class ShardStored(msgspec.Struct, frozen=True, tag="SHARD_STORED", kw_only=True):
@@ -166,10 +184,14 @@ class Failed(msgspec.Struct, frozen=True, tag="FAILED", kw_only=True):
 Frame = (
     FactPromoted
     | FactRetracted
+    | FactsChanged
     | ShardQuery
     | ShardResponse
+    | ShardFetch
+    | ShardFetched
     | ShardStore
     | ShardStored
+    | ShardUsed
     | Gossip
     | SyncRequest
     | SyncEvents

@@ -14,13 +14,8 @@ import msgspec
 from skep.model import Link, Memory
 from skep.storage.base import Filter
 
-
-class Near(msgspec.Struct, frozen=True, array_like=True):
-    """Asks for the neighbours in time of a memory: those of one conversation around a moment."""
-
-    key: str
-    created_at: float
-    order: int
+Moment = tuple[float, int]
+"""When a memory was made, and its place among those of its writer."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,8 +31,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     texts: bool = False
     vectors: bool = False
     counters: bool = False
-    near: tuple[Near, ...] = ()
-    """Instead of candidates: the `window` neighbours on either side of these moments."""
+    near: dict[str, tuple[Moment, ...]] = msgspec.field(default_factory=dict[str, tuple[Moment, ...]])
+    """Instead of candidates: the `window` neighbours on either side of these moments, per conversation."""
     window: int = 0
     missing: tuple[str, ...] = ()
     """Answer for what these members would have answered for, and for nothing else."""
@@ -56,6 +51,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """uint32: how many terms the memory has."""
     cosine: bytes = b""
     """float32; nan where there is no vector."""
+    content: bytes = b""
+    """int64: equal where two memories say the same."""
     created_at: bytes = b""
     confidence: bytes = b""
     last_evidence_at: bytes = b""

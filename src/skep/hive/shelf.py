@@ -7,206 +7,34 @@ without touching SQL.
 
 from __future__ import annotations
 
-import threading
-from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from skep.hive.admission import admits
 from skep.hive.bm25 import impact, inverse_frequency
-from skep.hive.pool import Ask, Near, Slice
-from skep.storage.base import Filter, IndexRow
-from skep.words import terms as terms_of
+from skep.hive.pool import Ask, Moment, Slice
+from skep.hive.rows import Rows
+from skep.storage.base import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
-    from skep.model import Memory
-
 DAY = 86_400.0
-_COLUMNS = (
-    "created_at",
-    "confidence",
-    "last_evidence_at",
-    "importance",
-    "valid_from",
-    "valid_to",
-    "expires_at",
-)
 
 
-class ShelfStore(Protocol):
-    """What a shelf reads of a bank's store."""
-
-    def head(self) -> int:
-        """The newest change."""
-        ...
-
-    def changed_since(self, seq: int) -> Iterator[IndexRow]:
-        """Rows changed after `seq`."""
-        ...
-
-    def fingerprint(self) -> str:
-        """The embedder of the vectors."""
-        ...
-
-    def dim(self) -> int:
-        """Their length."""
-        ...
-
-    def memories(self, rows: Sequence[int]) -> dict[int, Memory]:
-        """Memories by row."""
-        ...
-
-    def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
-        """Uses, confirmations, last use and author of rows."""
-        ...
-
-
-class Shelf:
-    """The answers of one member. `first_for(id, missing)` says whether it answers for a memory."""
-
-    def __init__(
-        self,
-        store: ShelfStore,
-        *,
-        member: str = "",
-        first_for: Callable[[str, tuple[str, ...]], bool] | None = None,
-    ) -> None:
-        self.member = member
-        self._store = store
-        self._first_for = first_for
-        self._lock = threading.RLock()
-        self._seen = 0
-        self._fingerprint = ""
-        self._clear()
-
-    def _clear(self) -> None:
-        self._at: dict[int, int] = {}
-        self._rows: list[int] = []
-        self._ids: list[str] = []
-        self._texts: list[str] = []
-        self._meta: list[IndexRow | None] = []
-        self._keys: list[str] = []
-        self._voices: list[str] = []
-        self._postings: dict[str, dict[int, int]] = {}
-        self._talks: dict[str, list[tuple[float, int, int]]] = {}
-        self._capacity = 0
-        self._masks: dict[Filter, NDArray[np.bool_]] = {}
-        self._grow(16)
-
-    def _grow(self, capacity: int) -> None:
-        dim = self._store.dim()
-        old = self._capacity
-        fresh: dict[str, NDArray[Any]] = {name: np.zeros(capacity, np.float64) for name in _COLUMNS}
-        fresh["length"] = np.zeros(capacity, np.uint32)
-        fresh["live"] = np.zeros(capacity, np.bool_)
-        fresh["owned"] = np.zeros(capacity, np.bool_)
-        fresh["embedded"] = np.zeros(capacity, np.bool_)
-        vectors = np.zeros((capacity, dim), np.float32)
-        if old:
-            for name, column in fresh.items():
-                column[:old] = self._columns[name][:old]
-            vectors[:old] = self._vectors[:old]
-        self._columns, self._vectors, self._capacity = fresh, vectors, capacity
-
-    # Catching up
-
-    def refresh(self) -> None:
-        """Take in what the bank changed since the last time."""
-        with self._lock:
-            head = self._store.head()
-            if head == self._seen:
-                return
-            if self._store.fingerprint() != self._fingerprint:
-                self._fingerprint = self._store.fingerprint()
-                self._seen = 0
-                self._clear()
-            changed = list(self._store.changed_since(self._seen))
-            there = self._store.memories([row.row for row in changed if not row.gone])
-            for row in changed:
-                memory = there.get(row.row)
-                self._drop(row.row)
-                if memory is not None:
-                    self._put(row, memory.id)
-            self._seen = head
-            self._masks.clear()
-
-    def reassign(self) -> None:
-        """Ask again which memories this shelf answers for; the members of the hive changed."""
-        with self._lock:
-            for at, memory_id in enumerate(self._ids):
-                self._columns["owned"][at] = self._columns["live"][at] and self._owns(memory_id, ())
-
-    def _owns(self, memory_id: str, missing: tuple[str, ...]) -> bool:
-        return self._first_for is None or self._first_for(memory_id, missing)
-
-    def _put(self, row: IndexRow, memory_id: str) -> None:
-        at = self._at.get(row.row)
-        if at is None:
-            at = len(self._rows)
-            if at >= self._capacity:
-                self._grow(self._capacity * 2)
-            self._at[row.row] = at
-            self._rows.append(row.row)
-            self._ids.append(memory_id)
-            self._texts.append("")
-            self._meta.append(None)
-            self._keys.append("")
-            self._voices.append("")
-        found = Counter(terms_of(row.text))
-        for term, count in found.items():
-            self._postings.setdefault(term, {})[at] = min(count, 65_535)
-        columns = self._columns
-        columns["length"][at] = found.total()
-        columns["live"][at] = True
-        columns["owned"][at] = self._owns(memory_id, ())
-        columns["created_at"][at] = row.created_at
-        columns["confidence"][at] = row.confidence
-        columns["last_evidence_at"][at] = row.last_evidence_at
-        columns["importance"][at] = row.importance
-        columns["valid_from"][at] = -np.inf if row.valid_from is None else row.valid_from
-        columns["valid_to"][at] = np.inf if row.valid_to is None else row.valid_to
-        columns["expires_at"][at] = np.inf if row.expires_at is None else row.expires_at
-        columns["embedded"][at] = row.vector is not None
-        self._vectors[at] = 0.0 if row.vector is None else np.frombuffer(row.vector, "<f4")
-        self._ids[at], self._texts[at], self._meta[at] = memory_id, row.text, row
-        scope = (row.user, row.project, row.session)
-        self._keys[at] = "" if scope == (None, None, None) else "\x1f".join(part or "" for part in scope)
-        self._voices[at] = f"{row.agent or ''}\x1f{row.kind}"
-        if self._keys[at]:
-            insort(self._talks.setdefault(self._keys[at], []), (row.created_at, order_of(memory_id), at))
-
-    def _drop(self, row: int) -> None:
-        at = self._at.get(row)
-        if at is None or not self._columns["live"][at]:
-            return
-        for term in set(terms_of(self._texts[at])):
-            postings = self._postings.get(term)
-            if postings is not None:
-                postings.pop(at, None)
-                if not postings:
-                    del self._postings[term]
-        if self._keys[at]:
-            entry = (float(self._columns["created_at"][at]), order_of(self._ids[at]), at)
-            self._talks[self._keys[at]].remove(entry)
-        for name in ("live", "owned", "embedded"):
-            self._columns[name][at] = False
-        self._texts[at] = ""
-        self._meta[at] = None
-
-    # Answering
+class Shelf(Rows):
+    """The answers of one member."""
 
     def answer(self, ask: Ask) -> Slice:
         """What this shelf holds for a question."""
         with self._lock:
-            self.refresh()
+            if not ask.near:
+                self.refresh()
             size = len(self._rows)
             mine = self._columns["owned"][:size] if not ask.missing else self._instead(ask.missing)
             if ask.near:
@@ -298,22 +126,33 @@ class Shelf:
         return impact(counts, length, float(length[mine].mean()) if mine.any() else 1.0, idf).sum(axis=1)
 
     def _neighbours(self, ask: Ask, mine: NDArray[np.bool_]) -> Slice:
+        """Memories of the same conversations around the moments asked for."""
         found: set[int] = set()
-        for near in ask.near:
-            found.update(at for at in self._beside(near, ask.window, mine))
+        for key, moments in ask.near.items():
+            talk = self._talks.get(key)
+            if talk is None:
+                continue
+            if len(talk) <= 2 * ask.window * len(moments):
+                found.update(at for *_, at in talk if mine[at])
+            else:
+                for moment in moments:
+                    found.update(self._beside(moment, talk, ask.window, mine))
+        if not found:
+            return Slice()
         at = np.array(sorted(found), np.int64)
         size = len(self._rows)
         counts, cosine = self._counts(ask.terms, size), self._cosine(ask, size)
         admitted = self._admitted(ask.where, size)[at].astype(np.uint8).tobytes()
         return self._slice(at, ask, counts, cosine, admitted=admitted)
 
-    def _beside(self, near: Near, window: int, mine: NDArray[np.bool_]) -> list[int]:
-        talk = self._talks.get(near.key, [])
-        middle = bisect_left(talk, (near.created_at, near.order, -1))
-        before = [entry for entry in talk[max(0, middle - 4 * window) : middle] if mine[entry[2]]][-window:]
-        after = [entry for entry in talk[middle : middle + 4 * window + 1] if mine[entry[2]]]
-        same = (near.created_at, near.order)
-        return [at for *_, at in before] + [at for *when, at in after if tuple(when) != same][:window]
+    @staticmethod
+    def _beside(
+        moment: Moment, talk: list[tuple[float, int, int]], window: int, mine: NDArray[np.bool_]
+    ) -> list[int]:
+        middle = bisect_left(talk, (*moment, -1))
+        before = [at for *_, at in talk[max(0, middle - 4 * window) : middle] if mine[at]]
+        after = [at for *_, at in talk[middle : middle + 4 * window + 1] if mine[at]]
+        return before[-window:] + after[: window + 1]
 
     def _slice(
         self,
@@ -337,6 +176,7 @@ class Shelf:
             counts=counts[at].tobytes(),
             length=columns["length"][at].tobytes(),
             cosine=cosine[at].tobytes(),
+            content=columns["content"][at].tobytes(),
             created_at=columns["created_at"][at].tobytes(),
             confidence=columns["confidence"][at].tobytes(),
             last_evidence_at=columns["last_evidence_at"][at].tobytes(),
@@ -369,11 +209,11 @@ class Shelf:
                 self._masks.clear()
             self._masks[static] = mask
         columns = self._columns
-        if where.valid_at is not None:
+        if where.valid_at is not None and self._timed:
             t = where.valid_at
             mask = mask & (columns["valid_from"][:size] <= t) & (columns["valid_to"][:size] > t)
             mask &= columns["expires_at"][:size] > t
-        if where.min_confidence is not None:
+        if where.min_confidence is not None and self._may_be_unsure(where, where.min_confidence):
             days = np.maximum(0.0, where.now - columns["last_evidence_at"][:size]) / DAY
             sure = columns["confidence"][:size] * np.exp(-where.decay_per_day * days)
             mask = mask & (sure >= where.min_confidence)
@@ -381,8 +221,6 @@ class Shelf:
             mask = mask & (columns["importance"][:size] >= where.min_importance)
         return mask
 
-
-def order_of(memory_id: str) -> int:
-    """The place of a memory among those of its writer."""
-    counter = memory_id.rpartition("-")[2]
-    return int(counter) if counter.isdigit() else 0
+    def _may_be_unsure(self, where: Filter, bar: float) -> bool:
+        days = max(0.0, where.now - self._oldest) / DAY
+        return self._least_sure * math.exp(-where.decay_per_day * days) < bar

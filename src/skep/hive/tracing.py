@@ -56,6 +56,22 @@ def current_trace() -> str:
     return span.trace if span else ""
 
 
+class carried:
+    """Run a block as part of an operation that began elsewhere, without a step of its own."""
+
+    __slots__ = ("_token", "_trace")
+
+    def __init__(self, trace: str) -> None:
+        self._trace = trace
+
+    def __enter__(self) -> None:
+        span = Span(trace=self._trace, id="", parent=None, name="", started=0.0) if self._trace else None
+        self._token = _current.set(span)
+
+    def __exit__(self, *unused: object) -> None:
+        _current.reset(self._token)
+
+
 class Tracer:
     """Opens spans, and hands each to `sink` when it ends."""
 
@@ -69,6 +85,17 @@ class Tracer:
         self._sink = sink or _log
         self._now = now
         self._new_id = new_id
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody would see a small step: a sink of one's own, a debug log, or OpenTelemetry at
+        work.
+        """
+        return self._sink is not _log or logger.isEnabledFor(logging.DEBUG) or _otel() is not None
+
+    def step(self, name: str, *, trace: str = "", **attributes: Any) -> AbstractContextManager[Any]:
+        """A small and frequent step: a span if anybody listens, else only the trace id goes along."""
+        return self.span(name, trace=trace, **attributes) if self.listening else carried(trace)
 
     @contextmanager
     def span(self, name: str, *, trace: str = "", **attributes: Any) -> Generator[Span]:
@@ -115,7 +142,7 @@ _otel_module: list[Any] = []
 
 
 def _otel() -> Any:
-    """The OpenTelemetry trace module, looked up once; None when it is not installed."""
+    """What makes OpenTelemetry's tracers; None when it is not installed, or installed and not set up."""
     if not _otel_module:
         try:
             from opentelemetry import trace
@@ -123,7 +150,13 @@ def _otel() -> Any:
             _otel_module.append(None)
         else:
             _otel_module.append(trace)
-    return _otel_module[0]
+    found = _otel_module[0]
+    provider = found and getattr(found, "get_tracer_provider", lambda: found)()
+    return (
+        None
+        if type(provider).__name__ in ("NoneType", "ProxyTracerProvider", "NoOpTracerProvider")
+        else provider
+    )
 
 
 def _plain(value: Any) -> str | int | float | bool:

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from skep.hive.bm25 import impact, inverse_frequency
-from skep.hive.pool import Ask, Fetched, Near, Slice
-from skep.hive.shelf import order_of
+from skep.hive.pool import Ask, Fetched, Moment, Slice
+from skep.hive.rows import order_of
 from skep.model import Link, Memory
 from skep.retrieval.sources import Counters, Tokens
 
@@ -64,6 +64,7 @@ class UnionPool(msgspec.Struct, frozen=True):
 _TYPES: dict[str, Any] = {
     "length": np.uint32,
     "cosine": np.float32,
+    "content": np.int64,
     "created_at": np.float64,
     "confidence": np.float64,
     "last_evidence_at": np.float64,
@@ -110,6 +111,9 @@ class Union:
         self._held = 0
         self._total_terms = 0
         self._having = np.zeros(0, np.int64)
+        self._surrounded: set[int] = set()
+        self.same: dict[str, list[str]] = {}
+        """Per candidate, others that say exactly the same."""
         self._memories: dict[str, Memory] = {}
         self._links: dict[str, list[Link]] = {}
 
@@ -117,6 +121,10 @@ class Union:
     def size(self) -> int:
         """How many candidates the shelves sent, each memory once."""
         return len(self._ids)
+
+    def homes(self) -> dict[str, str]:
+        """The member each candidate came from."""
+        return dict(zip(self._ids, self._homes, strict=True))
 
     @property
     def tokens(self) -> Tokens | None:
@@ -141,6 +149,7 @@ class Union:
     ) -> UnionPool:
         """Ask every shelf, add up the statistics, and score everything at once."""
         self._terms = tuple(terms)
+        self._counts = np.zeros((0, len(self._terms)), np.uint16)
         ask = msgspec.structs.replace(
             self._template,
             terms=self._terms,
@@ -160,6 +169,7 @@ class Union:
         )
         words = self._bm25()
         kept = self._best(words, self._columns["cosine"], k_words, k_vectors)
+        kept = self._distinct(kept)
         return self._pool(
             kept,
             words,
@@ -242,6 +252,21 @@ class Union:
         kept[by_meaning] = True
         return np.flatnonzero(kept)
 
+    def _distinct(self, at: Ints) -> Ints:
+        """One of several that say the same: the surest, then the oldest. What was left out is remembered."""
+        content = self._columns["content"][at]
+        if len(np.unique(content)) == len(at):
+            return at
+        order = np.lexsort((at, self._columns["created_at"][at], -self._columns["confidence"][at]))
+        first: dict[int, int] = {}
+        for index in _list(order):
+            row, what = int(at[index]), int(content[index])
+            if what in first:
+                self.same.setdefault(self._ids[first[what]], []).append(self._ids[row])
+            else:
+                first[what] = row
+        return np.array(sorted(first.values()), np.int64)
+
     def _pool(self, at: Ints, words: Singles, matched: int = 0, embedded: int = 0) -> UnionPool:
         columns = self._columns
         return UnionPool(
@@ -277,31 +302,40 @@ class Union:
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The neighbours in time of each row, wherever in the hive they are."""
         found = np.full((len(rows), 2 * window), -1, np.int64)
-        anchors = [
-            Near(self._keys[row], float(self._columns["created_at"][row]), order_of(self._ids[row]))
-            for row in _list(rows)
-            if self._keys[row]
-        ]
-        if not anchors:
-            return found
-        ask = msgspec.structs.replace(self._template, near=tuple(anchors), window=window, where=where)
-        self._add(self._members.ask(ask))
+        self._ask_around([row for row in _list(rows) if self._keys[row]], window, where)
         talks: dict[str, list[tuple[float, int, int]]] = {}
+        moments: list[float] = self._columns["created_at"].tolist()
+        asked = {self._keys[row] for row in _list(rows) if self._keys[row]}
         for row, key in enumerate(self._keys):
-            if key:
-                moment = (float(self._columns["created_at"][row]), order_of(self._ids[row]), row)
-                talks.setdefault(key, []).append(moment)
+            if key in asked:
+                talks.setdefault(key, []).append((moments[row], order_of(self._ids[row]), row))
+        place: dict[int, int] = {}
         for talk in talks.values():
             talk.sort()
+            place.update({row: position for position, (*_, row) in enumerate(talk)})
         for index, row in enumerate(_list(rows)):
             if self._keys[row]:
-                self._walk(row, talks[self._keys[row]], found[index])
+                self._walk(row, talks[self._keys[row]], place[row], found[index])
+        self._surrounded.update(_list(found[found >= 0]))
         return found
 
-    def _walk(self, row: int, talk: list[tuple[float, int, int]], out: Ints) -> None:
+    def _ask_around(self, rows: Sequence[int], window: int, where: Filter) -> None:
+        """Have the neighbours of rows sent; twice as far as needed, so that theirs are there as well."""
+        fresh = [row for row in rows if row not in self._surrounded]
+        if not fresh:
+            return
+        moments = self._columns["created_at"]
+        near: dict[str, list[Moment]] = {}
+        for row in fresh:
+            near.setdefault(self._keys[row], []).append((float(moments[row]), order_of(self._ids[row])))
+        anchors = {key: tuple(found) for key, found in near.items()}
+        ask = msgspec.structs.replace(self._template, near=anchors, window=2 * window, where=where)
+        self._add(self._members.ask(ask))
+        self._surrounded.update(fresh)
+
+    def _walk(self, row: int, talk: list[tuple[float, int, int]], middle: int, out: Ints) -> None:
         """Step outward from a row until a pause or another voice; what the filter does not admit stays -1."""
         window = len(out) // 2
-        middle = next(i for i, entry in enumerate(talk) if entry[2] == row)
         for step, side in ((-1, window - 1), (1, window)):
             last, at = talk[middle][0], middle
             for _ in range(window):

@@ -115,17 +115,21 @@ class Recaller:
 
         if self._sources is None:
             self._sources = BankSources(self._engine)
-        self._engine.index.refresh()
-        found = run(
-            query,
-            config,
-            self._sources,
-            where.now,
-            where=where,
-            limit=limit,
-            reranker=reranker,
-            explain=explain,
-        )
+        slow = config.k_vectors and not self._engine.embeddings.embedder.instant
+        vector = self._sources.embed(query) if slow else None  # a service is not waited for inside a snapshot
+        with self._engine.store.connection.snapshot():
+            self._engine.index.refresh()
+            found = run(
+                query,
+                config,
+                self._sources,
+                where.now,
+                where=where,
+                limit=limit,
+                vector=vector,
+                reranker=reranker,
+                explain=explain,
+            )
         trace = found.trace
         if explain and not self._engine.embeddings.at_hand():
             note = "the model behind the stored vectors is not at hand: words alone, until `skep reembed` is done"

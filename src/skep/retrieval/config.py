@@ -103,7 +103,7 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     min_results: int = 1
     max_results: int = 1000
     floor: float = 0.0
-    """Answers whose evidence for the query (0..1) is below this are withheld; 0 never abstains."""
+    """Nothing is returned where the best evidence for the query (0..1) is below this; 0 never abstains."""
     relative_floor: float = 0.0
     """Hits scoring below this share of the best are withheld."""
     min_confidence: float = 0.3

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
     Singles = NDArray[np.float32]
 
+EVIDENCE = ("coverage", "late", "semantic")
+"""The signals that say on a fixed scale how well a memory answers; scores are relative to their pool."""
+WITNESSES = 5
+"""How many of the first hits are asked."""
+
 
 def run(
     query: str,
@@ -139,16 +144,20 @@ def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
 def _above_the_bar(found: Candidates, config: RecallConfig) -> tuple[Candidates, str]:
     """Only what answers enough of the query, and only what is not far behind the best."""
     reason = ""
-    if config.floor > 0:
-        evidence = found.signals.get("evidence", found.score)
-        kept = found.take(np.flatnonzero(evidence >= config.floor))
-        cut = len(found) - len(kept)
-        reason = f"{cut} below the bar" if cut else ""
-        found = kept.noted("floor", cut=cut)
+    if config.floor > 0 and evidence(found) < config.floor:
+        return found.take([]).noted("floor", cut=len(found)), f"{len(found)} below the bar"
     if config.relative_floor > 0 and len(found):
         kept = found.take(np.flatnonzero(found.score >= config.relative_floor * found.score[0]))
-        found = kept.noted("relative floor", cut=len(found) - len(kept))
+        cut = len(found) - len(kept)
+        reason = f"{cut} far behind the best" if cut else ""
+        found = kept.noted("relative floor", cut=cut)
     return found, reason
+
+
+def evidence(found: Candidates) -> float:
+    """How well the best of the first hits answers the query, 0..1: by its words, their relatives, or its meaning."""
+    measures = [found.signals[name][:WITNESSES].max() for name in EVIDENCE if name in found.signals]
+    return float(max(measures, default=found.score[0]))
 
 
 def _varied(found: Candidates, call: Call, most: int) -> Candidates:

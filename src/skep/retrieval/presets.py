@@ -43,6 +43,7 @@ PRESETS: dict[str, RecallConfig] = {
             wanted=0.1,
             temporal="boost",
             currency=True,
+            floor=0.2,
         ),
     )
 }

@@ -71,33 +71,27 @@ def _words_again(found: Candidates, call: Call) -> Candidates:
             joined = len(fresh)
             found = stage.join(found, stage.of_pool(sources.lookup(fresh, terms, call.vector), call))
     head = np.concatenate([np.arange(size), np.arange(len(found) - joined, len(found))])
-    impacts, whole = _impacts(found.rows[head], call)
+    whole = _impacts(found.rows[head], call)
     words = found.words.copy()
     words[head] = whole.sum(axis=1)
-    idf = sources.idf(terms)
     share = np.zeros(len(found))
-    share[head] = coverage(whole, idf)
-    held = np.zeros(len(found))
-    held[head] = coverage(impacts, idf)
+    share[head] = coverage(whole, sources.idf(terms))
     rated = stage.rate(replace(found, words=words), call)
-    evidence = np.maximum(held, np.maximum(np.nan_to_num(found.cosine), 0.0))
-    added = config.coverage * stage.unit(config) * share
-    rated = rated.scored(rated.score + added, coverage=share, evidence=evidence)
+    rated = rated.scored(rated.score + config.coverage * stage.unit(config) * share, coverage=share)
     return rated.ordered().noted("words again", note=f"{joined} neighbours joined")
 
 
-def _impacts(rows: Ints, call: Call) -> tuple[Floats, Floats]:
-    """Impact of each query word on each row: in the row alone, and with its neighbours."""
+def _impacts(rows: Ints, call: Call) -> Floats:
+    """Impact of each query word on each row, or beside it."""
     terms = call.asked.terms
     if call.config.context <= 0:
-        own = call.sources.impacts(terms, rows).astype(np.float64)
-        return own, own
+        return call.sources.impacts(terms, rows).astype(np.float64)
     near = call.sources.around(rows, call.config.window, call.where)
     every, back = np.unique(np.concatenate([rows, near.ravel()]), return_inverse=True)
     impacts = call.sources.impacts(terms, every).astype(np.float64)[back]
     own = impacts[: len(rows)]
     beside = impacts[len(rows) :].reshape(len(rows), near.shape[1], len(terms))
-    return own, filled(own, beside, call.config.context)
+    return filled(own, beside, call.config.context)
 
 
 def _texts(found: Candidates, call: Call) -> Candidates:

@@ -94,13 +94,3 @@ def dynamic_k(scores: Sequence[float] | Floats, *, factor: float = CLIFF, min_re
             return i
         passed += gap
     return count
-
-
-def above(evidence: Sequence[float] | Floats, floor: float) -> int:
-    """How many lead the list with evidence at or above the floor; 0 means nothing answers."""
-    count = 0
-    for value in evidence:
-        if value < floor:
-            break
-        count += 1
-    return count

@@ -135,24 +135,6 @@ class Reads:
         )
         return self.connection.one(sql, values)
 
-    def search_words(self, terms: Sequence[str], where: Filter, limit: int) -> list[tuple[int, float]]:
-        """Rows that hold any of the terms, best first, by SQLite's own BM25. Needs no numpy and no index."""
-        if not terms:
-            return []
-        condition, values = where_clause(where)
-        space = self.active_space()
-        values |= {
-            "match": " OR ".join(_quoted(term) for term in dict.fromkeys(terms)),
-            "limit": limit,
-            "space": space.number if space else -1,
-        }
-        sql = (
-            "SELECT m.row, -bm25(words) AS score FROM words JOIN memories m ON m.row = words.rowid"
-            " LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
-            f" WHERE words MATCH :match AND {condition} ORDER BY score DESC, m.row DESC LIMIT :limit"
-        )
-        return [(row, score) for row, score in self.connection.rows(sql, values)]
-
     def next_boundary(self, now: float) -> float:
         """When the next memory expires, begins or ceases to hold; infinity if none will."""
         found = [

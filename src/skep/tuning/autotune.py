@@ -7,9 +7,11 @@ stays is reported with what would be lost without it.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -18,12 +20,16 @@ from skep.tuning.evaluate import Ask, score_queries
 from skep.tuning.findings import Finding, RefusedError
 from skep.tuning.metrics import Overall, QueryScore, overall
 from skep.tuning.search_config import SearchConfig, config_hash, difference
-from skep.tuning.space import draw
+from skep.tuning.space import draw, neighbours, starts
 from skep.tuning.validate import refused_by_pipeline
 from skep.tuning.workspace import EvalQuery, EvalSet
 
 TRIALS = 300
 SECONDS = 40.0
+EXPLORING = 0.6
+"""The share of the budget spent on finding the right region; the rest goes into walking uphill from there."""
+IDLE = 0.1
+"""What a result that neither answers nor misleads costs, as a share of a query."""
 Clock = Callable[[], float]
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("filters",),
@@ -34,6 +40,16 @@ GROUPS: tuple[tuple[str, ...], ...] = (
     ("retrieval.method", "retrieval.fusion", "retrieval.weights"),
 )
 """Keys that are taken back together when the search is over."""
+
+
+class Tried(NamedTuple):
+    """A config that was measured."""
+
+    config: SearchConfig
+    value: float
+    overall: Overall
+    error: float
+    """Standard error of the value."""
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,14 +97,30 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join([*lines, *(effect.line() + "." for effect in self.effects)])[:4000]
 
 
-def objective(scores: Sequence[QueryScore]) -> float:
-    """What the search maximises: mean gain less distractors per query.
+def worth(score: QueryScore) -> float:
+    """What one answer is worth to the search.
 
-    Silence is worth 1 for a query without an answer. A distractor costs a whole query, on top of what it
-    costs in nUDCG.
+    nUDCG, or silence where there is no answer; less a whole query per distractor; less a little for every
+    other result that does not answer, because it may be a distractor that nobody has labelled.
     """
-    gain = sum(score.nudcg if score.nudcg is not None else float(score.abstained) for score in scores)
-    return (gain - sum(len(score.distractors) for score in scores)) / max(1, len(scores))
+    gain = score.nudcg if score.nudcg is not None else float(score.abstained)
+    relevant = round((score.precision or 0.0) * score.returned)
+    idle = score.returned - relevant - len(score.distractors)
+    return gain - len(score.distractors) - IDLE * idle
+
+
+def objective(scores: Sequence[QueryScore]) -> float:
+    """What the search maximises: the mean worth of the answers."""
+    return math.fsum(worth(score) for score in scores) / max(1, len(scores))
+
+
+def standard_error(scores: Sequence[QueryScore]) -> float:
+    """How far the objective would move on other queries like these."""
+    if len(scores) < 2:
+        return 0.0
+    mean = objective(scores)
+    variance = math.fsum((worth(score) - mean) ** 2 for score in scores) / (len(scores) - 1)
+    return math.sqrt(variance / len(scores))
 
 
 def autotune(
@@ -118,41 +150,86 @@ def autotune(
     """
     queries = _queries(eval_set, trials, seconds)
     started = clock()
-    seen: dict[str, tuple[float, Overall]] = {}
+    seen: dict[str, Tried] = {}
 
-    def measure(config: SearchConfig) -> tuple[float, Overall]:
+    def measure(config: SearchConfig) -> Tried:
         key = config_hash(config)
         if key not in seen:
             scores = score_queries(ask, config, queries, k=eval_set.k, timer=clock)
-            seen[key] = objective(scores), overall(scores)
+            seen[key] = Tried(config, objective(scores), overall(scores), standard_error(scores))
         return seen[key]
 
-    best, (value, result) = base, measure(base)
-    before, number = result, 0
-    study = _study(seed)
-    while number < trials and clock() - started < seconds:
+    first = best = measure(base)
+    number = 0
+
+    def may_try(share: float) -> bool:
+        return number < trials * share and clock() - started < seconds * share
+
+    def attempt(config: SearchConfig) -> Tried:
+        nonlocal best, number
         number += 1
+        found = measure(config)
+        best = max(best, found, key=lambda tried: tried.value)
+        if live is not None:
+            live(
+                Live(
+                    trial=number,
+                    trials=trials,
+                    seconds=clock() - started,
+                    value=found.value,
+                    best=best.overall,
+                )
+            )
+        return found
+
+    study = _study(seed)
+    for choice in islice(starts(values, k=eval_set.k), trials // 2):
+        study.enqueue_trial(choice)
+    while may_try(EXPLORING):
         trial = study.ask()
         config = draw(trial, base, values, k=eval_set.k)
-        if refused_by_pipeline(config):
-            study.tell(trial, -float(eval_set.k))
-            continue
-        found, total = measure(config)
-        study.tell(trial, found)
-        if found > value:
-            best, value, result = config, found, total
-        if live is not None:
-            live(Live(trial=number, trials=trials, seconds=clock() - started, value=found, best=result))
-    best = _simplest(best, base, lambda config: measure(config)[0])
+        study.tell(trial, -float(eval_set.k) if refused_by_pipeline(config) else attempt(config).value)
+    _climb(
+        lambda: best, lambda config: neighbours(config, base, values, k=eval_set.k), attempt, seen, may_try
+    )
+    chosen = simplest(cautious(seen.values(), best).config, base, measure)
     return Tuned(
-        config=best,
+        config=chosen,
         base=base,
-        before=before,
-        after=measure(best)[1],
+        before=first.overall,
+        after=measure(chosen).overall,
         trials=number,
         seconds=clock() - started,
-        effects=tuple(_effects(best, base, lambda config: measure(config)[1])),
+        effects=tuple(_effects(chosen, base, measure)),
     )
+
+
+def _climb(
+    best: Callable[[], Tried],
+    around: Callable[[SearchConfig], Iterator[SearchConfig]],
+    attempt: Callable[[SearchConfig], Tried],
+    seen: Mapping[str, Tried],
+    may_try: Callable[[float], bool],
+) -> None:
+    """Walk from the best config to better neighbours until there is none, or the budget is spent."""
+    stands = None
+    while stands is not best():
+        stands = best()
+        for config in around(stands.config):
+            if not may_try(1.0):
+                return
+            if config_hash(config) not in seen and not refused_by_pipeline(config):
+                attempt(config)
+
+
+def cautious(tried: Iterable[Tried], best: Tried) -> Tried:
+    """Among configs that the queries cannot tell from the best, the one with the highest precision."""
+    near = [
+        one
+        for one in tried
+        if one.value >= best.value - best.error and one.overall.distractors <= best.overall.distractors
+    ]
+    return max([best, *near], key=lambda one: (round(one.overall.precision, 3), one.value))
 
 
 def _queries(eval_set: EvalSet, trials: int, seconds: float) -> tuple[EvalQuery, ...]:
@@ -177,26 +254,26 @@ def _study(seed: int) -> Any:
     return cast("Any", optuna.create_study(direction="maximize", sampler=sampler))
 
 
-def _simplest(
-    best: SearchConfig, base: SearchConfig, value_of: Callable[[SearchConfig], float]
+def simplest(
+    config: SearchConfig, base: SearchConfig, measure: Callable[[SearchConfig], Tried]
 ) -> SearchConfig:
     """Take back every group of changes that is not needed to keep the value."""
-    value = value_of(best)
+    value = measure(config).value
     for group in GROUPS:
-        plainer = _reverted(best, base, group)
-        if plainer != best and not refused_by_pipeline(plainer) and value_of(plainer) >= value:
-            best, value = plainer, value_of(plainer)
-    return best
+        plainer = _reverted(config, base, group)
+        if plainer != config and not refused_by_pipeline(plainer) and measure(plainer).value >= value:
+            config, value = plainer, measure(plainer).value
+    return config
 
 
 def _effects(
-    best: SearchConfig, base: SearchConfig, result_of: Callable[[SearchConfig], Overall]
+    config: SearchConfig, base: SearchConfig, measure: Callable[[SearchConfig], Tried]
 ) -> Iterator[Effect]:
     for group in GROUPS:
-        plainer = _reverted(best, base, group)
-        if plainer != best and not refused_by_pipeline(plainer):
-            changes = tuple(change.line() for change in difference(plainer, best))
-            yield Effect(changes=changes, without=result_of(plainer))
+        plainer = _reverted(config, base, group)
+        if plainer != config and not refused_by_pipeline(plainer):
+            changes = tuple(change.line() for change in difference(plainer, config))
+            yield Effect(changes=changes, without=measure(plainer).overall)
 
 
 def _reverted(config: SearchConfig, base: SearchConfig, group: Sequence[str]) -> SearchConfig:

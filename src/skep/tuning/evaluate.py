@@ -87,7 +87,7 @@ class Searcher:
     def search(self, query: str, config: SearchConfig, *, explain: bool = False) -> Recalled:
         """The answer to one query under one config."""
         if self._ready is None or self._ready[0] != config:
-            self._ready = (config, *_prepared(config))
+            self._ready = (config, *prepared(config))
         _, ranking, where, limit = self._ready
         now = self._now()
         where = msgspec.structs.replace(where, now=now, valid_at=now)
@@ -100,7 +100,8 @@ class Searcher:
         return [document_of(hit.memory) for hit in self.search(query, config).hits]
 
 
-def _prepared(config: SearchConfig) -> tuple[RecallConfig, Filter, int]:
+def prepared(config: SearchConfig) -> tuple[RecallConfig, Filter, int]:
+    """A config as the pipeline takes it: how to rank, what to let in, and how many."""
     settings = recall_settings(config)
     where = Filter(
         kinds=tuple(settings.get("kinds", ())), tags=tuple(tuple(group) for group in settings.get("tags", ()))

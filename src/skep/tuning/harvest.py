@@ -62,22 +62,18 @@ class Harvest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def harvest(
-    bank: Bank, *, name: str = "harvest", recalls: Iterable[Shown] | None = None, since: float | None = None
+    bank: Bank, *, name: str = "harvest", recalls: Iterable[Shown] = (), since: float | None = None
 ) -> Harvest:
     """An eval set from what the bank has recorded.
 
     Args:
-        bank: Its outcomes, and its recalls when it keeps them, are read.
+        bank: Its outcomes are read; each names the task, what was shown and what was used.
         name: The name of the eval set.
-        recalls: Recalls from elsewhere, in place of those the bank keeps.
+        recalls: Recalls that were recorded elsewhere; an outcome that follows one belongs to its query.
         since: Leave out what happened before.
     """
     results = [result for result in _results(bank) if since is None or result.at >= since]
-    asked = [
-        shown
-        for shown in (_recalls(bank) if recalls is None else recalls)
-        if since is None or shown.at >= since
-    ]
+    asked = [shown for shown in recalls if since is None or shown.at >= since]
     votes = tally(asked, results)
     labels = {query: _by_document(bank, counted) for query, counted in votes.items()}
     queries = tuple(_queries(labels))
@@ -160,21 +156,23 @@ def _collection(bank: Bank, votes: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def _results(bank: Bank) -> Iterator[Result]:
-    for event in bank.events():
-        if event.kind == "outcome":
-            body: Mapping[str, Any] = event.body
-            yield Result(
-                task=str(body.get("task", "")),
-                used=tuple(str(used) for used in cast("list[object]", body.get("used") or [])),
-                success=bool(body.get("success")),
-                at=event.at,
-            )
+    for event in bank.engine.store.log.outcomes():
+        body: Mapping[str, Any] = event.body
+        named = cast("list[str]", body.get("used") or []) or cast("list[str]", body.get("shown") or [])
+        yield Result(
+            task=str(body.get("task", "")),
+            used=tuple(memory_id for memory_id in named if _existed(bank, memory_id, event.at)),
+            success=bool(body.get("success")),
+            at=event.at,
+        )
 
 
-def _recalls(bank: Bank) -> Iterator[Shown]:
-    """Recalls that the bank keeps; none unless it is told to keep them."""
-    for kept in cast("list[dict[str, Any]]", getattr(bank, "traffic", list)()):
-        yield Shown(query=str(kept["query"]), shown=tuple(kept["shown"]), at=float(kept["at"]))
+def _existed(bank: Bank, memory_id: str, at: float) -> bool:
+    """Whether a memory was there before a task; the lesson a task leaves behind did not help it."""
+    try:
+        return bank.get(memory_id).created_at < at
+    except NotFoundError:
+        return False
 
 
 def _tidy(text: str) -> str:

@@ -10,11 +10,11 @@ import msgspec
 from skep.bank import Bank
 from skep.tuning.autotune import SECONDS, TRIALS, Clock, Live, Tuned, autotune
 from skep.tuning.deploy import ready
-from skep.tuning.evaluate import Searcher
 from skep.tuning.files import is_name, write_json
 from skep.tuning.findings import Finding, RefusedError
 from skep.tuning.search_config import SearchConfig, to_raw
 from skep.tuning.sources import read_sources
+from skep.tuning.steady import SteadySearcher
 from skep.tuning.workspace import ACTIVE, EvalSet, Workspace
 
 
@@ -40,7 +40,7 @@ def tune_workspace(
         known = read_sources(workspace, collection).values()
         values = {field: list(counted) for field, counted in known.items()}
     found = autotune(
-        Searcher(bank).ask,
+        SteadySearcher(bank).ask,
         base,
         eval_set,
         values,

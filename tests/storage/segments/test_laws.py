@@ -53,10 +53,12 @@ filters = st.builds(
     scope=st.none() | st.builds(Scope, user=asked, project=asked, session=asked),
     include_shared=st.booleans(),
     kinds=st.lists(st.sampled_from(KINDS), max_size=2).map(tuple),
-    statuses=st.just(()) | st.just(("active", "pending")) | st.lists(st.sampled_from(STATUSES), max_size=3).map(tuple),
-    tags=st.lists(st.lists(st.sampled_from(["x", "y", "field:z", "?"]), min_size=1, max_size=2).map(tuple), max_size=2).map(
-        tuple
-    ),
+    statuses=st.just(())
+    | st.just(("active", "pending"))
+    | st.lists(st.sampled_from(STATUSES), max_size=3).map(tuple),
+    tags=st.lists(
+        st.lists(st.sampled_from(["x", "y", "field:z", "?"]), min_size=1, max_size=2).map(tuple), max_size=2
+    ).map(tuple),
     domains=some,
     agents=some,
     since=maybe_moment,
@@ -67,7 +69,9 @@ filters = st.builds(
     now=moments,
 )
 mild_filters = st.just(Filter(statuses=())) | st.just(Filter()) | filters
-queries = st.lists(st.sampled_from(["dog", "cat", "river", "foo_bar", "foo", "#441", "走", "run", "the", "none"]), max_size=4)
+queries = st.lists(
+    st.sampled_from(["dog", "cat", "river", "foo_bar", "foo", "#441", "走", "run", "the", "none"]), max_size=4
+)
 
 
 def same(left: Pool, right: Pool) -> None:
@@ -146,7 +150,13 @@ class Histories(RuleBasedStateMachine):
     def drop(self, which: int) -> None:
         self.indexes[which].drop()
 
-    @rule(which=st.integers(0, 1), terms=queries, vector=vectors, where=mild_filters, k=st.sampled_from([1, 3, 50]))
+    @rule(
+        which=st.integers(0, 1),
+        terms=queries,
+        vector=vectors,
+        where=mild_filters,
+        k=st.sampled_from([1, 3, 50]),
+    )
     def search(self, which: int, terms: list[str], vector: list[float] | None, where: Filter, k: int) -> None:
         query = None if vector is None else np.array(vector, dtype=np.float32)
         index = self.indexes[which]

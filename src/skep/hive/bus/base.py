@@ -117,7 +117,7 @@ class Inbox(Protocol):
         """
         ...
 
-    def ask(self, subject: str, frame: Frame) -> int:
+    def ask(self, subject: str, frame: Frame, *, path: tuple[str, ...] = ()) -> int:
         """Ask once more (a hedged retry); answers arrive in the same inbox. Returns how many it reached."""
         ...
 

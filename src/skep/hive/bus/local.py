@@ -123,7 +123,7 @@ class LocalInbox:
             self._taken = len(self._answers)
             return fresh
 
-    def ask(self, subject: str, frame: Frame) -> int:
+    def ask(self, subject: str, frame: Frame, *, path: tuple[str, ...] = ()) -> int:
         """Send a question whose answers come here; returns how many handlers it reached."""
         plain(subject)
         envelope = Envelope(
@@ -132,6 +132,7 @@ class LocalInbox:
             sender=self._member,
             trace=current_trace(),
             reply_to=self.subject,
+            path=path,
             sent_at=self._core.now(),
         )
         return self._core.send(envelope)[1]
@@ -188,7 +189,7 @@ class LocalBus:
         parts_of(subject)
 
         def handle(envelope: Envelope) -> None:
-            with tracer.span(f"bus {subject}", trace=envelope.trace, member=self.member):
+            with tracer.step(f"bus {subject}", trace=envelope.trace, member=self.member):
                 self._answer(envelope, handler(envelope))
 
         def fail(envelope: Envelope, error: Exception) -> None:

@@ -1,0 +1,358 @@
+"""What two texts share and where they part, as a row of numbers.
+
+Every feature is symmetric: `features(a, b)` equals `features(b, a)`. Where a property has a side (how much of one text
+the other covers), the lower and the higher of the two values are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from skep.semantics import lexicon as lx
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from skep.semantics.reading import Text
+
+    Rows = NDArray[np.float32]
+
+NAMES: tuple[str, ...] = (
+    "similarity", "cover_lo", "cover_hi", "soft_lo", "soft_hi", "jaccard", "length_ratio", "same_bag", "order",
+    "negated_one", "negated_both", "parity", "flipped", "unflipped", "negated_cover", "cancels_one", "cancel_cover",
+    "opposites", "opposite_share", "exclusive", "prefix_negation",
+    "numbers_shared", "numbers_differ", "numbers_lo", "numbers_hi", "dated_differ",
+    "swaps", "swap_share", "swap_cos_mean", "swap_cos_max", "swap_cos_min", "swap_names", "swap_weight",
+    "extra_lo", "extra_hi",
+    "names_shared", "names_lo", "names_hi",
+    "edits", "replaced", "inserted", "prefix", "suffix", "head_changed", "tail_changed", "lone_swap", "lone_insert",
+    "modifier_swap", "head_swap", "function_edit",
+    "questions", "question_one", "indefinite", "named_subject", "subject_same", "personal",
+    "hedged", "markers", "universal", "weakest_lo", "weakest_hi",
+)  # fmt: skip
+
+
+class Words(Protocol):
+    """Word vectors and word weights, as the alignment needs them."""
+
+    def rows(self, words: Sequence[str]) -> Rows:
+        """One unit row per word."""
+        ...
+
+    def weight(self, stem: str) -> float:
+        """How much a word tells: near 0 for "thing", 1 for a rare name."""
+        ...
+
+
+class Swap(NamedTuple):
+    """A word of one text that stands where another word stands in the other text."""
+
+    left: int
+    right: int
+    cosine: float
+    opposed: bool
+    exclusive: bool
+
+
+class Alignment(NamedTuple):
+    """Which words of two texts answer to each other."""
+
+    exact_a: tuple[bool, ...]
+    exact_b: tuple[bool, ...]
+    weights_a: tuple[float, ...]
+    weights_b: tuple[float, ...]
+    best_a: tuple[float, ...]
+    best_b: tuple[float, ...]
+    swaps: tuple[Swap, ...]
+    opposites: tuple[tuple[str, str], ...]
+    """Opposed stems anywhere in the parts the texts do not share, function words included."""
+
+
+def _opposed_pairs(a: Text, b: Text) -> list[tuple[str, str]]:
+    left, right = set(a.stems), set(b.stems)
+    only_a, only_b = left - right, right - left
+    table = lx.antonyms()
+    return [(x, y) for x in only_a for y in only_b if (x, y) in table or lx.negated_form(x, y)]
+
+
+def align(a: Text, b: Text, words: Words) -> Alignment:
+    """Pair every content word with its counterpart: the same stem, or the nearest word that is left over."""
+    stems_a = [a.stems[i] for i in a.content]
+    stems_b = [b.stems[i] for i in b.content]
+    set_a, set_b = set(stems_a), set(stems_b)
+    exact_a = [s in set_b for s in stems_a]
+    exact_b = [s in set_a for s in stems_b]
+    weights_a = tuple(words.weight(s) for s in stems_a)
+    weights_b = tuple(words.weight(s) for s in stems_b)
+    best_a = [1.0 if e else 0.0 for e in exact_a]
+    best_b = [1.0 if e else 0.0 for e in exact_b]
+    free_a = [i for i, e in enumerate(exact_a) if not e]
+    free_b = [i for i, e in enumerate(exact_b) if not e]
+    swaps: list[Swap] = []
+    opposites = _opposed_pairs(a, b)
+    if stems_a and stems_b and (free_a or free_b):
+        import numpy as np
+
+        rows_a = words.rows([a.words[i] for i in a.content])
+        rows_b = words.rows([b.words[i] for i in b.content])
+        cosines = rows_a @ rows_b.T
+        for i, value in zip(free_a, cosines[free_a].max(1).tolist(), strict=True):
+            best_a[i] = max(0.0, value)
+        for j, value in zip(free_b, cosines[:, free_b].max(0).tolist(), strict=True):
+            best_b[j] = max(0.0, value)
+        if free_a and free_b:
+            rest = cosines[np.ix_(free_a, free_b)]
+            to_b: list[int] = rest.argmax(1).tolist()
+            to_a: list[int] = rest.argmax(0).tolist()
+            groups, table = lx.exclusive_groups(), lx.antonyms()
+            for x, y in enumerate(to_b):
+                if to_a[y] != x:
+                    continue
+                i, j = free_a[x], free_b[y]
+                s, t = stems_a[i], stems_b[j]
+                group = groups.get(s)
+                swaps.append(
+                    Swap(
+                        i,
+                        j,
+                        float(rest[x, y]),
+                        (s, t) in table or lx.negated_form(s, t),
+                        group is not None and group == groups.get(t),
+                    )
+                )
+    return Alignment(
+        tuple(exact_a),
+        tuple(exact_b),
+        weights_a,
+        weights_b,
+        tuple(best_a),
+        tuple(best_b),
+        tuple(swaps),
+        tuple(opposites),
+    )
+
+
+_LIGHT = lx.word_set("a an the # . ; : ! ? ( ) is are was were be been being")
+
+
+class Edits(NamedTuple):
+    """The shape of the change that turns one text into the other."""
+
+    blocks: int
+    replaced: int
+    inserted: int
+    prefix: float
+    suffix: float
+    head: bool
+    tail: bool
+    lone_swap: bool
+    lone_insert: bool
+    modifier: bool
+    head_noun: bool
+    function_only: bool
+    swapped: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+
+def edits(a: Text, b: Text) -> Edits:
+    """Align two texts word by word, in order, and describe what was replaced, inserted or dropped."""
+    left = [s for s in a.stems if s not in _LIGHT]
+    right = [s for s in b.stems if s not in _LIGHT]
+    blocks = [o for o in SequenceMatcher(None, left, right, autojunk=False).get_opcodes() if o[0] != "equal"]
+    shortest = max(1, min(len(left), len(right)))
+    if not blocks:
+        return Edits(0, 0, 0, 1.0, 1.0, False, False, False, False, False, False, False, ())
+    first, last = blocks[0], blocks[-1]
+    swapped = tuple((tuple(left[i:j]), tuple(right[k:m])) for o, i, j, k, m in blocks if o == "replace")
+    changed = [w for _, i, j, k, m in blocks for w in (*left[i:j], *right[k:m])]
+    modifier = head_noun = False
+    for o, _, j, _, m in blocks:
+        if o != "replace":
+            continue
+        follows = left[j] if j < len(left) else ""
+        if j < len(left) and m < len(right) and follows == right[m] and follows not in lx.STOP:
+            modifier = True
+        else:
+            head_noun = True
+    return Edits(
+        blocks=len(blocks),
+        replaced=len(swapped),
+        inserted=len(blocks) - len(swapped),
+        prefix=min(first[1], first[3]) / shortest,
+        suffix=min(len(left) - last[2], len(right) - last[4]) / shortest,
+        head=first[1] == 0 or first[3] == 0,
+        tail=last[2] == len(left) or last[4] == len(right),
+        lone_swap=len(blocks) == 1 and first[0] == "replace",
+        lone_insert=len(blocks) == 1 and first[0] != "replace",
+        modifier=modifier,
+        head_noun=head_noun,
+        function_only=all(w in lx.STOP for w in changed),
+        swapped=swapped,
+    )
+
+
+def _share(flags: Sequence[bool], weights: Sequence[float]) -> float:
+    total = sum(weights)
+    return sum(w for f, w in zip(flags, weights, strict=True) if f) / total if total else 0.0
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    total = sum(weights)
+    return sum(v * w for v, w in zip(values, weights, strict=True)) / total if total else 0.0
+
+
+def _order(a: Text, b: Text) -> float:
+    """The share of shared words that stand in the same order in both."""
+    place = {b.stems[j]: j for j in reversed(b.content)}
+    seen = [place[a.stems[i]] for i in a.content if a.stems[i] in place]
+    steps = len(seen) - 1
+    return sum(x <= y for x, y in pairwise(seen)) / steps if steps > 0 else 1.0
+
+
+def _negation(a: Text, b: Text, al: Alignment) -> tuple[float, ...]:
+    status_b = {b.stems[j]: b.negated[j] for j in b.content}
+    flipped = kept = total = 0.0
+    for i, w in zip(a.content, al.weights_a, strict=True):
+        other = status_b.get(a.stems[i])
+        if other is None:
+            continue
+        total += w
+        if other != a.negated[i]:
+            flipped += w
+        elif other:
+            kept += w
+    na, nb = a.negations, b.negations
+    one = (na > 0) != (nb > 0)
+    cover_a, cover_b = _share(al.exact_a, al.weights_a), _share(al.exact_b, al.weights_b)
+    cancelled = (a.cancels > 0) != (b.cancels > 0)
+    return (
+        float(one),
+        float(na > 0 and nb > 0),
+        float((na + nb) % 2),
+        flipped / total if total else 0.0,
+        kept / total if total else 0.0,
+        (cover_a if na else cover_b) if one else 0.0,
+        float(cancelled),
+        (cover_b if a.cancels else cover_a) if cancelled else 0.0,
+    )
+
+
+def _numbers(a: Text, b: Text) -> tuple[float, ...]:
+    left = {(q.dimension, f"{q.value:.10g}") for q in a.quantities.values() if q.dimension != "id"}
+    right = {(q.dimension, f"{q.value:.10g}") for q in b.quantities.values() if q.dimension != "id"}
+    only_a, only_b = left - right, right - left
+    same_dimension = {d for d, _ in only_a} & {d for d, _ in only_b}
+    dated = same_dimension & {"year", "day", "time", "date"}
+    return (
+        float(min(len(left & right), 3)),
+        float(min(len(same_dimension), 2)),
+        float(min(len(only_a), len(only_b), 3)),
+        float(min(max(len(only_a), len(only_b)), 4)),
+        float(bool(dated)),
+    )
+
+
+def _swaps(a: Text, b: Text, al: Alignment) -> tuple[float, ...]:
+    real = [s for s in al.swaps if s.cosine > 0.1]
+    partner_a, partner_b = {s.left for s in real}, {s.right for s in real}
+    total_a, total_b = sum(al.weights_a) or 1.0, sum(al.weights_b) or 1.0
+    share = sum(al.weights_a[s.left] / total_a + al.weights_b[s.right] / total_b for s in real) / 2
+    cosines = [s.cosine for s in real] or [1.0]
+    names = sum(a.capital[a.content[s.left]] and b.capital[b.content[s.right]] for s in real)
+    extra_a = sum(w for i, w in enumerate(al.weights_a) if not al.exact_a[i] and i not in partner_a) / total_a
+    extra_b = sum(w for i, w in enumerate(al.weights_b) if not al.exact_b[i] and i not in partner_b) / total_b
+    return (
+        float(min(len(real), 6)),
+        share,
+        sum(cosines) / len(cosines),
+        max(cosines),
+        min(cosines),
+        float(min(names, 3)),
+        sum(min(al.weights_a[s.left], al.weights_b[s.right]) for s in real) / len(real) if real else 0.0,
+        min(extra_a, extra_b),
+        max(extra_a, extra_b),
+    )
+
+
+def _names(a: Text, b: Text) -> tuple[float, ...]:
+    left = {s for s, c in zip(a.stems, a.capital, strict=True) if c}
+    right = {s for s, c in zip(b.stems, b.capital, strict=True) if c}
+    only_a = len(left - set(b.stems))
+    only_b = len(right - set(a.stems))
+    shared = len(left & right)
+    return (float(min(shared, 4)), float(min(only_a, only_b, 4)), float(min(max(only_a, only_b), 5)))
+
+
+def _head(text: Text) -> str:
+    return next((text.stems[i] for i in text.content), "")
+
+
+def _shape(a: Text, b: Text) -> tuple[float, ...]:
+    first_a, first_b = a.words[0] if a.words else "", b.words[0] if b.words else ""
+    words_a, words_b = set(a.words), set(b.words)
+
+    def apart(listed: frozenset[str]) -> float:
+        return float(bool((words_a ^ words_b) & listed))
+
+    return (
+        float(a.question and b.question),
+        float(a.question != b.question),
+        float(first_a in lx.INDEFINITE) + float(first_b in lx.INDEFINITE),
+        float(any(a.capital[:4])) + float(any(b.capital[:4])),
+        float(_head(a) == _head(b)),
+        float(first_a in lx.PERSONAL) + float(first_b in lx.PERSONAL),
+        apart(lx.HEDGES),
+        apart(lx.UPDATE_MARKERS),
+        apart(lx.UNIVERSAL),
+    )
+
+
+def pair_features(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[float]:
+    """The row for a pair, in the order of `NAMES`."""
+    cover_a, cover_b = _share(al.exact_a, al.weights_a), _share(al.exact_b, al.weights_b)
+    soft_a, soft_b = _mean(al.best_a, al.weights_a), _mean(al.best_b, al.weights_b)
+    total = sum(al.weights_a) + sum(al.weights_b)
+    shared = cover_a * sum(al.weights_a) + cover_b * sum(al.weights_b)
+    na, nb = len(a.content), len(b.content)
+    listed = al.opposites
+    worst_a, worst_b = min(al.best_a, default=0.0), min(al.best_b, default=0.0)
+    swap_total = sum(al.weights_a[s.left] + al.weights_b[s.right] for s in al.swaps)
+    opposed = sum(al.weights_a[s.left] + al.weights_b[s.right] for s in al.swaps if s.opposed)
+    prefixed = any(lx.negated_form(x, y) for x, y in listed)
+    return [
+        similarity,
+        min(cover_a, cover_b),
+        max(cover_a, cover_b),
+        min(soft_a, soft_b),
+        max(soft_a, soft_b),
+        shared / total if total else 0.0,
+        min(na, nb) / max(na, nb, 1),
+        float(sorted(a.stems[i] for i in a.content) == sorted(b.stems[i] for i in b.content)),
+        (_order(a, b) + _order(b, a)) / 2,
+        *_negation(a, b, al),
+        float(min(len(listed), 3)),
+        opposed / swap_total if swap_total else 0.0,
+        float(any(s.exclusive for s in al.swaps)),
+        float(prefixed),
+        *_numbers(a, b),
+        *_swaps(a, b, al),
+        *_names(a, b),
+        float(min(ed.blocks, 12)),
+        float(min(ed.replaced, 8)),
+        float(min(ed.inserted, 8)),
+        ed.prefix,
+        ed.suffix,
+        float(ed.head),
+        float(ed.tail),
+        float(ed.lone_swap),
+        float(ed.lone_insert),
+        float(ed.modifier),
+        float(ed.head_noun),
+        float(ed.function_only),
+        *_shape(a, b),
+        min(worst_a, worst_b),
+        max(worst_a, worst_b),
+    ]

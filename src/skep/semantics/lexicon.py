@@ -1,0 +1,279 @@
+"""The closed word lists of the pair comparison: negators, opposites, numbers, units, markers.
+
+Small and written by hand, except for the list of opposites in `data/antonyms.txt`, which comes from WordNet.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import resources
+
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(words.split())
+
+
+STOP: frozenset[str] = (
+    word_set("""a an the this that these those some any each every such own same so than too very just also
+    is are was were be been being am do does did doing done has have had having
+    will would shall should can could may might must ought
+    i me my mine myself we us our ours you your yours he him his she her hers it its itself they them their theirs
+    of in on at by for from to into onto with about as up down over under between through during
+    and or but if then else because while when where which who whom whose what how why there here
+    get got gets one ones s t d ll re ve m not no nor""")
+)
+
+NEGATORS: frozenset[str] = (
+    word_set("""not no never none nobody nothing nowhere neither nor cannot without hardly scarcely barely rarely seldom
+    zero nil nope""")
+)
+CANCELLERS: frozenset[str] = (
+    word_set("""revert reverts reverted reverting undo undoes undid undone rollback cancel cancels cancelled canceled
+    fail fails failed refuse refuses refused deny denies denied avoid avoids avoided avoiding lack lacks lacked
+    lacking stop stops stopped forbid forbids forbidden prevent prevents prevented prohibit prohibits prohibited
+    unable unlike false untrue wrong incorrect myth ban bans banned except excluding quit quits
+    don't dont refrain refrains unlikely absence absent reject rejects rejected drop drops dropped""")
+)
+CLAUSE_ENDS: frozenset[str] = word_set(". ; : ? ! ( ) but however although though because while")
+
+HEDGES: frozenset[str] = word_set(
+    "may might could maybe perhaps possibly probably likely seems seem sometimes often usually some many"
+)
+UPDATE_MARKERS: frozenset[str] = (
+    word_set("""now anymore longer currently previously formerly instead changed change changes switched switch
+    moved move     migrated migrate replaced replace replaces updated update became become becomes increased increase decreased
+    decrease grew extended extend rescheduled postponed renamed upgraded downgraded relocated succeeded appointed
+    promoted since latest newest today already reached raised lowered reduced expanded shifted""")
+)
+QUESTION_WORDS: frozenset[str] = word_set(
+    "what how why who whom whose which where when is are do does did can could should would will has have am"
+)
+WH_WORDS: frozenset[str] = word_set("what how why who whom whose which where when")
+INDEFINITE: frozenset[str] = word_set(
+    "a an some someone somebody something two three four five several many people there another one few"
+)
+PERSONAL: frozenset[str] = word_set("i my we our me us")
+UNIVERSAL: frozenset[str] = word_set("all every always only both entire whole everyone everything most each")
+
+EXCLUSIVE: tuple[frozenset[str], ...] = (
+    word_set("january february march april may june july august september october november december"),
+    word_set("monday tuesday wednesday thursday friday saturday sunday"),
+    word_set("red blue green yellow orange purple pink brown black white gray grey"),
+    word_set("north south east west northern southern eastern western"),
+    word_set("first second third fourth fifth sixth seventh eighth ninth tenth last"),
+    word_set("spring summer autumn fall winter"),
+    word_set("morning afternoon evening night noon midnight"),
+    word_set("hourly daily weekly monthly quarterly yearly annually"),
+)
+MONTHS: frozenset[str] = EXCLUSIVE[0] | word_set("jan feb mar apr jun jul aug sep oct nov dec")
+
+_SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"""
+NUMBER_WORDS: dict[str, float] = {
+    word: float(value)
+    for word, value in zip(_SMALL.split(), (*range(21), 30, 40, 50, 60, 70, 80, 90), strict=True)
+} | {"dozen": 12.0, "half": 0.5, "couple": 2.0, "pair": 2.0, "twice": 2.0, "once": 1.0}
+MULTIPLIERS: dict[str, float] = {
+    "hundred": 1e2,
+    "thousand": 1e3,
+    "k": 1e3,
+    "million": 1e6,
+    "mln": 1e6,
+    "billion": 1e9,
+    "bn": 1e9,
+    "trillion": 1e12,
+}
+
+
+def _units() -> dict[str, tuple[str, float]]:
+    table = {
+        "bytes": {
+            "b byte bytes": 1,
+            "kb kib kilobyte kilobytes": 2**10,
+            "mb mib megabyte megabytes": 2**20,
+            "gb gib gigabyte gigabytes gig gigs": 2**30,
+            "tb tib terabyte terabytes": 2**40,
+        },
+        "metre": {
+            "mm millimetre millimetres millimeter millimeters": 1e-3,
+            "cm centimetre centimetres centimeter centimeters": 1e-2,
+            "m metre metres meter meters": 1,
+            "km kilometre kilometres kilometer kilometers": 1e3,
+            "inch inches": 0.0254,
+            "ft foot feet": 0.3048,
+            "yd yard yards": 0.9144,
+            "mi mile miles": 1609.344,
+        },
+        "gram": {
+            "mg milligram milligrams": 1e-3,
+            "g gram grams": 1,
+            "kg kilo kilos kilogram kilograms": 1e3,
+            "tonne tonnes ton tons": 1e6,
+            "oz ounce ounces": 28.349523,
+            "lb lbs pound pounds": 453.59237,
+        },
+        "second": {
+            "ns nanosecond nanoseconds": 1e-9,
+            "us microsecond microseconds": 1e-6,
+            "ms msec millisecond milliseconds": 1e-3,
+            "s sec secs second seconds": 1,
+            "min mins minute minutes": 60,
+            "h hr hrs hour hours": 3600,
+            "day days": 86400,
+            "week weeks": 604800,
+            "month months": 2629746,
+            "year years yr yrs": 31556952,
+        },
+        "litre": {
+            "ml millilitre milliliter": 1e-3,
+            "l litre litres liter liters": 1,
+            "gallon gallons": 3.785412,
+        },
+        "hertz": {"hz hertz": 1, "khz": 1e3, "mhz": 1e6, "ghz": 1e9},
+        "watt": {"w watt watts": 1, "kw kilowatt kilowatts": 1e3, "mw megawatt megawatts": 1e6},
+        "ratio": {"% percent pct pc": 1},
+        "money": {"$ dollar dollars usd": 1},
+        "euro": {"€ euro euros eur": 1},
+        "sterling": {"£ gbp": 1},
+    }
+    return {
+        word: (dimension, float(factor))
+        for dimension, names in table.items()
+        for words, factor in names.items()
+        for word in words.split()
+    }
+
+
+UNITS: dict[str, tuple[str, float]] = _units()
+"""Unit word to its dimension and its size in that dimension's base unit."""
+
+OPPOSITES: str = """
+always never; everyone nobody; everybody nobody; everything nothing; all none; all no; every no; some no;
+both neither; both only; many few; most few; more less; more fewer; before after; with without; in out;
+on off; up down; above below; over under; inside outside; yes no; true false; allow deny; allow forbid;
+allow block; allow disallow; allow prevent; enable disable; enabled disabled; start stop; begin end;
+open close; open closed; add remove; create delete; insert delete; include exclude; accept reject;
+accept refuse; approve reject; love hate; like dislike; like hate; love dislike; enjoy hate; enjoy dislike;
+prefer avoid; prefer dislike; use avoid; keep drop; keep remove; keep discard; buy sell; win lose;
+won lost; pass fail; succeed fail; success failure; rise fall; rose fell; increase decrease;
+increase reduce; increase decline; raise lower; gain lose; gain loss; grow shrink; expand shrink;
+upgrade downgrade; push pull; send receive; give take; import export; read write; sync async;
+synchronous asynchronous; manual automatic; public private; local remote; internal external;
+static dynamic; mutable immutable; required optional; mandatory optional; safe unsafe; safe dangerous;
+valid invalid; legal illegal; possible impossible; able unable; available unavailable; agree disagree;
+agree refuse; alive dead; live dead; married single; married unmarried; male female; man woman; men women;
+boy girl; boys girls; husband wife; father mother; brother sister; son daughter; young old; new old;
+newer older; early late; earlier later; first last; fast slow; faster slower; quick slow; high low;
+higher lower; large small; larger smaller; big small; big little; bigger smaller; long short;
+longer shorter; tall short; wide narrow; thick thin; deep shallow; heavy light; hot cold; warm cool;
+wet dry; full empty; hard soft; hard easy; difficult easy; simple complex; strong weak; rich poor;
+cheap expensive; good bad; better worse; best worst; happy sad; right wrong; right left; correct incorrect;
+clean dirty; light dark; bright dark; loud quiet; quiet noisy; sit stand; sitting standing; standing lying;
+sleep wake; asleep awake; sleeping awake; walk run; walking running; awake sleeping; arrive leave;
+enter exit; enter leave; stay leave; remain leave; forward backward; front back; top bottom; north south;
+east west; day night; morning evening; summer winter; friend enemy; ally enemy; war peace; attack defend;
+positive negative; major minor; maximum minimum; max min; majority minority; ancient modern; old modern;
+domestic foreign; indoor outdoor; indoors outdoors; urban rural; single multiple; together alone;
+together separately; same different; similar different; identical different; known unknown; famous unknown;
+common rare; often rarely; usually rarely; frequently rarely; guilty innocent; vegetarian meat; vegan meat;
+tabs spaces; merge rebase; support oppose; supports opposes; supported opposed; activate inhibit;
+activates inhibits; promote inhibit; promotes inhibits; promote suppress; induce inhibit; induce suppress;
+upregulate downregulate; upregulated downregulated; stimulate inhibit; enhance reduce; enhance impair;
+improve worsen; improve impair; present absent; presence absence; appear disappear; remember forget;
+lock unlock; connect disconnect; load unload; attach detach; install uninstall; subscribe unsubscribe;
+hire fire; hired fired; join leave; joined left; employed unemployed; borrow lend; ascend descend;
+tighten loosen; build destroy; build demolish; save waste; save spend; save delete; show hide;
+visible hidden; ask answer; teach learn; follow lead; laugh cry; smile frown; love despise;
+interesting boring; exciting boring; beautiful ugly; brave cowardly; generous stingy; polite rude;
+honest dishonest; permanent temporary; partial full; partially fully; partial complete;
+incomplete complete; never sometimes; never often; never once; never already; only also; least most;
+exactly approximately; online offline; wireless wired; busy idle; busy free; finish begin;
+finished started; black white; dead living; empty crowded; deserted crowded
+"""
+
+
+_DOUBLED = word_set("bb dd gg mm nn pp rr tt")
+_SILENT_E = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]$")
+"""One vowel, one consonant: English would have doubled it, so an "e" was dropped ("hop" from "hoping")."""
+_KEEPS_E = re.compile(r"[^aeiou]*[aeiouy][^aeiou]e$")
+
+
+def _base(word: str) -> str:
+    return word[:-1] if len(word) >= 5 and word.endswith("e") and not _KEEPS_E.match(word) else word
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """Strip inflection only, so that "running", "runs" and "run" meet, and "runner" stays apart.
+
+    >>> [stem(w) for w in ("running", "lives", "studies", "stopped", "linting", "boxes", "creating", "creates")]
+    ['run', 'live', 'study', 'stop', 'lint', 'box', 'creat', 'creat']
+    """
+    if len(word) <= 3 or not word.isalpha():
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y" if len(word) > 4 else word[:-1]
+    if word.endswith(("sses", "shes", "ches", "xes", "zzes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        root = word[: -len(ending)]
+        if not word.endswith(ending) or len(root) < 2 or not any(v in root for v in "aeiouy"):
+            continue
+        if root[-2:] in _DOUBLED:
+            return root[:-1]
+        if root.endswith("i"):
+            return root[:-1] + "y"
+        return root + "e" if _SILENT_E.match(root) else _base(root)
+    return _base(word)
+
+
+def _pairs(text: str) -> set[tuple[str, str]]:
+    pairs: set[tuple[str, str]] = set()
+    for entry in text.replace("\n", " ").split(";"):
+        words = entry.split()
+        if len(words) == 2:
+            a, b = stem(words[0]), stem(words[1])
+            pairs.update(((a, b), (b, a)))
+    return pairs
+
+
+@lru_cache(maxsize=1)
+def antonyms() -> frozenset[tuple[str, str]]:
+    """Every pair of opposite stems, in both orders."""
+    listed = resources.files("skep.semantics").joinpath("data/antonyms.txt").read_text(encoding="utf-8")
+    body = ";".join(line for line in listed.splitlines() if not line.startswith("#"))
+    return frozenset(_pairs(OPPOSITES) | _pairs(body))
+
+
+_PREFIXES = ("un", "in", "im", "il", "ir", "non", "dis", "mis", "anti", "de")
+
+
+def negated_form(a: str, b: str) -> bool:
+    """Whether one word is the other with a negating prefix.
+
+    >>> negated_form("happy", "unhappy"), negated_form("side", "inside")
+    (True, False)
+    """
+    short, long = (a, b) if len(a) < len(b) else (b, a)
+    if len(short) < 5 or not long.endswith(short):
+        return False
+    return long[: len(long) - len(short)] in _PREFIXES
+
+
+@lru_cache(maxsize=1)
+def exclusive_groups() -> dict[str, int]:
+    """Stem to the group of which only one member can hold at a time (months, weekdays, colours)."""
+    return {stem(w): i for i, group in enumerate(EXCLUSIVE) for w in group}
+
+
+def opposed(a: str, b: str) -> bool:
+    """Whether two stems are opposites.
+
+    >>> opposed("enable", "disable"), opposed("enable", "allow")
+    (True, False)
+    """
+    return (a, b) in antonyms() or negated_form(a, b)

@@ -1,0 +1,201 @@
+"""Taking one text apart: words, stems, negation scopes, numbers in base units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from skep.semantics import lexicon as lx
+
+MAX_TOKENS = 72
+"""Longer texts are compared by their first words only, which bounds the cost of a pair."""
+
+_CLEAN = (
+    (re.compile(r"-LRB-|-LSB-"), "("),
+    (re.compile(r"-RRB-|-RSB-"), ")"),
+    (re.compile(r"[\u2018\u2019`]"), "'"),
+    (re.compile(r"[\u201c\u201d]|''"), '"'),
+    (re.compile(r"\s+(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE), r"\1"),
+)
+_TOKEN = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"  # a date
+    r"|[0-9]+(?:[.:][0-9]+)+(?![a-z])"  # a version, a time, a decimal
+    r"|[0-9]+(?:,[0-9]{3})+"
+    r"|[0-9]+"
+    r"|[^\W\d_][^\W_]*(?:'[a-z]+)?(?:[._]\w+)*"  # a word, or a dotted or underscored name
+    r"|[$€£%#.;:?!()]",
+    re.IGNORECASE,
+)
+_SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
+_DIGITS = frozenset("0123456789")
+_CURRENCY = frozenset("$€£")
+_VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
+
+
+class Quantity(NamedTuple):
+    """A number in base units of its dimension."""
+
+    value: float
+    dimension: str
+
+
+class Text(NamedTuple):
+    """A text, taken apart once and compared many times."""
+
+    words: tuple[str, ...]
+    stems: tuple[str, ...]
+    content: tuple[int, ...]
+    """Positions of the words that carry meaning."""
+    negated: tuple[bool, ...]
+    capital: tuple[bool, ...]
+    negations: int
+    cancels: int
+    quantities: dict[int, Quantity]
+    question: bool
+
+
+def _split(text: str) -> tuple[list[str], list[bool]]:
+    for pattern, with_ in _CLEAN:
+        text = pattern.sub(with_, text)
+    words: list[str] = []
+    capital: list[bool] = []
+    start = True
+    for match in _TOKEN.finditer(text):
+        raw = match.group()
+        low = raw.lower()
+        upper = raw[0].isupper() and (not start or raw[1:].lower() != raw[1:])
+        tail = ""
+        if "'" in low:
+            if low.endswith("n't"):
+                low, tail = _SHORT.get(low, low[:-3]), "not"
+            else:
+                low = low.split("'", 1)[0]
+        if low == "cannot":
+            low, tail = "can", "not"
+        words.append(low)
+        capital.append(upper)
+        if tail:
+            words.append(tail)
+            capital.append(False)
+        start = low in ".?!:"
+        if len(words) >= MAX_TOKENS:
+            break
+    return words, capital
+
+
+def _number(word: str) -> float | None:
+    if word[0] in _DIGITS:
+        if len(word) > 24:
+            return None
+        plain = word.replace(",", "")
+        try:
+            return float(plain)
+        except ValueError:
+            parts = re.split(r"[.:\-]", plain)
+            return float(sum(int(p) * 1000.0**-i for i, p in enumerate(parts)))
+    return lx.NUMBER_WORDS.get(word)
+
+
+def _quantity(words: Sequence[str], start: int) -> tuple[Quantity, int] | None:
+    """The quantity that begins at `start`, and where it ends."""
+    value = _number(words[start])
+    if value is None:
+        return None
+    first, before, end = words[start], words[start - 1] if start else "", start + 1
+    if first in lx.NUMBER_WORDS and value >= 20 and end < len(words):
+        digit = lx.NUMBER_WORDS.get(words[end], 0.0)
+        if 1 <= digit <= 9:
+            value, end = value + digit, end + 1
+    while end < len(words) and words[end] in lx.MULTIPLIERS:
+        value, end = value * lx.MULTIPLIERS[words[end]], end + 1
+    after = words[end] if end < len(words) else ""
+    if "-" in first or first.count(".") > 1:
+        return Quantity(value, "date" if "-" in first else "version"), end
+    if after in lx.UNITS:
+        dimension, factor = lx.UNITS[after]
+        return Quantity(value * factor, dimension), end + 1
+    if before in _CURRENCY:
+        return Quantity(value, lx.UNITS[before][0]), end
+    if before == "#":
+        return Quantity(value, "id"), end
+    if before in lx.MONTHS or after in lx.MONTHS:
+        return Quantity(value, "day"), end
+    if ":" in first or after in ("am", "pm"):
+        return Quantity(value + 12 * (after == "pm" and value < 12), "time"), end + (after in ("am", "pm"))
+    if len(first) == 4 and first.isdecimal() and 1000 <= value <= 2100:
+        return Quantity(value, "year"), end
+    return None if first in _VAGUE else (Quantity(value, ""), end)
+
+
+def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool], dict[int, Quantity]]:
+    """Replace every number with its unit by one canonical word, so that "16 GB" and "16384 MB" are one."""
+    out: list[str] = []
+    upper: list[bool] = []
+    found: dict[int, Quantity] = {}
+    i = 0
+    while i < len(words):
+        hit = _quantity(words, i)
+        if hit is None:
+            if words[i] not in _CURRENCY:
+                out.append(words[i])
+                upper.append(capital[i])
+            i += 1
+            continue
+        quantity, i = hit
+        found[len(out)] = quantity
+        out.append(f"{quantity.value:.10g}{quantity.dimension}")
+        upper.append(False)
+    return out, upper, found
+
+
+def _scopes(words: Sequence[str]) -> tuple[list[bool], int, int]:
+    negated = [False] * len(words)
+    negations = cancels = 0
+    state, left = False, 0
+    for i, word in enumerate(words):
+        if word in lx.CLAUSE_ENDS and left < 12:
+            state, left = False, 0
+        if word in lx.NEGATORS:
+            negations += 1
+            state, left = not (state and left), 14
+            continue
+        if word in lx.CANCELLERS:
+            cancels += 1
+            if i + 1 < len(words):
+                state, left = not (state and left), 14
+            continue
+        if left:
+            negated[i] = state
+            left -= 1
+    return negated, negations, cancels
+
+
+def _is_question(text: str, words: Sequence[str]) -> bool:
+    """Whether the text as a whole asks; a statement with a question at its end does not."""
+    if len(words) < 2:
+        return text.rstrip().endswith("?")
+    if not text.rstrip().endswith("?"):
+        return words[0] in lx.WH_WORDS and len(words) > 3 and "." not in words[:-1]
+    return words[0] in lx.QUESTION_WORDS or not lx.WH_WORDS.isdisjoint(words[:3]) or len(words) < 5
+
+
+@lru_cache(maxsize=4096)
+def analyse(text: str) -> Text:
+    """Take a text apart: words, stems, what is negated, numbers in base units."""
+    words, capital, quantities = _fold_numbers(*_split(text))
+    negated, negations, cancels = _scopes(words)
+    return Text(
+        words=tuple(words),
+        stems=tuple(lx.stem(w) for w in words),
+        content=tuple(
+            i for i, w in enumerate(words) if w[0].isalnum() and w not in lx.STOP and w not in lx.NEGATORS
+        ),
+        negated=tuple(negated),
+        capital=tuple(capital),
+        negations=negations,
+        cancels=cancels,
+        quantities=quantities,
+        question=_is_question(text, words),
+    )
