@@ -24,7 +24,6 @@ def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranke
                 "tags": memory.tags,
                 "created_at": memory.created_at,
                 "confidence": 1.0,
-                "on_conflict": "ignore",
             }
             for memory in data.memories
         ]
