@@ -1,0 +1,62 @@
+"""What the shipped example promises: each step of the demo improves, and autotune gets there alone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skep.bank import Bank
+from skep.tuning.demo import run
+from skep.tuning.deploy import deploy, judge
+from skep.tuning.evaluate import evaluate
+from skep.tuning.indexing import index
+from skep.tuning.layout import init
+from skep.tuning.sources import read_sources
+from skep.tuning.tuner import tune_workspace
+from skep.tuning.workspace import load
+
+
+def test_naive_filtered_dynamic_k_nudcg_rises_and_distractors_go_to_zero(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    steps = [result.overall for result in run(tmp_path / "demo", rng=rng, say=lambda _line: None)]
+
+    assert steps[0].nudcg < steps[1].nudcg < steps[2].nudcg
+    assert steps[0].distractors > steps[1].distractors > steps[2].distractors == 0
+    assert steps[2].nudcg >= 0.75
+
+
+def test_the_demo_improves_on_the_tune_split_too(tmp_path: Path, rng: np.random.Generator) -> None:
+    run(tmp_path / "demo", rng=rng, say=lambda _line: None)
+    workspace = load(tmp_path / "demo")
+    with Bank.open(tmp_path / "demo/bank.skep") as bank:
+        results = [
+            evaluate(bank, workspace.config(name), workspace.eval_set(), split="tune", rng=rng).overall
+            for name in ("naive", "filtered", "dynamic-k")
+        ]
+
+    assert results[0].nudcg < results[1].nudcg < results[2].nudcg
+    assert results[2].distractors == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_autotune_alone_reaches_the_goal_on_the_holdout(
+    seed: int, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    pytest.importorskip("optuna")
+    init(tmp_path / "w", example=True)
+    workspace = load(tmp_path / "w")
+    with Bank.open(":memory:") as bank:
+        index(bank, read_sources(workspace, workspace.collections["knowledge-base"]))
+        evals, naive = workspace.eval_set(), workspace.config("naive")
+        deploy(workspace, bank, judge(workspace, bank, naive, evals, rng=rng), author="test")
+        found = tune_workspace(workspace, bank, naive, evals, seed=seed, seconds=1e9, clock=time.process_time)
+        verdict = judge(workspace, bank, found.config, evals, rng=rng)
+
+    assert verdict.passed
+    assert verdict.candidate.overall.nudcg >= 0.75
+    assert verdict.candidate.overall.distractors == 0
+    assert found.seconds < 60
