@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+import weakref
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks.quality.rankers import Answer, Ranker
 from benchmarks.quality.sets import EvalSet, Question
@@ -11,9 +14,11 @@ from skep.retrieval.presets import PRESETS
 
 
 def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranker]:
-    """The presets, each through `Bank.recall`, over one bank in memory."""
+    """The presets, each through `Bank.recall`, over one bank in a folder of its own."""
     times = [data.questions[0].now if data.questions else 0.0]
-    bank = Bank.open(None, now=lambda: times[0])
+    folder = tempfile.TemporaryDirectory(prefix="quality-")
+    bank = Bank.open(Path(folder.name) / "set.skep", now=lambda: times[0])
+    weakref.finalize(bank, folder.cleanup)
     stored = bank.remember_many(
         [
             {

@@ -60,18 +60,20 @@ def coverage(impacts: Floats, idf: Floats) -> Floats:
 
 
 def _words_again(found: Candidates, call: Call) -> Candidates:
-    """The short list and its neighbours, by words that may stand in a neighbour, and by coverage."""
+    """The best candidates and their neighbours, by words that may stand in a neighbour, and by coverage."""
     config, sources, terms = call.config, call.sources, call.asked.terms
     size = min(config.reach, len(found))
-    joined = 0
+    head, near, joined = np.arange(size), np.zeros((size, 0), dtype=np.int64), 0
     if config.context > 0:
         near = sources.around(found.rows[:size], config.window, call.where)
-        fresh = np.setdiff1d(near[near >= 0], found.rows)
+        fresh = np.setdiff1d(near[: config.shortlist], found.rows)
+        fresh = fresh[fresh >= 0]
         if len(fresh):
             joined = len(fresh)
             found = stage.join(found, stage.of_pool(sources.lookup(fresh, terms, call.vector), call))
-    head = np.concatenate([np.arange(size), np.arange(len(found) - joined, len(found))])
-    whole = _impacts(found.rows[head], call)
+            head = np.concatenate([head, np.arange(len(found) - joined, len(found))])
+            near = np.concatenate([near, sources.around(fresh, config.window, call.where)])
+    whole = _impacts(found.rows[head], near, call)
     words = found.words.copy()
     words[head] = whole.sum(axis=1)
     share = np.zeros(len(found))
@@ -81,12 +83,11 @@ def _words_again(found: Candidates, call: Call) -> Candidates:
     return rated.ordered().noted("words again", note=f"{joined} neighbours joined")
 
 
-def _impacts(rows: Ints, call: Call) -> Floats:
+def _impacts(rows: Ints, near: Ints, call: Call) -> Floats:
     """Impact of each query word on each row, or beside it."""
     terms = call.asked.terms
-    if call.config.context <= 0:
+    if not (near >= 0).any():
         return call.sources.impacts(terms, rows).astype(np.float64)
-    near = call.sources.around(rows, call.config.window, call.where)
     every, back = np.unique(np.concatenate([rows, near.ravel()]), return_inverse=True)
     impacts = call.sources.impacts(terms, every).astype(np.float64)[back]
     own = impacts[: len(rows)]
