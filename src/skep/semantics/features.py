@@ -36,6 +36,10 @@ NAMES: tuple[str, ...] = (
 )  # fmt: skip
 
 
+RARE = 0.85
+"""The weight from which a word counts as a name."""
+
+
 class Words(Protocol):
     """Word vectors and word weights, as the alignment needs them."""
 
@@ -310,8 +314,32 @@ def _shape(a: Text, b: Text) -> tuple[float, ...]:
     )
 
 
-def pair_features(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[float]:
-    """The row for a pair, in the order of `NAMES`."""
+class Pair(NamedTuple):
+    """Two texts in a fixed order, how they align, and the row of numbers about them."""
+
+    a: Text
+    b: Text
+    al: Alignment
+    ed: Edits
+    row: list[float]
+    rare: frozenset[str]
+    """The stems that tell most: names and identifiers, whatever their case."""
+
+
+def examine(a: Text, b: Text, similarity: float, words: Words) -> Pair:
+    """Compare two texts. Which is given first makes no difference."""
+    if b.words < a.words:
+        a, b = b, a
+    al, ed = align(a, b, words), edits(a, b)
+    weighed = (*zip(a.content, al.weights_a, strict=True),), (*zip(b.content, al.weights_b, strict=True),)
+    rare = frozenset(
+        t.stems[i] for t, pairs in zip((a, b), weighed, strict=True) for i, weight in pairs if weight >= RARE
+    )
+    return Pair(a, b, al, ed, _row(a, b, similarity, al, ed), rare)
+
+
+def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[float]:
+    """The numbers, in the order of `NAMES`."""
     cover_a, cover_b = _share(al.exact_a, al.weights_a), _share(al.exact_b, al.weights_b)
     soft_a, soft_b = _mean(al.best_a, al.weights_a), _mean(al.best_b, al.weights_b)
     total = sum(al.weights_a) + sum(al.weights_b)

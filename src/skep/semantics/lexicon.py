@@ -36,16 +36,18 @@ CANCELLERS: frozenset[str] = (
     unable unlike false untrue wrong incorrect myth ban bans banned except excluding quit quits
     don't dont refrain refrains unlikely absence absent reject rejects rejected drop drops dropped""")
 )
-CLAUSE_ENDS: frozenset[str] = word_set(". ; : ? ! ( ) but however although though because while")
+SENTENCE_ENDS: frozenset[str] = word_set(". ; ? !")
+CLAUSE_ENDS: frozenset[str] = word_set(": ( ) but however although though because while")
 
 HEDGES: frozenset[str] = word_set(
     "may might could maybe perhaps possibly probably likely seems seem sometimes often usually some many"
 )
-UPDATE_MARKERS: frozenset[str] = (
-    word_set("""now anymore longer currently previously formerly instead changed change changes switched switch
-    moved move     migrated migrate replaced replace replaces updated update became become becomes increased increase decreased
-    decrease grew extended extend rescheduled postponed renamed upgraded downgraded relocated succeeded appointed
-    promoted since latest newest today already reached raised lowered reduced expanded shifted""")
+UPDATE_MARKERS: frozenset[str] = word_set(
+    """now anymore longer currently previously formerly instead changed change changes switched switch
+    moved move migrated migrate replaced replace replaces updated update became become becomes
+    increased increase decreased decrease grew extended extend rescheduled postponed renamed
+    upgraded downgraded relocated succeeded appointed promoted since latest newest today already
+    reached raised lowered reduced expanded shifted"""
 )
 QUESTION_WORDS: frozenset[str] = word_set(
     "what how why who whom whose which where when is are do does did can could should would will has have am"

@@ -31,6 +31,7 @@ _TOKEN = re.compile(
 _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
 _DIGITS = frozenset("0123456789")
 _CURRENCY = frozenset("$€£")
+_PLAIN_MARKS = frozenset(".,;:!?'\"()-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%")
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
@@ -54,6 +55,10 @@ class Text(NamedTuple):
     cancels: int
     quantities: dict[int, Quantity]
     question: bool
+    marks: str
+    """The characters that are neither letters, digits nor plain punctuation, sorted: "C++" is not "C"."""
+    whole: bool
+    """Whether all of the text was read."""
 
 
 def _split(text: str) -> tuple[list[str], list[bool]]:
@@ -150,21 +155,25 @@ def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], lis
     return out, upper, found
 
 
+SCOPE = 14
+"""How many words a negation may reach."""
+
+
 def _scopes(words: Sequence[str]) -> tuple[list[bool], int, int]:
     negated = [False] * len(words)
     negations = cancels = 0
     state, left = False, 0
     for i, word in enumerate(words):
-        if word in lx.CLAUSE_ENDS and left < 12:
+        if word in lx.SENTENCE_ENDS or (word in lx.CLAUSE_ENDS and left < SCOPE - 2):
             state, left = False, 0
         if word in lx.NEGATORS:
             negations += 1
-            state, left = not (state and left), 14
+            state, left = not (state and left), SCOPE
             continue
         if word in lx.CANCELLERS:
             cancels += 1
             if i + 1 < len(words):
-                state, left = not (state and left), 14
+                state, left = not (state and left), SCOPE
             continue
         if left:
             negated[i] = state
@@ -198,4 +207,6 @@ def analyse(text: str) -> Text:
         cancels=cancels,
         quantities=quantities,
         question=_is_question(text, words),
+        marks="".join(sorted(c for c in text if not (c.isalnum() or c.isspace() or c in _PLAIN_MARKS))),
+        whole=len(words) < MAX_TOKENS,
     )

@@ -1,0 +1,190 @@
+"""Whether two texts repeat, contradict or update each other.
+
+>>> compare("Use ruff for linting", "Never use ruff for linting", similarity=0.95).kind
+'contradiction'
+
+A small model weighs what the texts share against where they clash (see `features`). Rules come before it where the
+answer is certain, and after it to name the reason and to tell an update from a plain contradiction.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+from skep.semantics import lexicon as lx
+from skep.semantics import scorer
+from skep.semantics.features import NAMES, Pair, examine
+from skep.semantics.reading import Text, analyse
+
+VerdictKind = Literal["duplicate", "contradiction", "update", "neutral"]
+Reason = Literal["polarity", "negation", "antonym", "number", "value", "custom", "similarity"]
+REASONS: tuple[str, ...] = get_args(Reason)
+
+
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """When a verdict may be acted on without asking the judge."""
+
+    merge: float = 0.90
+    """Probability of `duplicate` from which two memories may be merged, if nothing clashes."""
+    merge_cover: float = 0.80
+    """How much of each text's meaning the other must cover for that."""
+    conflict: float = 0.90
+    """Probability of `contradiction` from which a contradiction or update is clear."""
+    polarity: float = 0.60
+    """Similarity from which opposite explicit polarities contradict."""
+
+
+THRESHOLDS = Thresholds()
+
+
+LIKELY = 0.6
+"""The least probability of a contradiction when one name stands in another's place."""
+SYNONYM = 0.6
+"""The cosine of two words from which they may well mean the same."""
+CLASHES = (
+    "negated_one", "flipped", "parity", "cancels_one", "opposites", "exclusive", "numbers_hi", "names_hi",
+    "question_one", "universal", "hedged",
+)  # fmt: skip
+"""Features of which none may be set where two memories are merged without asking."""
+Row = dict[str, float]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What two texts are to each other."""
+
+    kind: VerdictKind
+    confidence: float
+    """The probability of the kind; an update has that of a contradiction.
+
+    A duplicate in which anything clashes stays below the merge threshold, however alike the texts are.
+    """
+    reason: Reason
+    probabilities: dict[str, float]
+    """Per class: duplicate, contradiction, neutral."""
+    clear: bool = False
+    """Whether it may be acted on alone; the rest is for the judge."""
+
+
+def _reason(row: Row) -> Reason:
+    """What makes two texts clash, the most telling first."""
+    if row["flipped"] > 0 or row["negated_one"] or row["cancel_cover"] >= 0.5:
+        return "negation"
+    if row["opposites"] and not (row["numbers_differ"] and row["lone_swap"]):
+        return "antonym"
+    if row["numbers_differ"]:
+        return "number"
+    return "value"
+
+
+def _replaces_value(pair: Pair, row: Row, reason: Reason, newest: Text | None) -> bool:
+    """Whether subject and relation agree and only the value differs."""
+    if reason not in ("number", "value"):
+        return False
+    if pair.ed.lone_swap and not pair.ed.head:
+        return True
+    said = newest.words if newest else (*pair.a.words, *pair.b.words)
+    subject = bool(row["subject_same"]) or row["names_shared"] > 0
+    if subject and not lx.UPDATE_MARKERS.isdisjoint(said):
+        return True
+    return subject and pair.ed.replaced > 0 and row["cover_lo"] >= 0.35
+
+
+def _other_name_in_same_place(pair: Pair) -> bool:
+    """Whether the texts are one sentence with one name, number or identifier replaced after its beginning."""
+    ed = pair.ed
+    if not ed.lone_swap or ed.head or pair.a.words[0] in lx.INDEFINITE:
+        return False
+    if any(s.cosine > SYNONYM for s in pair.al.swaps):
+        return False
+    named = {s for t in (pair.a, pair.b) for s, c in zip(t.stems, t.capital, strict=True) if c}
+    return all(
+        len(side) <= 3 and any(w in named or any(c.isdigit() for c in w) or w in pair.rare for w in side)
+        for side in ed.swapped[0]
+    )
+
+
+def _clashes(pair: Pair, row: Row) -> bool:
+    """Whether anything speaks against merging: a number, a name, a negation, an opposite, another word order."""
+    told_apart = any(row[name] for name in CLASHES) or row["order"] < 1.0
+    unread = not (pair.a.whole and pair.b.whole) or pair.a.marks != pair.b.marks
+    return told_apart or unread
+
+
+def _same_words(a: Text, b: Text) -> bool:
+    """Whether only case, articles, punctuation or the way a number is written differ."""
+    left, right = ([w for w in t.words if w[0].isalnum() and w not in ("a", "an", "the")] for t in (a, b))
+    return left == right and a.question == b.question and a.marks == b.marks and a.whole and b.whole
+
+
+def _probabilities(pair: Pair) -> tuple[float, float, float]:
+    """The model's opinion; a question asserts nothing, so it contradicts nothing."""
+    model, _ = scorer.load()
+    same, against, apart = model.probabilities(pair.row)
+    if pair.a.question or pair.b.question:
+        rest = same + apart
+        return same / rest, 0.0, apart / rest
+    if against < LIKELY and _other_name_in_same_place(pair):
+        rest = (1 - LIKELY) / (same + apart)
+        return same * rest, LIKELY, apart * rest
+    return same, against, apart
+
+
+def compare(
+    a: str,
+    b: str,
+    *,
+    similarity: float,
+    polarity_a: int = 0,
+    polarity_b: int = 0,
+    newer: Literal["a", "b"] | None = None,
+    thresholds: Thresholds = THRESHOLDS,
+) -> Verdict:
+    """Tell what two texts are to each other.
+
+    Args:
+        a: One text.
+        b: The other; the order does not matter.
+        similarity: Their cosine on the calibrated scale.
+        polarity_a: What the writer said `a` is: +1 for, -1 against, 0 unsaid.
+        polarity_b: The same for `b`.
+        newer: Which is the later one, if known; words such as "now" or "switched to" count only there.
+        thresholds: When a verdict is clear.
+    """
+    left, right = analyse(a), analyse(b)
+    opposed = polarity_a * polarity_b < 0
+    if opposed and similarity >= thresholds.polarity:
+        return _verdict("contradiction", "polarity", (0.01, 0.98, 0.01), clear=True)
+    if not opposed and (a == b or _same_words(left, right)):
+        return _verdict("duplicate", "similarity", (0.98, 0.01, 0.01), clear=True)
+    pair = examine(left, right, similarity, scorer.load()[1])
+    row = dict(zip(NAMES, pair.row, strict=True))
+    chances = _probabilities(pair)
+    same, against, apart = chances
+    if same >= max(against, apart):
+        clear = (
+            same >= thresholds.merge and row["soft_lo"] >= thresholds.merge_cover and not _clashes(pair, row)
+        )
+        return _verdict("duplicate", "similarity", chances, clear=clear, thresholds=thresholds)
+    if against < apart:
+        return _verdict("neutral", "similarity", chances, clear=apart >= thresholds.conflict)
+    reason = _reason(row)
+    newest = {"a": left, "b": right}[newer] if newer else None
+    kind = "update" if _replaces_value(pair, row, reason, newest) else "contradiction"
+    return _verdict(kind, reason, chances, clear=against >= thresholds.conflict)
+
+
+def _verdict(
+    kind: VerdictKind,
+    reason: Reason,
+    chances: tuple[float, float, float],
+    *,
+    clear: bool,
+    thresholds: Thresholds = THRESHOLDS,
+) -> Verdict:
+    probabilities = dict(zip(scorer.CLASSES, chances, strict=True))
+    confidence = probabilities["contradiction" if kind == "update" else kind]
+    if kind == "duplicate" and not clear:
+        confidence = min(confidence, thresholds.merge - 0.01)
+    return Verdict(kind=kind, confidence=confidence, reason=reason, probabilities=probabilities, clear=clear)

@@ -1,0 +1,111 @@
+"""The learnt part of the pair comparison: boosted trees, read from one small file.
+
+`scripts/train_conflicts.py` makes the file. It holds three sets of trees (one per class), a calibration, the weights
+of common words, and the mean of the word vectors it was trained with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skep.embedding.static import StaticEmbedder
+from skep.semantics.features import NAMES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.float32]
+
+CLASSES: tuple[str, str, str] = ("duplicate", "contradiction", "neutral")
+MODEL_FILE = Path(__file__).parent / "data" / "conflicts.npz"
+MAX_REMEMBERED = 20_000
+"""How many word vectors are kept before the memory starts anew."""
+
+
+class WordTable:
+    """Word vectors of the bundled table, centred, and how much each word tells."""
+
+    def __init__(self, weights: dict[str, float], rare: float, mean: Rows, embedder: StaticEmbedder) -> None:
+        self._weights = weights
+        self._rare = rare
+        self._mean = mean
+        self._embedder = embedder
+        self._known: dict[str, Rows] = {}
+
+    def weight(self, stem: str) -> float:
+        """Near 0 for the commonest words, 1 for the rarest; a word never seen counts as rare."""
+        return self._weights.get(stem, self._rare)
+
+    def rows(self, words: Sequence[str]) -> Rows:
+        """One centred unit row per word."""
+        import numpy as np
+
+        known = self._known
+        missing = [w for w in dict.fromkeys(words) if w not in known]
+        if missing:
+            if len(known) > MAX_REMEMBERED:
+                known.clear()
+                missing = list(dict.fromkeys(words))
+            fresh = self._embedder.embed(missing) - self._mean
+            fresh /= np.sqrt(np.einsum("ij,ij->i", fresh, fresh))[:, None] + 1e-9
+            known.update(zip(missing, fresh, strict=True))
+        return np.stack([known[w] for w in words])
+
+
+class Scorer:
+    """Trees for every class, evaluated together, and the map from their scores to probabilities."""
+
+    def __init__(self, arrays: dict[str, Any]) -> None:
+        self._feature: NDArray[np.intp] = arrays["feature"].astype("intp")
+        self._threshold: Rows = arrays["threshold"]
+        self._children: NDArray[np.intp] = arrays["children"].astype("intp")
+        self._value: Rows = arrays["value"]
+        self._roots: NDArray[np.intp] = arrays["roots"].astype("intp")
+        self._bounds: list[int] = arrays["bounds"].tolist()
+        self._depth = int(arrays["depth"])
+        self._calibration: Rows = arrays["calibration"]
+        if tuple(bytes(arrays["names"]).decode().split()) != NAMES:
+            raise ValueError(
+                "the conflict model was trained with other features; run scripts/train_conflicts.py"
+            )
+
+    def scores(self, row: Sequence[float]) -> Rows:
+        """The raw score of each class."""
+        import numpy as np
+
+        values = np.asarray(row, np.float32)
+        node = self._roots
+        for _ in range(self._depth):
+            right = values[self._feature[node]] > self._threshold[node]
+            node = self._children[node, right.view(np.int8)]
+        return np.add.reduceat(self._value[node], self._bounds)
+
+    def probabilities(self, row: Sequence[float]) -> tuple[float, float, float]:
+        """Calibrated probabilities in the order of `CLASSES`."""
+        import numpy as np
+
+        logits = np.append(self.scores(row), np.float32(1.0)) @ self._calibration
+        odds = np.exp(logits - logits.max())
+        first, second, third = (odds / odds.sum()).tolist()
+        return first, second, third
+
+
+def word_table(arrays: dict[str, Any]) -> WordTable:
+    """The word weights and vectors a model file was trained with."""
+    stems = bytes(arrays["stems"]).decode().split("\n")
+    weights = dict(zip(stems, (arrays["weights"] / 255).tolist(), strict=True))
+    return WordTable(weights, float(arrays["rare"]), arrays["mean"], StaticEmbedder())
+
+
+@lru_cache(maxsize=1)
+def load() -> tuple[Scorer, WordTable]:
+    """The shipped model; read once per process."""
+    import numpy as np
+
+    with np.load(MODEL_FILE, allow_pickle=False) as arrays:
+        found = dict(arrays)
+    return Scorer(found), word_table(found)

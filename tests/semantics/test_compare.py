@@ -1,0 +1,165 @@
+"""What two texts are to each other."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep.embedding.static import StaticEmbedder
+from skep.semantics import scorer
+from skep.semantics.compare import REASONS, THRESHOLDS, Verdict, compare
+
+EMBEDDER = StaticEmbedder()
+
+
+def verdict(a: str, b: str, **given_: int) -> Verdict:
+    left, right = EMBEDDER.embed([a, b])
+    return compare(a, b, similarity=EMBEDDER.calibrate(float(left @ right)), **given_)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind", "reason"),
+    [
+        ("Use ruff for linting", "Never use ruff for linting", "contradiction", "negation"),
+        ("Use ruff for linting", "Don't use ruff for linting", "contradiction", "negation"),
+        ("The office is in Berlin", "The office is no longer in Berlin", "contradiction", "negation"),
+        ("Retry failed requests up to 3 times", "Do not retry failed requests", "contradiction", "negation"),
+        ("The user likes tea", "The user dislikes tea", "contradiction", "antonym"),
+        ("The cache is enabled by default", "The cache is disabled by default", "contradiction", "antonym"),
+        ("Use ruff for linting", "Use flake8 for linting", "update", "value"),
+        ("lives in Rome", "lives in Oslo", "update", "value"),
+        ("The user lives in Rome", "The user lives in Oslo", "update", "value"),
+        ("The database is PostgreSQL", "The database is MySQL", "update", "value"),
+        ("Deploys happen on Monday", "Deploys happen on Tuesday", "update", "value"),
+        (
+            "Ada Lovelace was born in the city of London",
+            "Ada Lovelace was born in the city of Paris",
+            "update",
+            "value",
+        ),
+        ("The server has 16 GB of RAM", "The server has 32 GB of RAM", "update", "number"),
+        ("The meeting is at 3 pm", "The meeting is at 4 pm", "update", "number"),
+        ("The build uses Node 18", "The build uses Node 20", "update", "number"),
+        ("The deadline is 2024-03-01", "The deadline is 2024-04-15", "update", "number"),
+    ],
+)
+def test_texts_that_cannot_both_hold_conflict_for_a_named_reason(
+    a: str, b: str, kind: str, reason: str
+) -> None:
+    found = verdict(a, b)
+
+    assert (kind, reason) == (found.kind, found.reason)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("The server has 16 GB of RAM", "The server has 16384 MB of RAM"),
+        ("The timeout is 30 seconds", "The timeout is 30000 ms"),
+        ("The team has twelve members", "The team has 12 members"),
+        ("Use ruff for linting", "use ruff for linting."),
+        ("We don't deploy on Fridays", "We do not deploy on Fridays"),
+        ("Tests run with pytest", "Tests are run with pytest"),
+    ],
+)
+def test_the_same_said_or_measured_differently_is_a_clear_duplicate(a: str, b: str) -> None:
+    found = verdict(a, b)
+
+    assert (found.kind, found.clear) == ("duplicate", True)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("The cat sat on the mat", "Quarterly revenue grew by ten percent"),
+        ("Bob works at Google", "Alice works at Google"),
+        ("The user's dog is called Rex", "The user's cat is called Tom"),
+    ],
+)
+def test_texts_about_other_things_are_neutral(a: str, b: str) -> None:
+    assert verdict(a, b).kind == "neutral"
+
+
+def test_opposite_polarities_of_near_texts_contradict_before_anything_else() -> None:
+    found = compare("Use ruff", "Use ruff", similarity=1.0, polarity_a=1, polarity_b=-1)
+
+    assert (found.kind, found.reason, found.clear) == ("contradiction", "polarity", True)
+
+
+def test_opposite_polarities_of_unrelated_texts_do_not_contradict() -> None:
+    found = verdict("The cat sat on the mat", "Quarterly revenue grew", polarity_a=1, polarity_b=-1)
+
+    assert found.kind == "neutral"
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Use ruff for linting", "Should I not use ruff for linting?"),
+        ("Is the office in Berlin?", "The office is not in Berlin"),
+        ("Why is the server slow?", "Why is the server not slow?"),
+    ],
+)
+def test_a_question_never_contradicts(a: str, b: str) -> None:
+    found = verdict(a, b)
+
+    assert found.kind in ("duplicate", "neutral")
+    assert found.probabilities["contradiction"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Send the report to Ana before Friday", "Send the report to Ana before Monday"),
+        ("Meeting room 4 seats 12 people", "Meeting room 5 seats 12 people"),
+        ("The client pays the server", "The server pays the client"),
+        ("Only admins may delete projects", "Admins may delete projects"),
+        ("Use ruff for linting", "Should I use ruff for linting?"),
+    ],
+)
+def test_near_copies_in_which_something_clashes_are_never_clear_duplicates(a: str, b: str) -> None:
+    found = verdict(a, b)
+
+    assert not (found.kind == "duplicate" and found.clear)
+    assert not (found.kind == "duplicate" and found.confidence >= THRESHOLDS.merge)
+
+
+WORDS = "use never ruff flake8 not the a server has 16 GB 32 lives in Rome Oslo no longer 2024-01-01 ?"
+texts = st.one_of(
+    st.text(max_size=60),
+    st.lists(
+        st.sampled_from(WORDS.split()),
+        max_size=9,
+    ).map(" ".join),
+)
+similarities = st.floats(-1.0, 1.0)
+
+
+@given(texts, texts, similarities)
+def test_the_order_of_the_two_texts_does_not_matter(a: str, b: str, similarity: float) -> None:
+    one, other = compare(a, b, similarity=similarity), compare(b, a, similarity=similarity)
+
+    assert one.probabilities == pytest.approx(other.probabilities)
+    assert one.reason == other.reason
+
+
+@given(texts, texts, similarities)
+def test_probabilities_sum_to_one_and_the_reason_is_a_known_one(a: str, b: str, similarity: float) -> None:
+    found = compare(a, b, similarity=similarity)
+
+    assert sum(found.probabilities.values()) == pytest.approx(1.0, abs=1e-5)
+    assert found.reason in REASONS
+    assert 0.0 <= found.confidence <= 1.0
+
+
+@given(st.text(min_size=1, max_size=80))
+def test_a_text_repeats_itself(text: str) -> None:
+    assert compare(text, text, similarity=1.0).kind == "duplicate"
+
+
+def test_the_model_was_trained_with_the_table_that_ships() -> None:
+    import numpy as np
+
+    with np.load(scorer.MODEL_FILE) as arrays:
+        assert EMBEDDER.fingerprint == bytes(arrays["fingerprint"]).decode()
