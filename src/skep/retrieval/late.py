@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from skep.retrieval.sources import Tokens
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int32]
 
 MAX_TOKENS = 256
 """Only the first pieces of a long text are compared."""
@@ -20,6 +22,10 @@ NEAR = 0.5
 """Cosine of two pieces from which they count as related; random pieces lie below it."""
 LIGHT = 0.3
 """Pieces of the query that weigh less than this share of the heaviest are left out."""
+MEMO_TEXTS = 8192
+"""Texts whose pieces are remembered per table; the memory is emptied when it is full."""
+
+_memo: WeakKeyDictionary[Tokens, dict[str, Ints]] = WeakKeyDictionary()
 
 
 def late_scores(query: str, texts: Sequence[str], table: Tokens) -> Floats:
@@ -34,9 +40,9 @@ def late_scores(query: str, texts: Sequence[str], table: Tokens) -> Floats:
     """
     out = np.zeros(len(texts), dtype=np.float64)
     asked = list(dict.fromkeys(table.tokens(query)))
-    pieces = [table.tokens(text)[:MAX_TOKENS] for text in texts]
+    pieces = _pieces(texts, table)
     lengths = np.array([len(each) for each in pieces], dtype=np.int64)
-    flat = np.array([piece for each in pieces for piece in each], dtype=np.int64)
+    flat = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int32)
     if not asked or not flat.size:
         return out
     weights = table.token_weights(asked).astype(np.float64)
@@ -51,3 +57,17 @@ def late_scores(query: str, texts: Sequence[str], table: Tokens) -> Floats:
     best = np.maximum.reduceat(near[:, back], starts, axis=1)
     out[there] = weights @ best / weights.sum()
     return out / (1.0 - NEAR)
+
+
+def _pieces(texts: Sequence[str], table: Tokens) -> list[Ints]:
+    """The pieces of each text. A bank's texts come up again and again, so they are kept, within bounds."""
+    kept = _memo.setdefault(table, {})
+    if len(kept) > MEMO_TEXTS:
+        kept.clear()
+    out: list[Ints] = []
+    for text in texts:
+        found = kept.get(text)
+        if found is None:
+            found = kept[text] = np.array(table.tokens(text)[:MAX_TOKENS], dtype=np.int32)
+        out.append(found)
+    return out

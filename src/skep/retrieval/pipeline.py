@@ -18,7 +18,7 @@ from skep.retrieval import selection
 from skep.retrieval.candidates import Call, Candidates
 from skep.retrieval.distraction import disagreeing
 from skep.retrieval.expansion import expand
-from skep.retrieval.query import Query, understand
+from skep.retrieval.query import Query, plain, understand
 from skep.retrieval.second import second_look
 from skep.storage.base import Filter
 
@@ -61,7 +61,7 @@ def run(
         reranker: Scores the texts of the short list anew.
         explain: Also return what every stage did.
     """
-    asked = understand(query, now)
+    asked = understand(query, now) if _reads(config) else plain(query)
     if vector is None and config.k_vectors:
         vector = sources.embed(query)
     call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector)
@@ -77,6 +77,11 @@ def run(
         found = found.noted("expansion", note=f"{len(more)} reached by links")
         hits += more
     return Recalled(hits=hits, reason=reason, trace=found.trace if explain else ())
+
+
+def _reads(config: RecallConfig) -> bool:
+    """Whether anything in the config looks at more of a query than its words."""
+    return config.temporal != "off" or config.currency or config.subject > 0 or config.wanted > 0
 
 
 def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float) -> Filter:

@@ -81,6 +81,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """It is not about the past by its verb."""
 
 
+def plain(text: str) -> Query:
+    """A query as nothing but its words."""
+    return Query(text=text, terms=tuple(query_terms(text)))
+
+
 def understand(text: str, now: float) -> Query:
     """Read a query.
 
