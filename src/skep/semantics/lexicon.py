@@ -57,6 +57,12 @@ INDEFINITE: frozenset[str] = word_set(
     "a an some someone somebody something two three four five several many people there another one few"
 )
 PERSONAL: frozenset[str] = word_set("i my we our me us")
+MOODS: tuple[frozenset[str], ...] = (
+    word_set("would could should might must may want wants wanted hope hopes plan plans try trying if"),
+    word_set("was were had did used been"),
+    word_set("will shall going"),
+)
+"""Words that shift when or whether something holds; one group in only one of two texts keeps them apart."""
 UNIVERSAL: frozenset[str] = word_set("all every always only both entire whole everyone everything most each")
 
 EXCLUSIVE: tuple[frozenset[str], ...] = (
@@ -275,7 +281,7 @@ def exclusive_groups() -> dict[str, int]:
 def opposed(a: str, b: str) -> bool:
     """Whether two stems are opposites.
 
-    >>> opposed("enable", "disable"), opposed("enable", "allow")
+    >>> opposed(stem("enable"), stem("disable")), opposed(stem("enable"), stem("allow"))
     (True, False)
     """
     return (a, b) in antonyms() or negated_form(a, b)
