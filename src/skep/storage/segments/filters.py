@@ -193,7 +193,7 @@ def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[floa
 
 
 def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:
-    """Effective confidence at `now`; and while no row crosses the bar."""
+    """Effective confidence at `now`; and while no row crosses the bar, never if one is about to."""
     if where.min_confidence is None:
         return -inf, inf
     bar, decay, now = where.min_confidence, where.decay_per_day, where.now
@@ -208,4 +208,4 @@ def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tupl
         crossing = evidence + np.log(np.maximum(stored, bar) / bar) / decay * DAY
     low = float(crossing.max(initial=-inf, where=could & (crossing <= now))) + SLACK
     high = float(crossing.min(initial=inf, where=could & (crossing > now))) - SLACK
-    return low, high
+    return (low, high) if low <= now < high else (inf, -inf)

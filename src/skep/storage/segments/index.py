@@ -153,7 +153,7 @@ class SegmentIndex:
         return self._trusting(answer)
 
     def vectors(self, rows: Ints) -> Singles:
-        """The unit vectors of some rows, to within a few millionths; zeros where there is none."""
+        """The unit vectors of some rows, to within a hundred-thousandth; zeros where there is none."""
 
         def answer() -> Singles:
             table = self._upkeep.table
@@ -229,7 +229,7 @@ class SegmentIndex:
         with self._lock:
             try:
                 return answer()
-            except (IndexError, ValueError):
+            except (IndexError, ValueError, MemoryError):
                 if not self._upkeep.shelf.damaged():
                     raise
                 self.drop()

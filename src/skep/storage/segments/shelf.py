@@ -27,6 +27,9 @@ from skep.storage.segments.manifest import (
 )
 from skep.storage.segments.reader import Segment
 
+VITAL = ("rows", "gone", "words.offsets", "tag_offsets")
+"""Small arrays that lead to everything else; checked whenever a segment is opened."""
+
 
 class Shelf:
     """The files of one index. What cannot be written stays in memory, and is not shared."""
@@ -134,6 +137,7 @@ class Shelf:
         file = open_file(folder / listed.name, "segment", self.owner)
         if file.header.size != listed.size:
             raise BadFileError(f"{listed.name}: not the size it had")
+        file.verify(VITAL)
         self._files[listed.name] = file
         return Segment(listed.name, file.arrays(), listed.size)
 

@@ -75,7 +75,7 @@ class Upkeep:
         segments, frame, position = self.shelf.load()
         try:
             self._show(segments, frame, position)
-        except (IndexError, ValueError):
+        except (IndexError, ValueError, MemoryError):
             self._show([], None, 0)
 
     def _show(self, segments: Sequence[Segment], frame: Frame | None, position: int) -> None:

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skep.model import ANY, Scope
+from skep.storage.base import Filter
+from skep.storage.segments import SegmentIndex
+
+from .bank import FakeBank, admits
+from .test_laws import fields, filters, moments
+
+DAY = 86400.0
+
+
+def seen(index: SegmentIndex, where: Filter) -> list[int]:
+    index.refresh()
+    return index.search(["dog"], None, where, k_words=1000, k_vectors=0).rows.tolist()
+
+
+def bank_of(rows: list[dict[str, Any]]) -> FakeBank:
+    bank = FakeBank(0)
+    for row, values in enumerate(rows, 1):
+        bank.put(row, "dog", **values)
+    return bank
+
+
+@given(st.lists(fields, max_size=25), st.lists(filters, min_size=1, max_size=4), st.sampled_from([1, 4, 100]))
+def test_every_condition_admits_exactly_what_it_says(
+    rows: list[dict[str, Any]], asked: list[Filter], limit: int
+) -> None:
+    bank = bank_of(rows)
+    index = SegmentIndex(None, bank, tail_limit=limit)
+
+    for where in asked:
+        assert [row.row for row in bank.live if admits(where, row)] == seen(index, where)
+
+
+ONE_BY_ONE: list[dict[str, Any]] = [
+    {"scope": Scope(user="a")},
+    {"scope": Scope(user="a", project=ANY, session=ANY)},
+    {"scope": Scope(user=ANY, project=ANY, session=ANY), "include_shared": True},
+    {"scope": Scope(user="a"), "include_shared": True},
+    {"scope": Scope()},
+    {"kinds": ("episode", "document")},
+    {"statuses": ("superseded",)},
+    {"statuses": ("no such status",)},
+    {"tags": (("x",), ("y", "field:z"))},
+    {"domains": ("a", "b")},
+    {"agents": ("b",)},
+    {"since": 100.0, "until": 8640000.0},
+    {"valid_at": 86400.0},
+    {"min_confidence": 0.3, "now": 864000.0},
+    {"min_confidence": 0.3, "now": 864000.0, "decay_per_day": 0.0},
+    {"min_importance": 0.5},
+]
+
+
+@pytest.mark.parametrize("condition", ONE_BY_ONE, ids=str)
+@settings(max_examples=15)
+@given(rows=st.lists(fields, min_size=10, max_size=40))
+def test_each_condition_alone(condition: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    bank = bank_of(rows)
+    where = Filter(**({"statuses": ()} | condition))
+
+    found = seen(SegmentIndex(None, bank, tail_limit=8), where)
+
+    assert [row.row for row in bank.live if admits(where, row)] == found
+
+
+@given(st.lists(fields, min_size=3, max_size=12), st.lists(moments, min_size=2, max_size=6), fields)
+def test_a_filter_asked_again_later_sees_what_time_has_changed(
+    rows: list[dict[str, Any]], times: list[float], late: dict[str, Any]
+) -> None:
+    bank = bank_of(rows)
+    index = SegmentIndex(None, bank, tail_limit=5)
+
+    for step, now in enumerate(times):
+        for moment in (now - 1.0, now, now + 1.0):
+            where = Filter(statuses=(), valid_at=moment, min_confidence=0.3, now=moment)
+            assert [row.row for row in bank.live if admits(where, row)] == seen(index, where)
+        bank.put(100 + step, "dog", **late)
+
+
+def test_confidence_crosses_the_bar_at_the_right_moment() -> None:
+    bank = FakeBank(0)
+    bank.put(1, "dog", confidence=0.8, last_evidence_at=0.0)
+    index = SegmentIndex(None, bank)
+    crossing = 69.31 * DAY  # 0.8 * exp(-0.01 * 69.3147) = 0.4
+
+    def at(now: float) -> list[int]:
+        return seen(index, Filter(min_confidence=0.4, now=now))
+
+    assert [1] == at(0.0) == at(crossing)
+    assert at(crossing + 0.01 * DAY) == []
+    assert at(crossing) == [1]
+
+
+def test_scopes_never_leak_into_one_another() -> None:
+    bank = FakeBank(0)
+    people = ["ana", "ben", None]
+    scopes = [Scope(user=u, project=p, session=s) for u in people for p in people for s in people]
+    for row, scope in enumerate(scopes, 1):
+        bank.put(row, "dog", user=scope.user, project=scope.project, session=scope.session)
+    index = SegmentIndex(None, bank, tail_limit=5)
+
+    for row, scope in enumerate(scopes, 1):
+        assert [row] == seen(index, Filter(scope=scope))
+        assert sorted({row, len(scopes)}) == seen(index, Filter(scope=scope, include_shared=True))
