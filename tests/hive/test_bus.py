@@ -150,6 +150,23 @@ def test_a_hanging_handler_costs_its_own_answer_and_no_other(bus: LocalBus) -> N
     assert [e.sender for e in late] == ["slow"]
 
 
+def test_handlers_hang_one_after_another_and_the_rest_still_answers(bus: LocalBus) -> None:
+    release = threading.Event()
+    for name in ("a", "b", "c", "d"):
+        bus.as_member(name).subscribe("ask", lambda e, name=name: QueryResponse(agent=name))
+    for round_ in range(4):
+        with bus.inbox() as inbox:
+            inbox.ask("ask", Query(query="?"))
+            assert len(inbox.take(4, wait=20)) == 4
+
+        def hang(envelope: Envelope) -> Frame | None:
+            release.wait(30)
+            return None
+
+        bus.as_member(f"slow{round_}").subscribe("ask", hang)
+    release.set()
+
+
 def test_a_raising_handler_answers_with_its_error(bus: LocalBus) -> None:
     def broken(envelope: Envelope) -> Frame | None:
         raise RuntimeError("disk on fire")

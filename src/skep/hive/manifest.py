@@ -34,7 +34,9 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     replicas: int = 1
     trust: float = 1.0
     key: str | None = None
-    """Its public signing key, 64 hexadecimal digits."""
+    """Its public signing key, 64 hexadecimal digits; events in its name must bear its signature."""
+    seed: str | None = None
+    """The secret half, 64 hexadecimal digits, for an agent that runs here; give it as `${NAME}`."""
 
     def instances(self) -> tuple[str, ...]:
         """The names of the agents this stands for."""
@@ -276,8 +278,13 @@ def _check_agents(manifest: Manifest) -> Iterator[Finding]:
                 taken.setdefault(name, index)
         if not 0 <= agent.trust <= TRUST_MAX:
             yield Finding(where=f"{where}.trust", problem=f"must be 0 to {TRUST_MAX:g}, got {agent.trust}")
-        if agent.key is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", agent.key):
-            yield Finding(where=f"{where}.key", problem="must have 64 hexadecimal digits")
+        for field in ("key", "seed"):
+            value = getattr(agent, field)
+            if value is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", value):
+                yield Finding(where=f"{where}.{field}", problem="must have 64 hexadecimal digits")
+        if agent.seed is not None and (agent.replicas != 1 or manifest.topology != "sharded"):
+            problem = "only a single agent of a sharded hive has a bank of its own to sign for"
+            yield Finding(where=f"{where}.seed", problem=problem)
         if agent.group is not None and agent.group not in groups:
             problem = f"there is no group {agent.group!r}"
             yield Finding(where=f"{where}.group", problem=problem, hint=_meant(agent.group, groups))

@@ -72,6 +72,11 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
     """Stamped too far in the future; taken when their time comes."""
     refused: tuple[Refused, ...] = ()
 
+    @property
+    def new(self) -> int:
+        """How many events were new."""
+        return self.events
+
     def plus(self, other: Transfer) -> Transfer:
         """Both together."""
         return Transfer(

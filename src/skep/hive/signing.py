@@ -83,6 +83,8 @@ class Keyring:
     def __init__(self, *, required: bool = False) -> None:
         self.required = required
         self._keys: dict[str, KeyEntry] = {}
+        self._expected: dict[str, bytes] = {}
+        self._vouched: set[str] = set()
 
     def add(self, actor: str, key: bytes, *, agents: Iterable[str] = (ANY,)) -> None:
         """Trust a key for an actor. An actor's key never changes: another one is refused."""
@@ -95,14 +97,29 @@ class Keyring:
             raise InvalidInputError(f"a public key has 32 bytes, not {len(key)}", field="key")
         self._keys[actor] = KeyEntry(key=key, agents=tuple(agents))
 
+    def vouch(self, actor: str) -> None:
+        """Believe an actor without signatures: a bank of one's own hive that does not sign."""
+        self._vouched.add(actor)
+
+    def expect(self, agent: str, key: bytes) -> None:
+        """Trust a key for an agent before the name of its bank is known; bound to it by the first
+        signature.
+        """
+        if len(key) != 32:
+            raise InvalidInputError(f"a public key has 32 bytes, not {len(key)}", field="key")
+        self._expected[agent] = key
+
     def __contains__(self, actor: str) -> bool:
         return actor in self._keys
 
     def fault(self, event: Event) -> Fault | None:
         """What is wrong with an event; None when it may be believed."""
-        entry = self._keys.get(event.actor)
+        if event.actor in self._vouched:
+            return None
+        entry = self._keys.get(event.actor) or self._first_signed(event)
         if entry is None:
-            return "unknown actor" if self.required else None
+            claimed = event.body.get("agent") if event.kind == "remember" else None
+            return "unknown actor" if self.required or claimed in self._expected else None
         if event.signature is None:
             return "unsigned"
         if not _verified(entry.key, canonical(event), event.signature):
@@ -110,6 +127,16 @@ class Keyring:
         agent = event.body.get("agent") if event.kind == "remember" else None
         if agent is not None and ANY not in entry.agents and agent not in entry.agents:
             return "not its agent"
+        return None
+
+    def _first_signed(self, event: Event) -> KeyEntry | None:
+        """The key of an agent that is expected, if this event proves that the actor has it."""
+        if event.signature is None:
+            return None
+        for agent, key in self._expected.items():
+            if _verified(key, canonical(event), event.signature):
+                self.add(event.actor, key, agents=(agent,))
+                return self._keys[event.actor]
         return None
 
     def screen(

@@ -198,8 +198,10 @@ class Union:
             fresh = np.frombuffer(b"".join([getattr(part, name) for part in slices]), kind)[at]
             self._columns[name] = np.concatenate([self._columns[name], fresh])
         width = len(self._terms)
-        counts = np.frombuffer(b"".join([part.counts for part in slices]), np.uint16).reshape(-1, width)[at]
-        self._counts = np.concatenate([self._counts.reshape(-1, width), counts])
+        counts = np.frombuffer(b"".join([part.counts for part in slices]), np.uint16).reshape(
+            position, width
+        )[at]
+        self._counts = np.concatenate([self._counts, counts])
         self._add_lists(slices, keep, position)
 
     def _add_lists(self, slices: Sequence[Slice], keep: Sequence[int], total: int) -> None:

@@ -53,6 +53,7 @@ class Workers:
         self._running = 0
         self._finished = 0
         self._watching = False
+        self._watch_asleep = False
         self._closed = False
 
     def post(self, targets: Iterable[Mailbox], envelope: Envelope) -> int:
@@ -97,7 +98,7 @@ class Workers:
         if not self._watching:
             self._watching = True
             threading.Thread(target=self._watchdog, name="skep-bus-watch", daemon=True).start()
-        elif len(self._ready) == 1:
+        elif self._watch_asleep:
             self._watch.notify()
 
     def _start(self) -> None:
@@ -142,12 +143,17 @@ class Workers:
         with self._lock:
             while not self._closed:
                 if not self._ready:
+                    self._watch_asleep = True
                     self._watch.wait()
+                    self._watch_asleep = False
                     continue
                 before = self._finished
                 self._watch.wait(self._patience)
-                stuck = self._ready and self._finished == before and not self._idle
-                if stuck and not self._closed and self._threads < self._limit:
+                if not self._ready or self._finished != before or self._closed:
+                    continue
+                if self._idle:
+                    self._work.notify()
+                elif self._threads < self._limit:
                     self._start()
 
 

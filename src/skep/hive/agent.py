@@ -1,0 +1,345 @@
+"""What an agent holds: an object with all of `Bank`'s methods, whatever hive is behind it.
+
+Reading asks the hive. Writing goes to the agent's home bank; new memories pass the gateway first, and every
+change is then sent to all members that hold a copy. What the gateway rejects stays with its author, in a
+private bank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from skep.bank import Bank, Page
+from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFoundError
+from skep.hive.asking import HiveRecaller
+from skep.hive.policy import Decision
+from skep.hive.tracing import tracer
+from skep.model import (
+    Conflict,
+    Event,
+    Graph,
+    Link,
+    Memory,
+    OnConflict,
+    Receipt,
+    Remembered,
+)
+from skep.storage.base import Filter
+from skep.validation import Time, body_of, clean_choice
+
+if TYPE_CHECKING:
+    from skep.engine import Progress
+    from skep.hive.hive import Hive
+    from skep.lifecycle.learning import Learned
+    from skep.recall.search import Recaller
+
+
+class Promoted(Remembered, frozen=True, kw_only=True):
+    """What became of a memory: in the hive, waiting for review, or kept by its author alone."""
+
+    decision: Decision
+    copies: int = 0
+    """Members that confirmed a copy."""
+
+
+class AgentBank(Bank):
+    """One agent's view of a hive. Closing it leaves the hive open."""
+
+    def __init__(self, hive: Hive, name: str) -> None:
+        self.name = name
+        self.hive = hive
+        self.home = hive.member_of(name)
+        super().__init__(self.home.bank.engine)
+        self._own: Bank | None = None
+
+    def close(self) -> None:
+        """Let go of the hive; it stays open."""
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    @property
+    def private(self) -> Bank | None:
+        """What only this agent knows; None while there is nothing."""
+        return self._own
+
+    def _private(self) -> Bank:
+        if self._own is None:
+            self._own = self.hive.open_private(self.name)
+        return self._own
+
+    @property
+    def _recall(self) -> Recaller:
+        if self._own is None and self.hive.plain:
+            return super()._recall
+        return HiveRecaller(self._engine, self.hive.asking(self._own))
+
+    # Writing
+
+    def remember(
+        self,
+        text: str,
+        *,
+        on_conflict: OnConflict = "warn",
+        contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
+        **fields: Any,
+    ) -> Promoted:
+        """Learn something, and share it if the gateway agrees; the arguments are those of `Bank.remember`."""
+        clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
+        draft, given = self._draft(text, fields)
+        with tracer.span("hive.remember", agent=self.name) as span:
+            conflicts = () if on_conflict == "ignore" else self._conflicts(draft, contradiction_fn)
+            if conflicts and on_conflict == "raise":
+                raise ConflictError(text, conflicts)
+            repeated = next((c.existing for c in conflicts if c.kind == "duplicate"), None)
+            if repeated is not None and on_conflict == "supersede":
+                return self._confirmed(repeated, conflicts)
+            decision = self.hive.gateway.judge(draft, () if on_conflict == "supersede" else conflicts)
+            span.note(verdict=decision.verdict)
+            memory, copies = self._store(given, decision)
+            if decision.verdict == "promoted":
+                if repeated is not None:
+                    self.hive.confirm(repeated.id, by=self.name)
+                if on_conflict == "supersede":
+                    for conflict in conflicts:
+                        self.supersede(conflict.existing.id, memory.id)
+        action = "superseded" if on_conflict == "supersede" and conflicts else "stored"
+        return Promoted(memory=memory, conflicts=conflicts, action=action, decision=decision, copies=copies)
+
+    def _draft(self, text: str, fields: Mapping[str, Any]) -> tuple[Memory, dict[str, Any]]:
+        """The memory as the gateway sees it, and the fields to store."""
+        author = fields.get("agent") or self.name
+        if author != self.name:
+            raise InvalidInputError(
+                f"{self.name} cannot write for {author!r}; open that agent's bank instead", field="agent"
+            )
+        given = {key: value for key, value in fields.items() if value is not None}
+        ttl = self.hive.policy.ttl
+        if ttl is not None and "ttl" not in given:
+            given["ttl"] = ttl
+        given |= {"text": text, "agent": self.name}
+        body = body_of(given, self._engine.settings)
+        known = {
+            k: body[k]
+            for k in ("kind", "title", "domain", "confidence", "importance", "polarity")
+            if k in body
+        }
+        known.setdefault("kind", "fact")
+        draft = Memory(
+            id="",
+            text=body["text"],
+            agent=self.name,
+            created_at=self._engine.now(),
+            evidence=tuple(body.get("evidence", ())),
+            **known,
+        )
+        return draft, given
+
+    def _conflicts(
+        self, draft: Memory, contradiction_fn: Callable[[Memory, Memory], bool] | None
+    ) -> tuple[Conflict, ...]:
+        return self.hive.conflicts(draft, self._filter(kind=draft.kind), contradiction_fn)
+
+    def _confirmed(self, existing: Memory, conflicts: tuple[Conflict, ...]) -> Promoted:
+        memory = self.hive.confirm(existing.id, by=self.name) or existing
+        decision = Decision(verdict="promoted", reasons=(f"says what {existing.id} says",))
+        return Promoted(memory=memory, conflicts=conflicts, action="confirmed", decision=decision)
+
+    def _store(self, given: dict[str, Any], decision: Decision) -> tuple[Memory, int]:
+        if decision.verdict == "rejected":
+            return self._private().remember(**given, on_conflict="ignore").memory, 0
+        bank = self.home.bank
+        memory = bank.remember(**given, on_conflict="ignore").memory
+        if decision.verdict == "quarantined":
+            return bank.mark(memory.id, "quarantined", "; ".join(decision.reasons)), 0
+        copies = self.hive.promote(
+            self.home, [memory], broadcast={memory.id} if decision.broadcast else set()
+        )
+        return memory, copies
+
+    def remember_many(
+        self,
+        items: Iterable[str | Mapping[str, Any]],
+        *,
+        on_conflict: OnConflict = "ignore",
+        progress: Progress | None = None,
+    ) -> list[Remembered]:
+        """Learn many things; each passes the gateway, and copies are sent in bulk."""
+        listed: list[dict[str, Any]] = [
+            {"text": item} if isinstance(item, str) else dict(item) for item in items
+        ]
+        if on_conflict != "ignore":
+            return list[Remembered](
+                self.remember(item.pop("text"), on_conflict=on_conflict, **item) for item in listed
+            )
+        drafts = [self._draft(item.pop("text", ""), item) for item in listed]
+        decisions = [self.hive.gateway.judge(draft) for draft, _ in drafts]
+        shared = [given for (_, given), d in zip(drafts, decisions, strict=True) if d.verdict != "rejected"]
+        own = [given for (_, given), d in zip(drafts, decisions, strict=True) if d.verdict == "rejected"]
+        stored = iter(self.home.bank.remember_many(shared, progress=progress) if shared else ())
+        kept = iter(self._private().remember_many(own) if own else ())
+        done = [
+            Promoted(memory=next(kept if d.verdict == "rejected" else stored).memory, decision=d)
+            for d in decisions
+        ]
+        for one in done:
+            if one.decision.verdict == "quarantined":
+                self.home.bank.mark(one.memory.id, "quarantined", "; ".join(one.decision.reasons))
+        good = [one for one in done if one.decision.verdict == "promoted"]
+        broadcast = {one.memory.id for one in good if one.decision.broadcast}
+        self.hive.promote(self.home, [one.memory for one in good], broadcast=broadcast)
+        return list(done)
+
+    # Changing what is there, wherever it is
+
+    @contextlib.contextmanager
+    def _reaching(self, *memory_ids: str) -> Generator[Bank]:
+        """The bank to change some memories in; what happens there is sent to every other copy."""
+        bank = self._holding(memory_ids)
+        log = bank.engine.store.log
+        before = log.last_seq()
+        yield bank
+        if bank is not self._own:
+            self.hive.spread(self.home, list(log.after(before)))
+
+    def _holding(self, memory_ids: Iterable[str]) -> Bank:
+        ids = tuple(memory_ids)
+        if self._own is not None and ids and all(_holds(self._own, i) for i in ids):
+            return self._own
+        self.hive.adopt(self.home, ids)
+        return self.home.bank
+
+    def revise(self, memory_id: str, **changes: Any) -> Memory:
+        """Change fields of a memory; every copy follows."""
+        with self._reaching(memory_id) as bank:
+            return bank.revise(memory_id, **changes)
+
+    def retract(self, memory_id: str, reason: str | None = None) -> Memory:
+        """Take a memory back, everywhere."""
+        with self._reaching(memory_id) as bank:
+            return bank.retract(memory_id, reason)
+
+    def restore(self, memory_id: str, reason: str | None = None) -> Memory:
+        """Make a memory current again, everywhere."""
+        with self._reaching(memory_id) as bank:
+            return bank.restore(memory_id, reason)
+
+    def supersede(self, old: str, new: str, reason: str | None = None) -> Memory:
+        """Say that a newer memory replaces an older one, everywhere."""
+        with self._reaching(old, new) as bank:
+            return bank.supersede(old, new, reason)
+
+    def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
+        """Fold a duplicate into the memory that is kept, everywhere."""
+        with self._reaching(loser, winner) as bank:
+            return bank.merge(loser, winner, reason)
+
+    def mark(self, memory_id: str, status: str, reason: str | None = None) -> Memory:
+        """Set a memory aside or make it active again, everywhere."""
+        with self._reaching(memory_id) as bank:
+            return bank.mark(memory_id, status, reason)
+
+    def confirm(self, memory_id: str, by: str | None = None) -> Memory:
+        """Confirm a memory; it counts only from somebody independent of its author."""
+        return self.hive.confirm(memory_id, by=by or self.name) or self.get(memory_id)
+
+    def dispute(self, memory_id: str, by: str) -> Memory:
+        """Note that something contradicts a memory, everywhere."""
+        with self._reaching(memory_id) as bank:
+            return bank.dispute(memory_id, by)
+
+    def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
+        """Note evidence for a memory, everywhere."""
+        with self._reaching(memory_id) as bank:
+            return bank.support(memory_id, sources)
+
+    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+        """Erase memories for good, from every member of the hive."""
+        ids = (memory_ids,) if isinstance(memory_ids, str) else tuple(dict.fromkeys(memory_ids))
+        with self._reaching(*ids) as bank:
+            return bank.forget(ids, dry_run=dry_run)
+
+    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
+        """Link two memories, everywhere."""
+        with self._reaching(src, dst) as bank:
+            return bank.link(src, dst, rel, strength)
+
+    def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
+        """Remove the links from one memory to another, everywhere."""
+        with self._reaching(src, dst) as bank:
+            return bank.unlink(src, dst, rel)
+
+    def undo(self, event_id: str, reason: str | None = None) -> Event:
+        """Make one event as if it had never been, everywhere."""
+        with self._reaching() as bank:
+            return bank.undo(event_id, reason)
+
+    def learn(self, task: str, outcome: str | bool, *, used: Iterable[str] = (), **details: Any) -> Learned:
+        """Record how a task went; see `Bank.learn`."""
+        ids = tuple(used)
+        details.setdefault("agent", self.name)
+        with self._reaching(*ids) as bank:
+            return bank.learn(task, outcome, used=ids, **details)
+
+    # Reading
+
+    def get(self, memory_id: str) -> Memory:
+        """One memory by id, wherever in the hive it is."""
+        for bank in (self._own, self.home.bank):
+            if bank is not None:
+                with contextlib.suppress(NotFoundError):
+                    return bank.get(memory_id)
+        if self._engine.store.is_forgotten(memory_id):
+            raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
+        found = self.hive.get(memory_id)
+        if found is None:
+            raise NotFoundError(f"the hive has no memory {memory_id!r}")
+        return found
+
+    def find(self, text: str | None = None, **conditions: Any) -> Page:
+        """Memories that meet every condition, newest first; the arguments are those of `Bank.find`."""
+        if self._own is None and self.hive.plain:
+            return super().find(text, **conditions)
+        return self.hive.find(self, text, **conditions)
+
+    def filter(self, **conditions: Any) -> Filter:
+        """A checked filter from the conditions of `find`."""
+        return self._filter(**conditions)
+
+    def history(self, memory_id: str | None = None, *, limit: int = 100) -> list[Event]:
+        """What happened to a memory, wherever it is; without an id, what happened last at home."""
+        if memory_id is None:
+            return super().history(limit=limit)
+        return self._holding((memory_id,)).history(memory_id)
+
+    def blame(self, memory_id: str) -> dict[str, Event]:
+        """Per field of a memory, the event that last set it."""
+        return self._holding((memory_id,)).blame(memory_id)
+
+    def neighbors(self, memory_id: str, *args: Any, **options: Any) -> Graph:
+        """The memories within some links of one, and the links."""
+        graph = self._holding((memory_id,)).neighbors(memory_id, *args, **options)
+        found = {name: self.hive.get(name) for name in graph.dangling}
+        there = {name: memory for name, memory in found.items() if memory is not None}
+        dangling = tuple(name for name in graph.dangling if name not in there)
+        return msgspec.structs.replace(graph, memories=graph.memories | there, dangling=dangling)
+
+    def as_of(self, time: Time) -> Bank:
+        """The hive as it was at a moment; for reading only."""
+        return (
+            self.home.bank.as_of(time)
+            if self.hive.plain and self._own is None
+            else self.hive.past(self, time)
+        )
+
+
+def _holds(bank: Bank, memory_id: str) -> bool:
+    try:
+        bank.get(memory_id)
+    except NotFoundError:
+        return False
+    return True

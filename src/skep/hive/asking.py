@@ -1,0 +1,189 @@
+"""Recall over a hive: every member is asked once, everything is ranked once, and the answer says how much
+was heard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from skep.hive.scatter import Heard
+from skep.hive.tracing import tracer
+from skep.hive.union import Members, Union
+from skep.model import Hit, Memory, Recalled
+from skep.recall.search import CHECKED, Recaller
+from skep.retrieval.config import RecallConfig
+from skep.semantics.conflicts import CANDIDATE, judge
+
+if TYPE_CHECKING:
+    from skep.embedding.base import Embedder
+    from skep.engine import Engine
+    from skep.hive.policy import HivePolicy
+    from skep.recall.search import Reranker
+    from skep.storage.base import Filter
+
+COUNTED = ("confirmations", "trust", "usage")
+
+
+class Answer(Recalled, frozen=True, kw_only=True):
+    """What a hive answers: hits, and how much of it was heard."""
+
+    completeness: float = 1.0
+    """The share of the hive's memories that could have been in the answer."""
+    asked: int = 1
+    answered: int = 1
+    missing: tuple[str, ...] = ()
+    """Members that did not answer in time, or not sensibly."""
+    faults: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    candidates: int = 0
+    """How many memories the members sent, each counted once."""
+    same: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    """Per hit, other memories that say exactly the same and were left out."""
+
+
+class Asked(Members, Protocol):
+    """The members, and what was heard of them."""
+
+    @property
+    def heard(self) -> Heard:
+        """How much of the hive took part."""
+        ...
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recall over a hive needs to know of it."""
+
+    scatter: Callable[[], Asked]
+    embedder: Any
+    trust: Callable[[str | None], float]
+    policy: Any
+    fitting: Callable[[str], tuple[str, ...]]
+    used: Callable[[Mapping[str, Sequence[str]]], None]
+
+
+class HiveRecaller(Recaller):
+    """Answers queries over a hive; in the place of the recaller of one bank."""
+
+    def __init__(self, engine: Engine, asking: Asking) -> None:
+        super().__init__(engine)
+        self._asking = asking
+
+    def run(
+        self,
+        query: str,
+        where: Filter,
+        *,
+        limit: int,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        expand: Any = None,
+        reranker: Reranker | None = None,
+        explain: bool = False,
+        count_uses: bool = True,
+    ) -> Answer:
+        """Answer one query."""
+        chosen = self.config(preset, config, expand)
+        with tracer.span("hive.recall", limit=limit) as span:
+            answer, homes = ask_hive(
+                self._asking, query, where, chosen, limit=limit, reranker=reranker, explain=explain
+            )
+            span.note(hits=len(answer.hits), completeness=round(answer.completeness, 4))
+        if count_uses and answer.hits:
+            per_home: dict[str, list[str]] = {}
+            for hit in answer.hits:
+                per_home.setdefault(homes.get(hit.memory.id, ""), []).append(hit.memory.id)
+            self._asking.used(per_home)
+        return answer
+
+
+def ask_hive(
+    asking: Asking,
+    query: str,
+    where: Filter,
+    config: RecallConfig,
+    *,
+    limit: int,
+    reranker: Reranker | None = None,
+    explain: bool = False,
+) -> tuple[Answer, dict[str, str]]:
+    """The answer, and the member each candidate came from."""
+    from skep.retrieval.pipeline import run
+
+    policy: HivePolicy = asking.policy
+    scatter = asking.scatter()
+    if policy.ttl is not None:
+        where = msgspec.structs.replace(where, decay_per_day=24 * policy.decay_per_hour)
+    weighted = {name for name, weight in config.weights.items() if weight > 0}
+    union = Union(
+        scatter,
+        asking.embedder,
+        trust=asking.trust,
+        texts=config.late > 0 or reranker is not None,
+        vectors=config.select != "none" or config.currency,
+        counters=bool(weighted.intersection(COUNTED)) or config.recency_basis == "last_used_at",
+        budget=policy.budget(limit),
+        boosted=asking.fitting(query),
+        boost=policy.domain_boost,
+    )
+    found = run(query, config, union, where.now, where=where, limit=limit, reranker=reranker, explain=explain)
+    shown = conflicts_marked(tuple(hit for hit in found.hits if hit.memory.id), asking.embedder)
+    kept = {hit.memory.id for hit in shown}
+    heard = scatter.heard
+    answer = Answer(
+        hits=shown,
+        reason=_reason(found.reason, heard),
+        trace=found.trace,
+        completeness=heard.completeness,
+        asked=heard.asked,
+        answered=heard.answered,
+        missing=heard.missing,
+        faults=heard.faults,
+        candidates=union.size,
+        same={name: tuple(others) for name, others in union.same.items() if name in kept},
+    )
+    return answer, union.homes()
+
+
+def _reason(reason: str, heard: Heard) -> str:
+    if heard.completeness >= 1.0:
+        return reason
+    note = f"{heard.asked - heard.answered} of {heard.asked} members did not answer"
+    return f"{reason}; {note}" if reason else note
+
+
+def conflicts_marked(hits: tuple[Hit, ...], embedder: Embedder) -> tuple[Hit, ...]:
+    """Say which of the hits do not go together."""
+    head = hits[:CHECKED]
+    if len(head) < 2 or not embedder.instant:
+        return hits
+    vectors = embedder.embed([_searched(hit.memory) for hit in head])
+    cosines = vectors @ vectors.T
+    opposed: dict[str, list[str]] = {}
+    for (i, a), (j, b) in combinations(enumerate(head), 2):
+        cosine = float(cosines[i, j])
+        if a.memory.kind != b.memory.kind or math.isnan(cosine):
+            continue
+        similarity = embedder.calibrate(cosine)
+        if similarity < CANDIDATE:
+            continue
+        older, newer = sorted((a.memory, b.memory), key=lambda m: (m.created_at, m.id))
+        conflict = judge(older, newer, similarity)
+        if conflict is not None and conflict.kind != "duplicate":
+            opposed.setdefault(a.memory.id, []).append(b.memory.id)
+            opposed.setdefault(b.memory.id, []).append(a.memory.id)
+    return tuple(
+        msgspec.structs.replace(
+            hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(opposed[hit.memory.id])
+        )
+        if hit.memory.id in opposed
+        else hit
+        for hit in hits
+    )
+
+
+def _searched(memory: Memory) -> str:
+    return f"{memory.title}\n{memory.text}" if memory.title else memory.text

@@ -1,0 +1,319 @@
+"""The controller: make a hive on disk what its manifest says, and say what that takes.
+
+What a hive looks like is kept in its own registers (`hive/...`, `trust/...`), which are in every member's
+bank, so it can be read back from the folder alone. Applying the same manifest twice changes nothing the
+second time. Nothing is ever deleted: an agent that leaves hands its memories over, and its file stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from skep.bank import Bank
+from skep.clock import Now, system_now
+from skep.embedding.base import Embedder
+from skep.errors import ConfigError
+from skep.hive.hive import Hive
+from skep.hive.layout import ROOT, Federated, Layout, Sharded, Shared
+from skep.hive.manifest import MEMORY, AgentSpec, Manifest
+from skep.hive.policy import HivePolicy, PromotionPolicy
+from skep.hive.replica import pull
+from skep.hive.signing import Keyring, Signer
+from skep.hive.tracing import tracer
+
+Action = Literal["create", "update", "remove"]
+KEYS = "hive/"
+DEFAULT_GROUP = "all"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference between what is and what should be."""
+
+    action: Action
+    what: str
+    name: str
+    before: Any = None
+    after: Any = None
+
+    def line(self) -> str:
+        """In one readable line."""
+        sign = {"create": "+", "update": "~", "remove": "-"}[self.action]
+        if self.action == "update":
+            return f"{sign} {self.what} {self.name}: {_shown(self.before)} → {_shown(self.after)}"
+        value = self.after if self.action == "create" else self.before
+        return f"{sign} {self.what} {self.name}" + (
+            f": {_shown(value)}" if value not in (None, {}, "") else ""
+        )
+
+
+class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How one member is doing."""
+
+    name: str
+    memories: int
+    events: int
+    quarantined: int
+    held: int
+    behind: int
+    """Events of the hive about its memories that it has not seen."""
+
+
+class HiveStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a hive is doing."""
+
+    name: str
+    topology: str
+    members: tuple[MemberStatus, ...]
+    agents: dict[str, float]
+    """Trust per agent."""
+    memories: int
+    """Different memories in the whole hive."""
+    changes: int
+    """How many differences there are to the manifest."""
+
+
+class Controller:
+    """Plans and applies one manifest."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        folder: str | Path = ".",
+        embedder: Embedder | None = None,
+        now: Now = system_now,
+    ) -> None:
+        self.manifest = manifest
+        self.store = None if manifest.store == MEMORY else (Path(folder) / manifest.store).expanduser()
+        self._embedder = embedder
+        self._now = now
+
+    # What is
+
+    def observed(self) -> dict[str, Any]:
+        """The registers of the hive in the folder; empty when there is none yet."""
+        for path in self._files():
+            with Bank.open(path, create=False, embedder=self._embedder, now=self._now) as bank:
+                found = bank.settings(KEYS)
+                if found:
+                    return found | bank.settings("trust/")
+        return {}
+
+    def _files(self) -> Iterator[Path]:
+        if self.store is None or not self.store.is_dir():
+            return
+        first = [self.store / "hive.skep", self.store / f"{ROOT}.skep"]
+        files = sorted(p for p in self.store.glob("*.skep") if not p.name.endswith(".private.skep"))
+        yield from dict.fromkeys([*(p for p in first if p.exists()), *files])
+
+    # What should be
+
+    def desired(self) -> dict[str, Any]:
+        """The registers of the manifest."""
+        manifest = self.manifest
+        wanted: dict[str, Any] = {
+            "hive/name": manifest.name,
+            "hive/topology": manifest.topology,
+            "hive/gateway": msgspec.to_builtins(manifest.gateway),
+            "hive/policies": _without_defaults(manifest.policies),
+        }
+        for group in manifest.groups:
+            wanted[f"hive/groups/{group.name}"] = {"domains": list(group.domains), "parent": group.parent}
+        for name, agent in manifest.instances().items():
+            wanted[f"hive/agents/{name}"] = _agent(agent)
+            wanted[f"trust/{name}"] = agent.trust
+        return wanted
+
+    def plan(self) -> list[Change]:
+        """What applying the manifest would change."""
+        return list(_differences(self.observed(), self.desired()))
+
+    def apply(self, *, migrate: bool = False) -> list[Change]:
+        """Make it so; what was changed. With `migrate`, a hive of another topology is laid out anew."""
+        before, wanted = self.observed(), self.desired()
+        changes = list(_differences(before, wanted))
+        if not changes:
+            return []
+        old = before.get("hive/topology")
+        if old is not None and old != self.manifest.topology and not migrate:
+            raise ConfigError(
+                f"the hive is {old} and the manifest says {self.manifest.topology}; "
+                "apply with --migrate to copy everything into the new layout"
+            )
+        with tracer.span("hive.apply", changes=len(changes)):
+            if old is not None and self.store is not None:
+                self._rearrange(before)
+            with self.open() as hive:
+                self._write_registers(hive, before, wanted)
+        return changes
+
+    def _rearrange(self, before: Mapping[str, Any]) -> None:
+        """Move memories from the members there were to the members there will be."""
+        old = layout_of(
+            before["hive/topology"],
+            {k.removeprefix("hive/agents/"): v for k, v in before.items() if k.startswith("hive/agents/")},
+            {k.removeprefix("hive/groups/"): v for k, v in before.items() if k.startswith("hive/groups/")},
+            replication=before.get("hive/policies", {}).get("replication", HivePolicy().replication),
+        )
+        new = self._layout()
+        if set(old.members) == set(new.members) and old.kind == new.kind:
+            return
+        with self._hive(old) as source, self._hive(new) as target:
+            pull(target, source)
+            target.repair()
+
+    def _write_registers(self, hive: Hive, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        registers = hive.registers
+        for key in (*wanted, *(k for k in before if k not in wanted)):
+            if before.get(key) != wanted.get(key):
+                hive.changed_at(registers, lambda bank, key=key: bank.set_setting(key, wanted.get(key)))
+
+    # Opening
+
+    def open(self) -> Hive:
+        """The hive of the manifest."""
+        return self._hive(self._layout())
+
+    def _layout(self) -> Layout:
+        manifest = self.manifest
+        agents = {name: _agent(agent) for name, agent in manifest.instances().items()}
+        groups = {g.name: {"domains": list(g.domains), "parent": g.parent} for g in manifest.groups}
+        return layout_of(manifest.topology, agents, groups, replication=manifest.policies.replication)
+
+    def _hive(self, layout: Layout) -> Hive:
+        policy = self.manifest.policies
+        if self.manifest.gateway.review == "reject":
+            rules: PromotionPolicy = _NoQuarantine(policy)
+        else:
+            rules = PromotionPolicy(policy)
+        return Hive(
+            layout,
+            name=self.manifest.name,
+            store=self.store,
+            policy=policy,
+            rules=rules,
+            embedder=self._embedder,
+            now=self._now,
+            keyring=self._keyring(),
+            signers={
+                name: Signer(bytes.fromhex(agent.seed))
+                for name, agent in self.manifest.instances().items()
+                if agent.seed is not None
+            },
+        )
+
+    def _keyring(self) -> Keyring | None:
+        mode = self.manifest.gateway.signatures
+        keys = {name: a.key for name, a in self.manifest.instances().items() if a.key is not None}
+        if mode == "off" or (mode == "known" and not keys):
+            return None
+        ring = Keyring(required=mode == "required")
+        for name, key in keys.items():
+            ring.expect(name, bytes.fromhex(key))
+        return ring
+
+    def status(self) -> HiveStatus:
+        """How the hive is doing."""
+        changes = len(self.plan())
+        with self.open() as hive:
+            return status_of(hive, changes=changes)
+
+
+class _NoQuarantine(PromotionPolicy):
+    """Rejects what the default rules would hold back."""
+
+    def reject(self, memory: Any, standing: Any) -> list[str]:
+        return super().reject(memory, standing) + super().doubt(memory, standing)
+
+
+def layout_of(
+    topology: str, agents: Mapping[str, Any], groups: Mapping[str, Any], *, replication: int
+) -> Layout:
+    """The layout that registers or a manifest describe."""
+    names = list(agents) or ["agent"]
+    if topology in ("single", "flat"):
+        return Shared(topology, names)
+    if topology == "sharded":
+        return Sharded(names, replication=replication)
+    members: dict[str, list[str]] = {name: [] for name in groups} or {DEFAULT_GROUP: []}
+    for name, agent in agents.items():
+        members[agent.get("group") or next(iter(members))].append(name)
+    domains = {
+        group: {*groups.get(group, {}).get("domains", ()), *(d for a in inside for d in agents[a]["domains"])}
+        for group, inside in members.items()
+    }
+    parents = {name: group["parent"] for name, group in groups.items() if group.get("parent")}
+    return Federated(members, parents=parents, domains=domains)
+
+
+def status_of(hive: Hive, *, changes: int = 0) -> HiveStatus:
+    """How an open hive is doing."""
+    found: list[MemberStatus] = []
+    ids: set[str] = set()
+    for name, member in hive.members.items():
+        bank = member.bank.status()
+        found.append(
+            MemberStatus(
+                name=name,
+                memories=bank.memories,
+                events=bank.events,
+                quarantined=bank.by_status.get("quarantined", 0),
+                held=bank.held,
+                behind=hive.behind(member),
+            )
+        )
+        ids |= {memory.id for memory in member.current()}
+    agents = {name: hive.trust.of(name) for name in _agents_of(hive)}
+    return HiveStatus(
+        name=hive.name,
+        topology=hive.layout.kind,
+        members=tuple(found),
+        agents=agents,
+        memories=len(ids),
+        changes=changes,
+    )
+
+
+def _agents_of(hive: Hive) -> list[str]:
+    layout = hive.layout
+    return sorted(layout.members if isinstance(layout, Sharded) else getattr(layout, "agents", ()))
+
+
+def _differences(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Change]:
+    for key, value in wanted.items():
+        what, name = _named(key)
+        if key not in before:
+            yield Change(action="create", what=what, name=name, after=value)
+        elif before[key] != value:
+            yield Change(action="update", what=what, name=name, before=before[key], after=value)
+    for key, value in before.items():
+        if key not in wanted and value is not None and not key.startswith("trust/"):
+            what, name = _named(key)
+            yield Change(action="remove", what=what, name=name, before=value)
+
+
+def _named(key: str) -> tuple[str, str]:
+    if key.startswith("trust/"):
+        return "trust", key.removeprefix("trust/")
+    parts = key.removeprefix(KEYS).split("/", 1)
+    if len(parts) == 1:
+        return "hive", parts[0]
+    return {"agents": "agent", "groups": "group"}.get(parts[0], parts[0]), parts[1]
+
+
+def _agent(agent: AgentSpec) -> dict[str, Any]:
+    return {"domains": list(agent.domains), "group": agent.group, "key": agent.key}
+
+
+def _without_defaults(policy: HivePolicy) -> dict[str, Any]:
+    default = HivePolicy()
+    fields = policy.__struct_fields__
+    return {name: getattr(policy, name) for name in fields if getattr(policy, name) != getattr(default, name)}
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,395 @@
+"""Hive: many agents, one knowledge, no coordinator.
+
+`Hive.single`, `Hive.flat`, `Hive.federated` and `Hive.sharded` lay it out; `hive.agent(name)` gives an
+agent its bank.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from skep.bank import Bank, Page
+from skep.clock import Now, system_now
+from skep.embedding import default_embedder
+from skep.errors import InvalidInputError
+from skep.hive.agent import AgentBank
+from skep.hive.asking import Asking, HiveRecaller
+from skep.hive.bus.local import LocalBus
+from skep.hive.gateway import Gateway
+from skep.hive.layout import Federated, Layout, Sharded, Shared, known
+from skep.hive.member import Member, Subjects
+from skep.hive.policy import HivePolicy, PromotionPolicy
+from skep.hive.pool import Ask, Fetched, Slice
+from skep.hive.reviewing import Reviewing
+from skep.hive.scatter import Health, Scatter
+from skep.hive.shelf import Shelf
+from skep.hive.trust import Provenance, Trust, provenance
+from skep.model import Conflict, Event, Memory
+from skep.semantics.conflicts import CANDIDATE, find_for, judge
+
+if TYPE_CHECKING:
+    from skep.embedding.base import Embedder
+    from skep.hive.bus.base import Bus
+    from skep.hive.gateway import Decides
+    from skep.hive.gossip import Peer
+    from skep.hive.rollback import Rollback
+    from skep.hive.signing import Keyring, Signer
+    from skep.storage.base import Filter
+    from skep.validation import Time
+
+MEMORY = ":memory:"
+NEAREST = 5
+"""How many memories of the hive a new one is compared with."""
+
+
+class Hive(Reviewing):
+    """Many banks that share. Open it with one of the four constructors; close it, or use it in a `with`."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        name: str = "hive",
+        store: str | Path | None = None,
+        policy: HivePolicy | None = None,
+        rules: Decides | None = None,
+        bus: Bus | None = None,
+        embedder: Embedder | None = None,
+        now: Now = system_now,
+        keyring: Keyring | None = None,
+        signers: Mapping[str, Signer] | None = None,
+    ) -> None:
+        self.name = name
+        self.layout = layout
+        self.policy = policy or HivePolicy()
+        self.store = None if store is None else Path(store)
+        self.now = now
+        self.embedder = embedder or default_embedder()
+        self.bus: Bus = bus or LocalBus(name)
+        self.subjects = Subjects(name)
+        self.health = Health()
+        self.keyring = keyring
+        self._own_bus = bus is None
+        self._signers = dict(signers or {})
+        self._views: dict[str, AgentBank] = {}
+        self.members: dict[str, Member] = {}
+        for member in layout.members:
+            self._add(member)
+        self.trust = Trust(_Registers(self))
+        self.gateway = Gateway(
+            self.policy, rules or PromotionPolicy(self.policy), self.trust, now=now, get=self.get
+        )
+
+    # Opening
+
+    @classmethod
+    def single(cls, agent: str = "agent", **options: Any) -> Self:
+        """One agent with one bank: a hive like any other, with nobody else in it."""
+        return cls(Shared("single", [agent]), **options)
+
+    @classmethod
+    def flat(cls, agents: Iterable[str], **options: Any) -> Self:
+        """All agents share one bank."""
+        return cls(Shared("flat", agents), **options)
+
+    @classmethod
+    def federated(
+        cls,
+        groups: Mapping[str, Sequence[str]],
+        *,
+        parents: Mapping[str, str] | None = None,
+        domains: Mapping[str, Iterable[str]] | None = None,
+        **options: Any,
+    ) -> Self:
+        """A tree of groups, each with a bank for its agents.
+
+        Args:
+            groups: Agents per group.
+            parents: The group above each group; the root where nothing is said.
+            domains: What each group is about, so that fitting groups may send more.
+            options: Those of `Hive`.
+        """
+        return cls(Federated(groups, parents=parents, domains=domains), **options)
+
+    @classmethod
+    def sharded(cls, agents: Iterable[str], **options: Any) -> Self:
+        """Every agent keeps a part; every memory is kept by several of them."""
+        policy: HivePolicy = options.get("policy") or HivePolicy()
+        return cls(Sharded(agents, replication=policy.replication), **options)
+
+    def _add(self, name: str) -> Member:
+        bank = Bank.open(self._path(name), embedder=self.embedder, now=self.now)
+        signer = self._signers.get(name)
+        if self.keyring is not None and signer is not None:
+            self.keyring.add(bank.actor, signer.public)
+        elif self.keyring is not None:
+            self.keyring.vouch(bank.actor)
+        member = Member(
+            name,
+            bank,
+            self.bus,
+            self.subjects,
+            first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
+            keeps=lambda memory: self.layout.keeps(name, memory),
+            keyring=self.keyring,
+            signer=signer,
+        )
+        self.layout.joined(name, bank.actor)
+        self.members[name] = member
+        member.start()
+        return member
+
+    def _path(self, name: str, suffix: str = "") -> str:
+        if self.store is None:
+            return MEMORY
+        self.store.mkdir(parents=True, exist_ok=True)
+        return str(self.store / f"{name}{suffix}.skep")
+
+    def open_private(self, agent: str) -> Bank:
+        """The bank that only one agent sees."""
+        return Bank.open(self._path(agent, ".private"), embedder=self.embedder, now=self.now)
+
+    def close(self) -> None:
+        """Stop all members and close their banks."""
+        for view in self._views.values():
+            view.close()
+        for member in self.members.values():
+            member.stop()
+        if self._own_bus:
+            self.bus.close()
+        for member in self.members.values():
+            member.bank.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Agents
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is only one bank, so that nothing has to be asked around."""
+        return len(self.members) == 1
+
+    def agent(self, name: str) -> AgentBank:
+        """The bank of an agent."""
+        if name not in self._views:
+            self._views[name] = AgentBank(self, name)
+        return self._views[name]
+
+    def member_of(self, agent: str) -> Member:
+        """The member an agent writes to."""
+        return self.members[self.layout.home(agent)]
+
+    def join(self, agent: str) -> AgentBank:
+        """Add an agent to a sharded hive; it takes over its part of the memories."""
+        layout = self._sharded()
+        if agent in layout.members:
+            raise InvalidInputError(f"there is already an agent {agent!r}; every agent needs its own name")
+        self.layout = layout.replaced([*layout.members, agent])
+        self._add(agent)
+        self.rebalance()
+        return self.agent(agent)
+
+    def leave(self, agent: str) -> None:
+        """Take an agent out of a sharded hive; the others take over what it kept."""
+        layout = self._sharded()
+        gone = self.members[known(agent, layout.members)]
+        if len(layout.members) == 1:
+            raise InvalidInputError(f"{agent} is the last member; close the hive instead")
+        self.layout = layout.replaced(member for member in layout.members if member != agent)
+        self.rebalance()
+        gone.stop()
+        del self.members[agent]
+        view = self._views.pop(agent, None)
+        if view is not None:
+            view.close()
+        gone.bank.close()
+
+    def _sharded(self) -> Sharded:
+        if not isinstance(self.layout, Sharded):
+            raise InvalidInputError(
+                f"a {self.layout.kind} hive is changed by its manifest; see `skep hive apply`"
+            )
+        return self.layout
+
+    # Asking
+
+    def asking(self, private: Bank | None = None, *, members: Sequence[str] | None = None) -> Asking:
+        """What a recall over this hive needs to know of it."""
+        names = tuple(members or self.layout.members)
+        local: dict[str, Callable[[Ask], Slice]] = {}
+        fetch: dict[str, Callable[[Iterable[str], bool], Fetched]] = {}
+        if private is not None:
+            shelf = Shelf(private.engine.store, member="private")
+            local["private"] = shelf.answer
+            fetch["private"] = lambda ids, links: _from_bank(private, ids, links=links)
+
+        def scatter() -> Scatter:
+            return Scatter(
+                self.bus,
+                self.subjects,
+                names,
+                policy=self.policy,
+                health=self.health,
+                lost=self.layout.lost,
+                hedge=len(names) > 1,
+                local=local,
+                fetch_local=fetch,
+            )
+
+        return Asking(
+            scatter=scatter,
+            embedder=self.embedder,
+            trust=self.trust.of,
+            policy=self.policy,
+            fitting=self.layout.fitting,
+            used=self.note_uses,
+        )
+
+    def recall(self, query: str, *, group: str | None = None, limit: int = 5, **options: Any) -> Any:
+        """Ask the hive as nobody in particular; with a group, only it and the groups below it."""
+        view = AgentView(self, None if group is None else self._within(group))
+        return view.recall(query, limit=limit, **options)
+
+    def _within(self, group: str) -> tuple[str, ...]:
+        if not isinstance(self.layout, Federated):
+            raise InvalidInputError(f"a {self.layout.kind} hive has no groups", field="group")
+        return self.layout.within(group)
+
+    def get(self, memory_id: str) -> Memory | None:
+        """A memory by id, from whoever has it; None if nobody does."""
+        for member in self.members.values():
+            found = member.get(memory_id)
+            if found is not None:
+                return found
+        return None
+
+    def find(self, view: AgentBank, text: str | None = None, **conditions: Any) -> Page:
+        """Memories of all members that meet every condition, newest first."""
+        from skep.hive.finding import find_everywhere
+
+        return find_everywhere(self, view, text, **conditions)
+
+    def past(self, view: AgentBank, moment: Time) -> Bank:
+        """The hive as it was at a moment, for reading only."""
+        from skep.hive.past import PastHive
+
+        return PastHive(self, view, moment)
+
+    def conflicts(
+        self,
+        draft: Memory,
+        where: Filter,
+        contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
+    ) -> tuple[Conflict, ...]:
+        """What in the hive a new memory contradicts or repeats."""
+        if self.plain:
+            return tuple(find_for(self.registers.bank.engine, draft, contradiction_fn=contradiction_fn))
+        recaller = HiveRecaller(self.members[self.layout.registers].bank.engine, self.asking())
+        answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
+        found: list[Conflict] = []
+        for hit in answer.hits:
+            similarity = hit.signals.get("semantic", 0.0)
+            if similarity >= CANDIDATE:
+                conflict = judge(hit.memory, draft, similarity, contradiction_fn)
+                if conflict is not None:
+                    found.append(conflict)
+        return tuple(found)
+
+    # Trust
+
+    def provenance(self, memory_id: str) -> Provenance:
+        """Where a memory came from, and how far to trust it."""
+        for member in self.members.values():
+            if member.has(memory_id) and self.layout.first_for(member.name, memory_id, ()):
+                path = member.paths.get(memory_id, (member.name,))
+                return provenance(member.bank, memory_id, trust=self.trust, path=path)
+        member = next((m for m in self.members.values() if m.has(memory_id)), self.registers)
+        path = member.paths.get(memory_id, (member.name,))
+        return provenance(member.bank, memory_id, trust=self.trust, path=path)
+
+    @property
+    def registers(self) -> Member:
+        """The member that writes the hive's own registers."""
+        return self.members[self.layout.registers]
+
+    def confirm(self, memory_id: str, *, by: str) -> Memory | None:
+        """Count a confirmation, if whoever makes it is independent; the memory, or None if it does not
+        count.
+        """
+        memory = self.get(memory_id)
+        if memory is None or self.trust.independent(memory, by, self.get) is not None:
+            return None
+        holder = next(m for m in self.members.values() if m.has(memory_id))
+        return self.changed_at(holder, lambda bank: bank.confirm(memory_id, by))
+
+    # Other hives
+
+    def connect(self, peers: Mapping[str, Peer], *, rng: random.Random | None = None) -> None:
+        """Tell some of these hives or banks about every memory that is promoted here from now on."""
+        from skep.hive.gossip import AutoGossip
+
+        self.auto_gossip = AutoGossip(self, peers, rng=rng) if peers else None
+
+    def gc(self, *, now: float | None = None) -> list[str]:
+        """Mark what has expired, in every copy; the ids."""
+        from skep.hive.expiry import collect
+
+        return collect(self, now=now)
+
+    def refresh(self, memory_id: str, *, ttl: float | None = None) -> Memory:
+        """Give a memory its full time again, in every copy."""
+        from skep.hive.expiry import refresh
+
+        return refresh(self, memory_id, ttl=ttl)
+
+    def rollback(self, source: str, *, since: float | None = None, dry_run: bool = False) -> Rollback:
+        """Undo all that one source wrote and what was derived from it; `dry_run` shows the blast radius."""
+        from skep.hive.rollback import rollback
+
+        return rollback(self, source, since=since, dry_run=dry_run)
+
+
+class AgentView:
+    """A nameless reader of a hive, or of some of its members."""
+
+    def __init__(self, hive: Hive, members: Sequence[str] | None) -> None:
+        bank = Bank(hive.registers.bank.engine)
+        recaller = HiveRecaller(bank.engine, hive.asking(members=members))
+        bank._recaller = recaller  # pyright: ignore[reportPrivateUsage]
+        self.recall = bank.recall
+
+
+class _Registers:
+    """The registers of a hive: written by one member, copied to all."""
+
+    def __init__(self, hive: Hive) -> None:
+        self._hive = hive
+
+    def setting(self, key: str) -> Any:
+        """The value, or None."""
+        return self._hive.registers.bank.setting(key)
+
+    def settings(self, prefix: str = "") -> dict[str, Any]:
+        """Every value under a prefix."""
+        return self._hive.registers.bank.settings(prefix)
+
+    def set_setting(self, key: str, value: Any) -> Event:
+        """Write a value, and send it to every member."""
+        return self._hive.changed_at(self._hive.registers, lambda bank: bank.set_setting(key, value))
+
+
+def _from_bank(bank: Bank, ids: Iterable[str], *, links: bool) -> Fetched:
+    store = bank.engine.store
+    memories = tuple(m for m in map(store.get, ids) if m is not None)
+    found = tuple(link for m in memories for link in store.links(m.id)) if links else ()
+    return Fetched(memories=memories, links=found)

@@ -1,0 +1,266 @@
+"""The three ways to lay a hive out: which member an agent writes to, who keeps copies, who answers for
+what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from skep.errors import InvalidInputError, NotFoundError
+from skep.hive.scatter import all_missing
+from skep.hive.shards import Ring
+from skep.words import query_terms, terms
+
+ROOT = "root"
+
+
+class Layout(Protocol):
+    """What a topology decides."""
+
+    @property
+    def kind(self) -> str:
+        """single, flat, federated or sharded."""
+        ...
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The members, by name."""
+        ...
+
+    @property
+    def registers(self) -> str:
+        """The member that writes the hive's own registers, such as trust."""
+        ...
+
+    def home(self, agent: str) -> str:
+        """The member an agent writes to."""
+        ...
+
+    def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
+        """Whether a member answers for a memory while some are missing."""
+        ...
+
+    def keeps(self, member: str, memory_id: str) -> bool:
+        """Whether a member should hold a copy of a memory."""
+        ...
+
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:
+        """The members a new memory is copied to."""
+        ...
+
+    def path(self, home: str, member: str) -> tuple[str, ...]:
+        """The way a copy takes."""
+        ...
+
+    def lost(self, missing: int, total: int) -> float:
+        """The share of memories that nobody can answer for when so many are missing, after asking around."""
+        ...
+
+    def fitting(self, query: str) -> tuple[str, ...]:
+        """Members whose domains fit a query."""
+        ...
+
+    def joined(self, member: str, actor: str) -> None:
+        """Note the name under which a member's bank writes."""
+        ...
+
+
+class Shared:
+    """Single and flat: everybody writes to and reads from one bank."""
+
+    registers = "hive"
+
+    def __init__(self, kind: str, agents: Iterable[str]) -> None:
+        self.kind = kind
+        self.agents = unique(agents)
+        self.members = ("hive",)
+
+    def home(self, agent: str) -> str:
+        """The one member."""
+        known(agent, self.agents)
+        return "hive"
+
+    def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:  # noqa: ARG002
+        """Always."""
+        return not missing
+
+    def keeps(self, member: str, memory_id: str) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """None are needed."""
+        return ()
+
+    def path(self, home: str, member: str) -> tuple[str, ...]:
+        """Straight."""
+        return (home, member)
+
+    def lost(self, missing: int, total: int) -> float:
+        """Everything."""
+        return missing / total
+
+    def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002
+        """There is nothing to choose."""
+        return ()
+
+    def joined(self, member: str, actor: str) -> None:
+        """Nothing depends on it."""
+
+
+class Sharded:
+    """Every agent is a member; rendezvous hashing says which of them keep a memory."""
+
+    kind = "sharded"
+
+    def __init__(self, agents: Iterable[str], *, replication: int) -> None:
+        self.ring = Ring(unique(agents), replication=replication)
+        self.unplaced: dict[str, str] = {}
+        """Memories whose owners could not all be reached, and the member that answers for them meanwhile."""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The agents."""
+        return self.ring.members
+
+    @property
+    def registers(self) -> str:
+        """The first of them."""
+        return self.ring.members[0]
+
+    def home(self, agent: str) -> str:
+        """Its own member."""
+        return known(agent, self.members)
+
+    def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
+        """Whether it is the first owner that is there."""
+        return self.ring.first(memory_id, without=missing) == member or self.unplaced.get(memory_id) == member
+
+    def keeps(self, member: str, memory_id: str) -> bool:
+        """Whether it is an owner."""
+        return member in self.ring.owners(memory_id)
+
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """The owners."""
+        return tuple(member for member in self.ring.owners(memory_id) if member != home)
+
+    def path(self, home: str, member: str) -> tuple[str, ...]:
+        """Straight."""
+        return (home, member)
+
+    def lost(self, missing: int, total: int) -> float:
+        """What has all its owners among the missing."""
+        return all_missing(missing, total, self.ring.replication)
+
+    def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Shards hold everything of anything."""
+        return ()
+
+    def joined(self, member: str, actor: str) -> None:
+        """Ownership does not depend on who wrote."""
+
+    def replaced(self, members: Iterable[str]) -> Sharded:
+        """The same with other members."""
+        fresh = Sharded(members, replication=self.ring.replication)
+        fresh.unplaced = self.unplaced
+        return fresh
+
+
+class Federated:
+    """A tree of groups. Agents of a group share its bank; what is sure enough is copied to all groups."""
+
+    kind = "federated"
+    registers = ROOT
+
+    def __init__(
+        self,
+        groups: Mapping[str, Sequence[str]],
+        *,
+        parents: Mapping[str, str] | None = None,
+        domains: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        self.agents = {agent: group for group, agents in groups.items() for agent in agents}
+        if len(self.agents) != sum(len(agents) for agents in groups.values()):
+            raise InvalidInputError(
+                "an agent belongs to one group only; some are listed twice", field="groups"
+            )
+        self.parents = {group: (parents or {}).get(group, ROOT) for group in groups if group != ROOT}
+        self.members = (ROOT, *sorted(self.parents))
+        for parent in self.parents.values():
+            known(parent, self.members)
+        self._domains = {
+            group: {term for domain in names for term in terms(domain)}
+            for group, names in (domains or {}).items()
+        }
+        self._homes: dict[str, str] = {}
+
+    def home(self, agent: str) -> str:
+        """The bank of its group."""
+        return self.agents[known(agent, tuple(self.agents))]
+
+    def joined(self, member: str, actor: str) -> None:
+        """Memories are told apart by who wrote them."""
+        self._homes[actor] = member
+
+    def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
+        """The group that wrote it; if that is missing or unknown, whoever has a copy."""
+        home = self._homes.get(memory_id.rpartition("-")[0])
+        return home is None or home == member or home in missing
+
+    def keeps(self, member: str, memory_id: str) -> bool:  # noqa: ARG002
+        """Copies are made when something is broadcast, not by rule."""
+        return False
+
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """Every other group, if it is sure enough; never the one it came from."""
+        return tuple(member for member in self.members if member != home) if broadcast else ()
+
+    def path(self, home: str, member: str) -> tuple[str, ...]:
+        """Up the tree to where the ways meet, and down again."""
+        up, down = self._ancestors(home), self._ancestors(member)
+        meeting = next(name for name in up if name in down)
+        return (*up[: up.index(meeting) + 1], *reversed(down[: down.index(meeting)]))
+
+    def _ancestors(self, member: str) -> list[str]:
+        found = [member]
+        while found[-1] != ROOT:
+            found.append(self.parents[found[-1]])
+        return found
+
+    def within(self, group: str) -> tuple[str, ...]:
+        """A group and every group below it."""
+        known(group, self.members)
+        return tuple(member for member in self.members if group in self._ancestors(member))
+
+    def lost(self, missing: int, total: int) -> float:
+        """Only what was broadcast has copies."""
+        return missing / total
+
+    def fitting(self, query: str) -> tuple[str, ...]:
+        """Groups whose domains share a word with the query."""
+        asked = set(query_terms(query))
+        return tuple(group for group, words in self._domains.items() if words & asked)
+
+
+def unique(names: Iterable[str]) -> tuple[str, ...]:
+    """The names, or an error that says which one is there twice."""
+    listed = list(names)
+    twice = (
+        sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
+    )
+    if twice:
+        raise InvalidInputError(
+            f"two agents are called {twice[0]!r}; every agent needs its own name", field="agents"
+        )
+    if not listed:
+        raise InvalidInputError("a hive needs at least one agent", field="agents")
+    return tuple(listed)
+
+
+def known(name: str, names: Sequence[str]) -> str:
+    """The name, if there is one like it."""
+    if name not in names:
+        shown = ", ".join(sorted(names)[:8]) + (" …" if len(names) > 8 else "")
+        raise NotFoundError(f"the hive has no {name!r}; it has {shown}")
+    return name

@@ -1,0 +1,228 @@
+"""The rows of a shelf: columns and postings over one bank, kept up to date with it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from skep.storage.base import Filter, IndexRow
+from skep.words import terms as terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from skep.model import Memory
+
+_COLUMNS = (
+    "created_at",
+    "confidence",
+    "last_evidence_at",
+    "importance",
+    "valid_from",
+    "valid_to",
+    "expires_at",
+)
+
+
+class ShelfStore(Protocol):
+    """What a shelf reads of a bank's store."""
+
+    def head(self) -> int:
+        """The newest change."""
+        ...
+
+    def changed_since(self, seq: int) -> Iterator[IndexRow]:
+        """Rows changed after `seq`."""
+        ...
+
+    def fingerprint(self) -> str:
+        """The embedder of the vectors."""
+        ...
+
+    def dim(self) -> int:
+        """Their length."""
+        ...
+
+    def memories(self, rows: Sequence[int]) -> dict[int, Memory]:
+        """Memories by row."""
+        ...
+
+    def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
+        """Uses, confirmations, last use and author of rows."""
+        ...
+
+
+class Rows:
+    """The rows of one bank. `first_for(id, missing)` says whether its member answers for a memory."""
+
+    def __init__(
+        self,
+        store: ShelfStore,
+        *,
+        member: str = "",
+        first_for: Callable[[str, tuple[str, ...]], bool] | None = None,
+    ) -> None:
+        self.member = member
+        self._store = store
+        self._first_for = first_for
+        self._lock = threading.RLock()
+        self._seen = 0
+        self._fingerprint = ""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._at: dict[int, int] = {}
+        self._rows: list[int] = []
+        self._ids: list[str] = []
+        self._texts: list[str] = []
+        self._meta: list[IndexRow | None] = []
+        self._keys: list[str] = []
+        self._voices: list[str] = []
+        self._postings: dict[str, dict[int, int]] = {}
+        self._talks: dict[str, list[tuple[float, int, int]]] = {}
+        self._capacity = 0
+        self._masks: dict[Filter, NDArray[np.bool_]] = {}
+        self._timed, self._least_sure, self._oldest = False, 1.0, math.inf
+        self._grow(16)
+
+    def _grow(self, capacity: int) -> None:
+        dim = self._store.dim()
+        old = self._capacity
+        fresh: dict[str, NDArray[Any]] = {name: np.zeros(capacity, np.float64) for name in _COLUMNS}
+        fresh["length"] = np.zeros(capacity, np.uint32)
+        fresh["content"] = np.zeros(capacity, np.int64)
+        fresh["live"] = np.zeros(capacity, np.bool_)
+        fresh["owned"] = np.zeros(capacity, np.bool_)
+        fresh["embedded"] = np.zeros(capacity, np.bool_)
+        vectors = np.zeros((capacity, dim), np.float32)
+        if old:
+            for name, column in fresh.items():
+                column[:old] = self._columns[name][:old]
+            vectors[:old] = self._vectors[:old]
+        self._columns, self._vectors, self._capacity = fresh, vectors, capacity
+
+    # Catching up
+
+    def refresh(self) -> None:
+        """Take in what the bank changed since the last time."""
+        with self._lock:
+            head = self._store.head()
+            if head == self._seen:
+                return
+            if self._store.fingerprint() != self._fingerprint:
+                self._fingerprint = self._store.fingerprint()
+                self._seen = 0
+                self._clear()
+            changed = list(self._store.changed_since(self._seen))
+            there = self._store.memories([row.row for row in changed if not row.gone])
+            for row in changed:
+                memory = there.get(row.row)
+                self._drop(row.row)
+                if memory is not None:
+                    self._put(row, memory.id)
+            self._seen = head
+            self._masks.clear()
+            self._summarise()
+
+    def _summarise(self) -> None:
+        """Bounds over the whole shelf, by which most filters need not look at its rows."""
+        live, columns = self._columns["live"], self._columns
+        self._timed = bool(
+            (columns["valid_from"][live] > -np.inf).any()
+            or (columns["valid_to"][live] < np.inf).any()
+            or (columns["expires_at"][live] < np.inf).any()
+        )
+        self._least_sure = float(columns["confidence"][live].min(initial=1.0))
+        self._oldest = float(columns["last_evidence_at"][live].min(initial=np.inf))
+
+    def reassign(self) -> None:
+        """Ask again which memories this shelf answers for; the members of the hive changed."""
+        with self._lock:
+            for at, memory_id in enumerate(self._ids):
+                self._columns["owned"][at] = self._columns["live"][at] and self._owns(memory_id, ())
+
+    def _owns(self, memory_id: str, missing: tuple[str, ...]) -> bool:
+        return self._first_for is None or self._first_for(memory_id, missing)
+
+    def _put(self, row: IndexRow, memory_id: str) -> None:
+        at = self._at.get(row.row)
+        if at is None:
+            at = len(self._rows)
+            if at >= self._capacity:
+                self._grow(self._capacity * 2)
+            self._at[row.row] = at
+            self._rows.append(row.row)
+            self._ids.append(memory_id)
+            self._texts.append("")
+            self._meta.append(None)
+            self._keys.append("")
+            self._voices.append("")
+        found = Counter(terms_of(row.text))
+        for term, count in found.items():
+            self._postings.setdefault(term, {})[at] = min(count, 65_535)
+        columns = self._columns
+        columns["length"][at] = found.total()
+        columns["live"][at] = True
+        columns["owned"][at] = self._owns(memory_id, ())
+        columns["content"][at] = content_of(row)
+        columns["created_at"][at] = row.created_at
+        columns["confidence"][at] = row.confidence
+        columns["last_evidence_at"][at] = row.last_evidence_at
+        columns["importance"][at] = row.importance
+        columns["valid_from"][at] = -np.inf if row.valid_from is None else row.valid_from
+        columns["valid_to"][at] = np.inf if row.valid_to is None else row.valid_to
+        columns["expires_at"][at] = np.inf if row.expires_at is None else row.expires_at
+        columns["embedded"][at] = row.vector is not None
+        self._vectors[at] = 0.0 if row.vector is None else np.frombuffer(row.vector, "<f4")
+        self._ids[at], self._texts[at], self._meta[at] = memory_id, row.text, row
+        scope = (row.user, row.project, row.session)
+        self._keys[at] = "" if scope == (None, None, None) else "\x1f".join(part or "" for part in scope)
+        self._voices[at] = f"{row.agent or ''}\x1f{row.kind}"
+        if self._keys[at]:
+            insort(self._talks.setdefault(self._keys[at], []), (row.created_at, order_of(memory_id), at))
+
+    def _drop(self, row: int) -> None:
+        at = self._at.get(row)
+        if at is None or not self._columns["live"][at]:
+            return
+        for term in set(terms_of(self._texts[at])):
+            postings = self._postings.get(term)
+            if postings is not None:
+                postings.pop(at, None)
+                if not postings:
+                    del self._postings[term]
+        if self._keys[at]:
+            entry = (float(self._columns["created_at"][at]), order_of(self._ids[at]), at)
+            self._talks[self._keys[at]].remove(entry)
+        for name in ("live", "owned", "embedded"):
+            self._columns[name][at] = False
+        self._texts[at] = ""
+        self._meta[at] = None
+
+
+def content_of(row: IndexRow) -> int:
+    """Equal for memories of one kind and scope with the same words, whatever their case."""
+    parts = (
+        row.kind,
+        row.user or "",
+        row.project or "",
+        row.session or "",
+        " ".join(row.text.casefold().split()),
+    )
+    digest = blake2b("\x1f".join(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def order_of(memory_id: str) -> int:
+    """The place of a memory among those of its writer."""
+    counter = memory_id.rpartition("-")[2]
+    return int(counter) if counter.isdigit() else 0
