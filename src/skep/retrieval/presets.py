@@ -35,7 +35,7 @@ PRESETS: dict[str, RecallConfig] = {
         RecallConfig(
             name="default",
             fusion="minmax",
-            weights={"lexical": 1.0, "semantic": 0.2, "recency": 0.1},
+            weights={"lexical": 1.0, "semantic": 0.4, "recency": 0.1},
             context=0.6,
             coverage=0.3,
             late=0.5,
