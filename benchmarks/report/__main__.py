@@ -31,7 +31,8 @@ AGAINST = """
 - Every search goes through the public `Bank.recall`, which builds whole memories, flags conflicts and counts uses; the
   peers return an id and a text. The lines "50 ids" are nearer to what a bare index does.
 - skep writes an event log beside the row, so that history, undo and replication work; no peer does.
-- zvec and Qdrant Edge were measured because they are strong, though nobody asked for them in an agent's memory.
+- Qdrant Edge and zvec are native engines that one process owns alone; skep, the floor and sqlite-vec may be opened by
+  many processes at once, and ask the file before every answer whether another one wrote.
 - The floor is written for this workload and holds every vector in memory.
 """
 
@@ -67,7 +68,7 @@ def text(report: Report, plots: list[str]) -> str:
         "## Speed",
         "`make bench` reruns a short version, `make bench-full` the whole. All engines ran in the same run, taking "
         "turns; those not at work were halted. Compare the ratios, not the milliseconds: ×2 means twice the CPU time "
-        "of skep. † marks answers that agree with exact search in less than 0.9; such figures win nothing.",
+        "of skep. † marks answers too far from exact search (below 0.9, where words are ranked 0.8); they win nothing.",
         _environment(report),
         "### Where others are faster",
         tables.losses(report),

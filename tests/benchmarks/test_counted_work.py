@@ -39,7 +39,7 @@ WRITE_STATEMENTS = 24
 WRITE_STEPS = 120
 LOG_PAGES = 24
 """Pages a single remember may write to the log."""
-INSTRUCTIONS = 25_000_000
+INSTRUCTIONS = 70_000_000
 """Machine instructions per default recall of 1,000 memories, by callgrind."""
 
 NOW = 1_750_000_000.0
