@@ -60,6 +60,7 @@ def test_texts_that_cannot_both_hold_conflict_for_a_named_reason(
         ("The team has twelve members", "The team has 12 members"),
         ("Use ruff for linting", "use ruff for linting."),
         ("We don't deploy on Fridays", "We do not deploy on Fridays"),
+        ("I'm on call this week and I've the pager", "I am on call this week and I have the pager"),
         ("Tests run with pytest", "Tests are run with pytest"),
     ],
 )
@@ -116,6 +117,13 @@ def test_a_question_never_contradicts(a: str, b: str) -> None:
         ("The client pays the server", "The server pays the client"),
         ("Only admins may delete projects", "Admins may delete projects"),
         ("Use ruff for linting", "Should I use ruff for linting?"),
+        ("The user has four children", "The user is one of four children"),
+        ("The user has two dogs and a cat", "The user has a dog and two cats"),
+        ("How did you make it?", "Did you make it?"),
+        ("My son plays football", "My son played football"),
+        ("My mother stays home", "I am a mother who stays at home"),
+        ("I would love to get a dog", "I love my dog"),
+        ("The tool is written in C", "The tool is written in C++"),
     ],
 )
 def test_near_copies_in_which_something_clashes_are_never_clear_duplicates(a: str, b: str) -> None:
@@ -123,6 +131,23 @@ def test_near_copies_in_which_something_clashes_are_never_clear_duplicates(a: st
 
     assert not (found.kind == "duplicate" and found.clear)
     assert not (found.kind == "duplicate" and found.confidence >= THRESHOLDS.merge)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Ana speaks French", "Ana speaks German"),
+        ("The user has visited Japan", "The user has visited Peru"),
+        ("We support Python 3.11", "We support Python 3.12"),
+        ("The user likes pizza", "The user likes sushi"),
+        ("We use ruff", "We use pytest"),
+        ("The user has a dog", "The user has a cat"),
+    ],
+)
+def test_values_that_may_both_hold_never_replace_each_other_without_asking(a: str, b: str) -> None:
+    found = verdict(a, b)
+
+    assert not (found.kind == "update" and (found.clear or found.confidence >= THRESHOLDS.conflict))
 
 
 WORDS = "use never ruff flake8 not the a server has 16 GB 32 lives in Rome Oslo no longer 2024-01-01 ?"

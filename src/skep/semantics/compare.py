@@ -9,6 +9,7 @@ answer is certain, and after it to name the reason and to tell an update from a 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal, get_args
 
 import msgspec
@@ -42,7 +43,7 @@ THRESHOLDS = Thresholds()
 LIKELY = 0.6
 """The least probability of a contradiction when one name stands in another's place."""
 SYNONYM = 0.6
-"""The cosine of two words from which they may well mean the same."""
+"""The cosine of two words from which they may well mean the same; a merge needs one for every word."""
 CLASHES = (
     "negated_one", "flipped", "parity", "cancels_one", "opposites", "exclusive", "numbers_hi", "names_hi",
     "question_one", "universal", "hedged",
@@ -58,7 +59,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     """The probability of the kind; an update has that of a contradiction.
 
-    A duplicate in which anything clashes stays below the merge threshold, however alike the texts are.
+    A duplicate in which anything clashes, and an update of a relation that can have several values, stay below the
+    thresholds, however sure the model is.
     """
     reason: Reason
     probabilities: dict[str, float]
@@ -105,11 +107,52 @@ def _other_name_in_same_place(pair: Pair) -> bool:
     )
 
 
+def _may_both_hold(pair: Pair, reason: Reason) -> bool:
+    """Whether the relation can have several values at a time, so that a new one need not replace the old."""
+    if reason != "value" and not pair.ed.lone_swap:
+        return False
+    a, b = pair.a, pair.b
+    said = {*a.words, *b.words}
+    if not lx.SINGLE.isdisjoint(said):
+        return False
+    shared = {*a.words, *a.stems} & {*b.words, *b.stems}
+    if reason == "number":
+        shared -= {"has", "have", "had"}
+    return not lx.MANY_VALUED.isdisjoint(shared) or ("use" in shared and "for" not in said)
+
+
 def _clashes(pair: Pair, row: Row) -> bool:
-    """Whether anything speaks against merging: a number, a name, a negation, an opposite, another word order."""
-    told_apart = any(row[name] for name in CLASHES) or row["order"] < 1.0
-    unread = not (pair.a.whole and pair.b.whole) or pair.a.marks != pair.b.marks
-    return told_apart or unread
+    """Whether anything speaks against merging: a number, a name, a negation, an opposite, another time or person."""
+    a, b = pair.a, pair.b
+    return (
+        any(row[name] for name in CLASHES)
+        or row["order"] < 1.0
+        or row["weakest_lo"] < SYNONYM
+        or any(group.isdisjoint(a.words) != group.isdisjoint(b.words) for group in lx.MOODS)
+        or _about_someone_else(a, b)
+        or _past(a) != _past(b)
+        or ("one", "of") in {*pairwise(a.words)} ^ {*pairwise(b.words)}
+        or _counted(a) != _counted(b)
+        or (a.question or b.question)
+        or a.marks != b.marks
+        or not (a.whole and b.whole)
+    )
+
+
+def _about_someone_else(a: Text, b: Text) -> bool:
+    """Whether both begin with a pronoun, and not with the same one."""
+    first, second = a.words[:1], b.words[:1]
+    return first != second and lx.PERSONS.issuperset(first) and lx.PERSONS.issuperset(second)
+
+
+def _counted(text: Text) -> set[tuple[str, str]]:
+    """Every number with the word after it, so that two dogs and a cat are not a dog and two cats."""
+    following = dict(pairwise(text.content))
+    return {(text.stems[i], text.stems[following[i]] if i in following else "") for i in text.quantities}
+
+
+def _past(text: Text) -> bool:
+    return any(text.words[i].endswith("ed") for i in text.content)
 
 
 def _same_words(a: Text, b: Text) -> bool:
@@ -166,13 +209,22 @@ def compare(
         clear = (
             same >= thresholds.merge and row["soft_lo"] >= thresholds.merge_cover and not _clashes(pair, row)
         )
-        return _verdict("duplicate", "similarity", chances, clear=clear, thresholds=thresholds)
+        return _verdict(
+            "duplicate", "similarity", chances, clear=clear, most=1.0 if clear else thresholds.merge - 0.01
+        )
     if against < apart:
         return _verdict("neutral", "similarity", chances, clear=apart >= thresholds.conflict)
     reason = _reason(row)
     newest = {"a": left, "b": right}[newer] if newer else None
     kind = "update" if _replaces_value(pair, row, reason, newest) else "contradiction"
-    return _verdict(kind, reason, chances, clear=against >= thresholds.conflict)
+    open_ended = kind == "update" and _may_both_hold(pair, reason)
+    return _verdict(
+        kind,
+        reason,
+        chances,
+        clear=against >= thresholds.conflict and not open_ended,
+        most=thresholds.conflict - 0.01 if open_ended else 1.0,
+    )
 
 
 def _verdict(
@@ -181,10 +233,13 @@ def _verdict(
     chances: tuple[float, float, float],
     *,
     clear: bool,
-    thresholds: Thresholds = THRESHOLDS,
+    most: float = 1.0,
 ) -> Verdict:
     probabilities = dict(zip(scorer.CLASSES, chances, strict=True))
-    confidence = probabilities["contradiction" if kind == "update" else kind]
-    if kind == "duplicate" and not clear:
-        confidence = min(confidence, thresholds.merge - 0.01)
-    return Verdict(kind=kind, confidence=confidence, reason=reason, probabilities=probabilities, clear=clear)
+    return Verdict(
+        kind=kind,
+        confidence=min(probabilities["contradiction" if kind == "update" else kind], most),
+        reason=reason,
+        probabilities=probabilities,
+        clear=clear,
+    )

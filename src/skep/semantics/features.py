@@ -208,12 +208,24 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(v * w for v, w in zip(values, weights, strict=True)) / total if total else 0.0
 
 
+def _places(text: Text) -> dict[str, int]:
+    """Where each content word first stands; two words joined by "and" or "or" share one place."""
+    place = {text.stems[i]: i for i in reversed(text.content)}
+    for i, word in enumerate(text.words[1:-1], 1):
+        if word in ("and", "or"):
+            left, right = text.stems[i - 1], text.stems[i + 1]
+            if place.get(left) == i - 1 and place.get(right) == i + 1:
+                place[right] = i - 1
+    return place
+
+
 def _order(a: Text, b: Text) -> float:
     """The share of shared words that stand in the same order in both."""
-    place = {b.stems[j]: j for j in reversed(b.content)}
-    seen = [place[a.stems[i]] for i in a.content if a.stems[i] in place]
-    steps = len(seen) - 1
-    return sum(x <= y for x, y in pairwise(seen)) / steps if steps > 0 else 1.0
+    here, there = _places(a), _places(b)
+    shared = sorted((p, there[s]) for s, p in here.items() if s in there)
+    steps = len(shared) - 1
+    kept = sum(x[1] <= y[1] or x[0] == y[0] for x, y in pairwise(shared))
+    return kept / steps if steps > 0 else 1.0
 
 
 def _negation(a: Text, b: Text, al: Alignment) -> tuple[float, ...]:

@@ -63,6 +63,18 @@ MOODS: tuple[frozenset[str], ...] = (
     word_set("will shall going"),
 )
 """Words that shift when or whether something holds; one group in only one of two texts keeps them apart."""
+PERSONS: frozenset[str] = word_set(
+    "i my we our he his she her it its they their you your this that these those"
+)
+MANY_VALUED: frozenset[str] = word_set(
+    """visit visited speak spoke like love enjoy hate know knew support meet met see saw read watch play buy bought
+    eat ate try tried go went travel own write wrote learn study has have had include includes contain add added"""
+)
+"""Verbs whose objects do not replace each other: who speaks German may speak French too."""
+SINGLE: frozenset[str] = word_set(
+    "favourite favorite only main current currently default preferred primary now anymore"
+)
+"""Words that leave room for one value whatever the verb."""
 UNIVERSAL: frozenset[str] = word_set("all every always only both entire whole everyone everything most each")
 
 EXCLUSIVE: tuple[frozenset[str], ...] = (

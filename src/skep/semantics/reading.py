@@ -29,6 +29,7 @@ _TOKEN = re.compile(
     re.IGNORECASE,
 )
 _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
+_ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
 _CURRENCY = frozenset("$€£")
 _PLAIN_MARKS = frozenset(".,;:!?'\"()-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%")
@@ -76,7 +77,8 @@ def _split(text: str) -> tuple[list[str], list[bool]]:
             if low.endswith("n't"):
                 low, tail = _SHORT.get(low, low[:-3]), "not"
             else:
-                low = low.split("'", 1)[0]
+                low, _, ending = low.partition("'")
+                tail = _ENDINGS.get(ending, "")
         if low == "cannot":
             low, tail = "can", "not"
         words.append(low)
