@@ -16,7 +16,7 @@ from benchmarks.quality.rankers import prepare
 from benchmarks.quality.report import markdown
 from benchmarks.quality.through_bank import prepare_bank
 
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path(__file__).parent / "results"
 ALL = ("bm25", "vectors", "mem0", "semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default")
 
 
