@@ -43,9 +43,8 @@ class AsyncBank:
 
     async def close(self) -> None:
         """Finish what is running, then close the bank."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._pool, self._bank.close)
-        self._pool.shutdown()
+        await asyncio.to_thread(self._pool.shutdown)
+        await asyncio.to_thread(self._bank.close)
 
     async def __aenter__(self) -> Self:
         return self

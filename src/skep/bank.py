@@ -12,6 +12,7 @@ from skep.config import Settings, find_bank
 from skep.embedding import default_embedder, open_embedder
 from skep.embedding.base import Embedder
 from skep.engine import Engine
+from skep.errors import SkepError
 from skep.facade.linking import Linking
 from skep.facade.living import Living
 from skep.facade.reading import Page
@@ -50,12 +51,15 @@ class Bank(Writing, Linking, Living, Whole):
         where = path if str(path) == ":memory:" else find_bank(path, os.environ, Path.cwd())
         store = SqliteStore.open(str(where), settings, create=create, read_only=read_only)
         spec = embedder if isinstance(embedder, str) else None
+        adopts = True
         if embedder is None:
-            embedder, spec = _own_embedder(store)
+            embedder, spec, adopts = _own_embedder(store)
         elif isinstance(embedder, str):
             embedder = open_embedder(embedder)
         folder = None if store.path is None else store.path.with_name(store.path.name + ".index")
-        return cls(Engine(store, embedder, spec=spec, settings=settings, now=now, index_folder=folder))
+        return cls(
+            Engine(store, embedder, spec=spec, settings=settings, now=now, index_folder=folder, adopts=adopts)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -66,12 +70,21 @@ class Bank(Writing, Linking, Living, Whole):
         self.close()
 
 
-def _own_embedder(store: SqliteStore) -> tuple[Embedder, str | None]:
-    """The embedder a bank was made with, if it can be had by name; else the bundled one."""
+def _own_embedder(store: SqliteStore) -> tuple[Embedder, str | None, bool]:
+    """The embedder a bank was made with, if it can be had by name; else the bundled one.
+
+    The last value says whether it may make a space of its own. It may not where the bank already has vectors of a
+    model that only its owner can bring: opening a bank without naming a model never changes its model.
+    """
     space = store.active_space()
-    if space is not None and space.spec is not None:
-        return open_embedder(space.spec), space.spec
-    return default_embedder(), "static"
+    if space is None:
+        return default_embedder(), "static", True
+    if space.spec is not None:
+        try:
+            return open_embedder(space.spec), space.spec, True
+        except SkepError:
+            return default_embedder(), "static", False
+    return default_embedder(), "static", False
 
 
 __all__ = ["Bank", "BankStatus", "Page"]

@@ -245,5 +245,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     derived: tuple[str, ...] = ()
     """Memories that were derived from what was erased and may repeat it; now marked stale."""
+    copies: tuple[str, ...] = ()
+    """Memories that were merged with what was erased and say the same; forget them too if they must go."""
     unreached: tuple[str, ...] = ()
     """Copies that could not be opened, and why."""

@@ -29,6 +29,8 @@ Time = float | int | str | datetime
 _BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
 
+_PRIVATE = re.compile(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
+
 REMEMBER_KEYS = (
     "text",
     "kind",
@@ -102,6 +104,22 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
             "valid_from must be before valid_to; swap them or leave one out", field="valid_to"
         )
     return body
+
+
+def without_private(text: str) -> str:
+    """A text without what its writer marked `<private>`. An opening that is never closed reaches to the end.
+
+    >>> without_private("a <private>x <private>y</private> z</private> b <private>c")
+    'a  b '
+    """
+    kept: list[str] = []
+    depth = at = 0
+    for mark in _PRIVATE.finditer(text):
+        if depth == 0:
+            kept.append(text[at : mark.start()])
+        depth = max(0, depth - 1) if mark.group(1) else depth + 1
+        at = mark.end()
+    return "".join(kept) + ("" if depth else text[at:])
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
@@ -257,7 +275,7 @@ Check = Callable[[str, Any, Settings], Any]
 
 
 def _text(field: str, value: Any, settings: Settings) -> str:
-    return clean_text(field, value, settings.text_limit)
+    return clean_text(field, without_private(value) if isinstance(value, str) else value, settings.text_limit)
 
 
 def _kind(field: str, value: Any, _settings: Settings) -> str:
@@ -265,7 +283,9 @@ def _kind(field: str, value: Any, _settings: Settings) -> str:
 
 
 def _title(field: str, value: Any, settings: Settings) -> str:
-    return clean_text(field, value, settings.title_limit)
+    return clean_text(
+        field, without_private(value) if isinstance(value, str) else value, settings.title_limit
+    )
 
 
 def _label(field: str, value: Any, settings: Settings) -> str:

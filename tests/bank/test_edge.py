@@ -58,7 +58,7 @@ BAD: list[tuple[dict[str, Any], type[InvalidInputError], str]] = [
 def test_bad_input_is_refused_by_name_and_writes_nothing(
     plain_bank: Bank, given: dict[str, Any], error: type[InvalidInputError], says: str
 ) -> None:
-    with pytest.raises(error, match=None) as caught:
+    with pytest.raises(error) as caught:
         plain_bank.remember(**given)
 
     assert says in str(caught.value)
@@ -66,7 +66,7 @@ def test_bad_input_is_refused_by_name_and_writes_nothing(
 
 
 def test_one_bad_item_keeps_the_whole_batch_out_and_is_named(plain_bank: Bank) -> None:
-    with pytest.raises(UnknownKeyError, match="item 1.*did you mean 'importance'"):
+    with pytest.raises(UnknownKeyError, match=r"item 1.*did you mean 'importance'"):
         plain_bank.remember_many(["good", {"text": "bad", "importnce": 1.0}])
 
     assert plain_bank.status().events == 0

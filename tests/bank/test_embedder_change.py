@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import EmbedderUnavailableError
-from tests.conftest import Clock
 
 
 class Slow(HashingEmbedder):
@@ -51,7 +51,7 @@ def test_a_slow_embedder_does_not_hold_up_remember(clock: Clock) -> None:
 
         assert (memory.status, memory.embedder, slow.calls) == ("pending", None, 0)
         assert bank.status().pending == 1
-        assert ["pending"] == [hit.memory.status for hit in bank.recall("kettle shelf")]
+        assert [hit.memory.status for hit in bank.recall("kettle shelf")] == ["pending"]
 
         assert bank.reembed() == 1
         assert bank.get(memory.id).status == "active"

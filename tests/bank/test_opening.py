@@ -54,7 +54,8 @@ def test_opening_and_listing_do_without_numpy(tmp_path: Path) -> None:
     with Bank.open(path) as bank:
         bank.remember("x")
     modules = imported(
-        f"from skep import Bank\nwith Bank.open({str(path)!r}) as b:\n    list(b.find())\n    b.status()\n    b.history()"
+        f"from skep import Bank\nwith Bank.open({str(path)!r}) as b:\n"
+        "    list(b.find())\n    b.status()\n    b.history()"
     )
     assert "numpy" not in modules
 

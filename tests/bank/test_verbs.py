@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import ForgottenError, InvalidInputError, LineageError, NotFoundError, UndoError
 from skep.model import STATUSES
-from tests.conftest import Clock
 
 
 def texts(bank: Bank, query: str, **options: object) -> list[str]:
@@ -51,7 +51,7 @@ def test_many_are_stored_in_order_and_reported(plain_bank: Bank) -> None:
         progress=lambda done, total: seen.append((done, total)),
     )
 
-    assert ["one", "two", "three"] == [item.memory.text for item in stored]
+    assert [item.memory.text for item in stored] == ["one", "two", "three"]
     assert seen[-1] == (3, 3)
     assert plain_bank.status().memories == 3
 
@@ -64,7 +64,7 @@ def test_revise_changes_what_is_found_and_keeps_the_history(plain_bank: Bank) ->
     assert plain_bank.get(memory.id).text == "The meeting is on Friday"
     assert [m.text for m in plain_bank.find("friday")] == ["The meeting is on Friday"]
     assert list(plain_bank.find("monday")) == []
-    assert ["remember", "revise"] == [event.kind for event in plain_bank.history(memory.id)]
+    assert [event.kind for event in plain_bank.history(memory.id)] == ["remember", "revise"]
 
 
 def test_none_clears_a_field(plain_bank: Bank) -> None:
@@ -160,7 +160,7 @@ def test_blame_names_the_event_behind_each_field(plain_bank: Bank) -> None:
 
     blame = plain_bank.blame(memory.id)
 
-    assert ("remember", "revise") == (blame["text"].kind, blame["importance"].kind)
+    assert (blame["text"].kind, blame["importance"].kind) == ("remember", "revise")
 
 
 def test_the_past_can_be_read_and_not_written(plain_bank: Bank, clock: Clock) -> None:
@@ -296,7 +296,7 @@ def test_status_counts_what_there_is(plain_bank: Bank) -> None:
     plain_bank.retract(b)
     plain_bank.link(a, b)
     status = plain_bank.status()
-    assert (1, 0, 1) == (status.memories, status.pending, status.links)
+    assert (status.memories, status.pending, status.links) == (1, 0, 1)
     assert status.by_status == {"active": 1, "retracted": 1}
     assert msgspec.json.encode(status)
 

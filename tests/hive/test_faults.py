@@ -248,8 +248,8 @@ def test_a_group_that_is_down_costs_only_its_own_memories(
     make_hive: MakeHive, release: threading.Event
 ) -> None:
     hive = make_hive("federated", policy=msgspec.structs.replace(POLICY, deadline=0.5, hedge_after=0.1))
-    hive.agent("ana").remember("The server of infra stands in rack one.")
-    hive.agent("cy").remember("The server of people stands in rack two.")
+    hive.agent("ana").remember("The server of infra stands in rack one.", on_conflict="ignore")
+    hive.agent("cy").remember("The server of people stands in rack two.", on_conflict="ignore")
     hive.agent("cy").remember("The key of the server room hangs at the desk.", confidence=0.95)
     sabotage(hive, "people", hanging(release))
     answer = hive.agent("ana").recall("server")

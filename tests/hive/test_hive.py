@@ -131,8 +131,10 @@ def test_find_lists_everything_once_newest_first_in_pages(hive: Hive, clock: Any
 
 
 def test_filters_hold_in_the_whole_hive(hive: Hive) -> None:
-    hive.agent("ana").remember("Server one stands in rack one.", scope={"project": "x"}, tags=["rack"])
-    hive.agent("eve").remember("Server two stands in rack two.", scope={"project": "y"})
+    hive.agent("ana").remember(
+        "Server one stands in rack one.", scope={"project": "x"}, tags=["rack"], on_conflict="ignore"
+    )
+    hive.agent("eve").remember("Server two stands in rack two.", scope={"project": "y"}, on_conflict="ignore")
     bank = hive.agent("cy")
 
     assert texts(bank.recall("server", scope={"project": "x"})) == ["Server one stands in rack one."]
@@ -288,9 +290,9 @@ def test_a_copy_knows_the_way_it_came(make_hive: MakeHive) -> None:
 
 def test_a_group_can_be_asked_with_all_below_it(make_hive: MakeHive) -> None:
     hive = make_hive("federated")
-    hive.agent("ana").remember("The server of infra stands in rack one.")
-    hive.agent("cy").remember("The server of people stands in rack two.")
-    hive.agent("eve").remember("The server of sales stands in rack three.")
+    hive.agent("ana").remember("The server of infra stands in rack one.", on_conflict="ignore")
+    hive.agent("cy").remember("The server of people stands in rack two.", on_conflict="ignore")
+    hive.agent("eve").remember("The server of sales stands in rack three.", on_conflict="ignore")
 
     assert len(hive.recall("server")) == 3
     assert {hit.memory.agent for hit in hive.recall("server", group="people")} == {"cy", "eve"}

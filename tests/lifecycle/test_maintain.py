@@ -196,8 +196,11 @@ def test_hard_consolidation_forgets_the_sources(bank: Bank) -> None:
 def test_what_is_stale_is_said_again_from_what_still_stands_or_retired(bank: Bank) -> None:
     a = bank.remember("the printer is on floor two", kind="episode").memory
     b = bank.remember("the printer is on floor two near the lift", kind="episode").memory
-    fact = bank.remember("the printer is on floor two and it is old").memory
-    lone = bank.remember("the scanner is on floor two").memory
+    made = "maintenance: extracted"
+    fact = bank.remember("the printer is on floor two and it is old", source=made).memory
+    lone = bank.remember("the scanner is on floor two", source=made).memory
+    mine = bank.remember("my own words about floor two").memory
+    bank.link(mine.id, b.id, "derived_from")
     for target in (a.id, b.id):
         bank.link(fact.id, target, "derived_from")
     bank.link(lone.id, b.id, "derived_from")
@@ -209,6 +212,7 @@ def test_what_is_stale_is_said_again_from_what_still_stands_or_retired(bank: Ban
 
     assert (bank.get(fact.id).stale, bank.get(fact.id).text) == (False, "the printer is on floor two")
     assert bank.get(lone.id).status == "deprecated"
+    assert (bank.get(mine.id).text, bank.get(mine.id).stale) == ("my own words about floor two", True)
 
 
 class Scripted:
@@ -265,12 +269,13 @@ def test_a_decision_is_remembered_and_not_asked_for_again(bank: Bank) -> None:
     assert judge.batches == [1]
 
 
-def test_a_judge_that_fails_twice_keeps_both(bank: Bank) -> None:
+def test_a_judge_that_fails_twice_keeps_both_and_they_wait_on(bank: Bank) -> None:
     a, b = queued(bank)
     judge = Scripted(JudgeError("down"), JudgeError("still down"))
     report = bank.maintain(MaintainConfig(steps=("judge",)), judge=judge)
     assert (bank.get(a).status, bank.get(b).status) == ("active", "active")
     assert "still down" in report.steps[-1].note
+    assert report.queued == 1
 
 
 def test_an_unusable_answer_is_asked_for_once_more(bank: Bank) -> None:

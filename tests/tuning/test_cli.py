@@ -84,8 +84,33 @@ def test_a_folder_that_is_no_workspace_is_refused_and_stays_empty(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_measuring_before_indexing_says_so(folder: Path) -> None:
+def test_measuring_before_indexing_says_so_and_creates_no_bank(folder: Path) -> None:
     assert codes(folder, "evaluate", "naive") == ["not-indexed"]
+    assert ok(folder, "validate")["findings"] == []
+    assert ok(folder, "fields")
+    assert not (folder / "bank.skep").exists()
+
+
+def test_saved_results_are_listed_in_groups_that_can_be_compared(folder: Path) -> None:
+    ok(folder, "index")
+    for arguments in (("naive",), ("filtered",), ("naive", "--split", "holdout")):
+        ok(folder, "evaluate", *arguments)
+
+    assert len(ok(folder, "results")) == 3
+    text = run(folder, "results").output
+    assert "group 2" in text
+    assert "group 3" not in text
+
+
+def test_the_bank_named_before_the_command_is_used(folder: Path, tmp_path: Path) -> None:
+    from skep.cli import app
+
+    other = tmp_path / "elsewhere.skep"
+    result = CliRunner().invoke(app, ["--bank", str(other), "tune", "index", "-w", str(folder)])
+
+    assert result.exit_code == 0, result.output
+    assert other.exists()
+    assert not (folder / "bank.skep").exists()
 
 
 def test_a_malformed_document_stops_indexing_before_anything_is_written(folder: Path, write: Write) -> None:

@@ -61,7 +61,7 @@ def cases(draw: st.DrawFn) -> tuple[list[EvalQuery], list[Answers]]:
     return queries, draw(st.lists(answers, min_size=2, max_size=6))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(), st.integers(0, 2**32))
 def test_the_gate_never_lets_a_worse_config_through(
     case: tuple[list[EvalQuery], list[Answers]], seed: int
@@ -87,7 +87,7 @@ def test_the_gate_never_lets_a_worse_config_through(
         deployed = candidate
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(0, 2**32))
 def test_the_gate_never_refuses_a_config_that_is_better_everywhere(
     case: tuple[list[EvalQuery], list[Answers]], seed: int

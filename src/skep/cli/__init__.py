@@ -101,3 +101,10 @@ def main() -> None:
     except SkepError as error:
         click.echo(f"skep: {error}", err=True)
         sys.exit(1)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        click.echo(f"skep: {error.strerror or error}{where}; check the path and its permissions", err=True)
+        sys.exit(1)
+    except UnicodeError:
+        click.echo("skep: an argument is not valid UTF-8; check what was typed or pasted", err=True)
+        sys.exit(1)

@@ -64,21 +64,36 @@ def maintain(
     judge_url: str | None,
     judge_model: str | None,
     judge_key: str | None,
+    judge_price: float,
+    max_tokens: int,
+    max_money: float,
     every: float | None,
     bank_path: str | None,
     as_json: bool,
 ) -> None:
     """Embed, extract, weigh evidence, resolve conflicts, merge duplicates, expire, derive again."""
     chosen = [step for step in steps or DEFAULT_STEPS if step not in skip] + (["reflect"] if reflect else [])
-    config = MaintainConfig(steps=tuple(chosen), consolidate=consolidate, gc_days=gc_days, cluster=cluster)
+    config = MaintainConfig(
+        steps=tuple(chosen),
+        consolidate=consolidate,
+        gc_days=gc_days,
+        cluster=cluster,
+        max_tokens=max_tokens,
+        max_money=max_money,
+    )
     judge: Judge | None = RulesJudge() if judge_rules else None
     if judge_command:
-        judge = CommandJudge(shlex.split(judge_command))
+        try:
+            judge = CommandJudge(shlex.split(judge_command))
+        except ValueError as error:
+            raise click.BadParameter(f"--judge-command cannot be read: {error}") from None
     elif judge_url:
         if not judge_model:
             raise click.UsageError("--judge-url needs --judge-model")
         style = "anthropic" if judge_url.rstrip("/").endswith("/messages") else "openai"
-        judge = EndpointJudge(judge_url, judge_model, key=judge_key, style=style)
+        judge = EndpointJudge(
+            judge_url, judge_model, key=judge_key, style=style, price_per_million=judge_price
+        )
     stop = threading.Event()
     if every is not None:
         for name in (signal.SIGINT, signal.SIGTERM):

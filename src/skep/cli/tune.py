@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from skep.cli.shared import open_bank, print_json, progress_bar
+from skep.cli.shared import print_json, progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 SEED = 20_260_101
-BANK = "bank.skep"
-SPLITS = {"tune": "tune", "holdout": "holdout", "all": None}
+SPLITS: dict[str, Split | None] = {"tune": "tune", "holdout": "holdout", "all": None}
 
 
 @click.group("tune")
@@ -76,16 +75,21 @@ def split_option(command: F) -> F:
     )
 
 
-@contextlib.contextmanager
-def opened(folder: str, bank_path: str | None) -> Generator[tuple[Workspace, Bank]]:
-    """The workspace and its bank; refused when the folder is no workspace."""
-    from skep.tuning.findings import refuse_errors
-    from skep.tuning.workspace import load
+def bank_file(folder: str, bank_path: str | None) -> Path:
+    """The bank that was asked for, after the command or before it, or the workspace's own."""
+    from skep.tuning.session import BANK
 
-    workspace = load(Path(folder))
-    refuse_errors(finding for finding in workspace.findings if finding.code == "no-workspace")
-    with open_bank(bank_path or str(Path(folder) / BANK)) as bank:
-        yield workspace, bank
+    outer: dict[str, str | None] = click.get_current_context().find_root().obj or {}
+    return Path(bank_path or outer.get("bank") or Path(folder) / BANK)
+
+
+@contextlib.contextmanager
+def opened(folder: str, bank_path: str | None, *, create: bool = False) -> Generator[tuple[Workspace, Bank]]:
+    """The workspace and its bank."""
+    from skep.tuning.session import opened as open_both
+
+    with open_both(Path(folder), bank_file(folder, bank_path), create=create) as both:
+        yield both
 
 
 def rng() -> np.random.Generator:
@@ -95,18 +99,13 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(SEED)
 
 
-def measured(workspace: Workspace, bank: Bank, name: str, eval_set: EvalSet, split: str) -> Evaluation:
-    """A config's result, checked before and saved after."""
-    from skep.tuning.deploy import ready
-    from skep.tuning.evaluate import evaluate, save
+def measure(workspace: Workspace, bank: Bank, name: str, eval_set: EvalSet, split: str) -> Evaluation:
+    """A config's result, with a progress bar."""
+    from skep.tuning.session import measured
 
-    config = workspace.config(name)
-    ready(workspace, bank, config, eval_set)
-    chosen: Split | None = SPLITS[split]  # type: ignore[assignment]
+    chosen: Split | None = SPLITS[split]
     with progress_bar(f"measuring {name}") as progress:
-        result = evaluate(bank, config, eval_set, split=chosen, rng=rng(), progress=progress)
-    save(bank, result)
-    return result
+        return measured(workspace, bank, name, eval_set, chosen, rng=rng(), progress=progress)
 
 
 @group.command()
@@ -138,9 +137,14 @@ def index(keep_watching: bool, interval: float, folder: str, bank_path: str | No
     from skep.tuning import show
     from skep.tuning.findings import RefusedError
     from skep.tuning.indexing import watch
+    from skep.tuning.session import index_workspace
 
     def report() -> None:
-        reports = _index_all(folder, bank_path)
+        with (
+            opened(folder, bank_path, create=True) as (workspace, bank),
+            progress_bar("indexing") as progress,
+        ):
+            reports = index_workspace(workspace, bank, progress)
         print_json(reports) if as_json else click.echo("\n".join(show.index_report(each) for each in reports))
 
     def report_and_go_on() -> None:
@@ -155,33 +159,16 @@ def index(keep_watching: bool, interval: float, folder: str, bank_path: str | No
         report()
 
 
-def _index_all(folder: str, bank_path: str | None) -> list[Any]:
-    from skep.tuning import indexing
-    from skep.tuning.findings import refuse_errors
-    from skep.tuning.layout import offer_values
-    from skep.tuning.sources import read_sources
-
-    with opened(folder, bank_path) as (workspace, bank), progress_bar("indexing") as progress:
-        about = ("collections/", "documents")
-        refuse_errors(finding for finding in workspace.findings if finding.file.startswith(about))
-        read = [read_sources(workspace, collection) for collection in workspace.collections.values()]
-        refuse_errors(finding for sources in read for finding in sources.findings)
-        reports = [indexing.index(bank, sources, progress=progress) for sources in read]
-        offer_values(
-            workspace.root, {field: list(known) for one in reports for field, known in one.fields.items()}
-        )
-    return reports
-
-
 @group.command()
 @workspace_options
-def fields(folder: str, bank_path: str | None, as_json: bool) -> None:
+def fields(folder: str, bank_path: str | None, as_json: bool) -> None:  # noqa: ARG001
     """Say which fields can be filtered, and with which values."""
     from skep.tuning import show
+    from skep.tuning.session import workspace_at
     from skep.tuning.sources import read_sources
 
-    with opened(folder, bank_path) as (workspace, _bank):
-        values = {name: read_sources(workspace, one).values() for name, one in workspace.collections.items()}
+    workspace = workspace_at(Path(folder))
+    values = {name: read_sources(workspace, one).values() for name, one in workspace.collections.items()}
     if as_json:
         print_json(values)
     else:
@@ -206,21 +193,23 @@ def validate(
     from skep.tuning import show
     from skep.tuning.deploy import check_active, judge
     from skep.tuning.findings import errors_of
+    from skep.tuning.session import workspace_at
     from skep.tuning.validate import check_files
 
-    with opened(folder, bank_path) as (workspace, bank):
-        found = [*check_files(workspace), *check_active(workspace, bank)]
-        if config is not None:
-            chosen = workspace.config(config)
-            file = f"configs/{chosen.name}.json"
-            found = [
-                finding
-                for finding in found
-                if finding.file == file or not finding.file.startswith("configs/")
-            ]
-            if behaviour and not errors_of(found):
-                eval_set = workspace.eval_set(evals_name)
-                found += judge(workspace, bank, chosen, eval_set, rng=rng()).findings
+    workspace = workspace_at(Path(folder))
+    found = list(check_files(workspace))
+    if bank_file(folder, bank_path).exists():
+        with opened(folder, bank_path) as (_, bank):
+            found += check_active(workspace, bank)
+    if config is not None:
+        chosen = workspace.config(config)
+        file = f"configs/{chosen.name}.json"
+        found = [
+            finding for finding in found if finding.file == file or not finding.file.startswith("configs/")
+        ]
+        if behaviour and not errors_of(found):
+            with opened(folder, bank_path) as (_, bank):
+                found += judge(workspace, bank, chosen, workspace.eval_set(evals_name), rng=rng()).findings
     if as_json:
         print_json({"findings": found})
     else:
@@ -273,7 +262,7 @@ def evaluate(
     from skep.tuning import show
 
     with opened(folder, bank_path) as (workspace, bank):
-        result = measured(workspace, bank, config, workspace.eval_set(evals_name), split)
+        result = measure(workspace, bank, config, workspace.eval_set(evals_name), split)
     print_json(result) if as_json else click.echo(show.evaluation(result))
 
 
@@ -300,7 +289,7 @@ def compare(
 
     with opened(folder, bank_path) as (workspace, bank):
         eval_set = workspace.eval_set(evals_name)
-        results = [measured(workspace, bank, name, eval_set, split) for name in (before, after)]
+        results = [measure(workspace, bank, name, eval_set, split) for name in (before, after)]
         configs = (workspace.config(before), workspace.config(after))
     result = put_side_by_side(results[0], results[1], configs=configs, rng=rng())
     if plot:
@@ -384,6 +373,18 @@ def history(plot: str | None, folder: str, bank_path: str | None, as_json: bool)
         save_figure(versions_figure(found), Path(plot))
     active = current.number if current else None
     print_json({"active": active, "versions": found}) if as_json else click.echo(show.history(found, active))
+
+
+@group.command()
+@workspace_options
+def results(folder: str, bank_path: str | None, as_json: bool) -> None:
+    """List the results saved in the bank; only those of one group can be compared."""
+    from skep.tuning import show
+    from skep.tuning.evaluate import saved
+
+    with opened(folder, bank_path) as (_workspace, bank):
+        kept = saved(bank)
+    print_json(kept) if as_json else click.echo(show.results(kept))
 
 
 @group.command()
@@ -480,11 +481,12 @@ def harvest(
 
 
 @group.command()
-def guide() -> None:
+@json_option
+def guide(as_json: bool) -> None:
     """Print what an agent needs to know to tune by itself."""
     from skep.tuning.guide import GUIDE
 
-    click.echo(GUIDE, nl=False)
+    print_json({"guide": GUIDE}) if as_json else click.echo(GUIDE, nl=False)
 
 
 @group.command()

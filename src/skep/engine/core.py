@@ -13,7 +13,7 @@ from skep.clock import Now
 from skep.config import Settings
 from skep.embedding.base import Embedder
 from skep.engine.embeddings import Embeddings
-from skep.errors import ForgottenError, NotFoundError
+from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError
 from skep.model import Event, Memory
 from skep.storage.sqlite import Plan, SqliteStore
 from skep.storage.tables import Changes
@@ -37,6 +37,7 @@ class Engine:
         now: Now,
         index_folder: Path | None = None,
         frozen: bool = False,
+        adopts: bool = True,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -44,7 +45,7 @@ class Engine:
         self.frozen = frozen
         """A view of the past: nothing may be written, nor derived on disk."""
         self.sign: Sign | None = None
-        self.embeddings = Embeddings(store, embedder, spec, now)
+        self.embeddings = Embeddings(store, embedder, spec, now, adopts=adopts)
         self._index_folder = index_folder
         self._index: SegmentIndex | None = None
         self._uses: dict[str, int] = {}
@@ -59,7 +60,10 @@ class Engine:
 
             self.embeddings.adopt()
             self._index = SegmentIndex(
-                self._index_folder, self.store, read_only=self.frozen or self.store.read_only
+                self._index_folder,
+                self.store,
+                read_only=self.frozen or self.store.read_only,
+                lock=self.store.connection.lock,
             )
         return self._index
 
@@ -115,7 +119,15 @@ class Engine:
             counts, self._uses, self._recalls = self._uses, {}, 0
         if counts:
             now = self.now()
-            self.store.write([("use", {"counts": counts, "at": now})], now=now)
+            try:
+                with self.store.connection.impatient():
+                    self.store.write([("use", {"counts": counts, "at": now})], now=now)
+            except (BusyError, DiskFullError):
+                with (
+                    self._use_lock
+                ):  # statistics only: a reader never waits for a writer; counted the next time
+                    for memory_id, count in counts.items():
+                        self._uses[memory_id] = self._uses.get(memory_id, 0) + count
 
     def position(self) -> tuple[int, int]:
         """Where the bank stands; equal positions mean that every read gives the same answer."""

@@ -28,14 +28,16 @@ Progress = Callable[[int, int], None]
 class Embeddings:
     """What a bank does with its embedder."""
 
-    def __init__(self, store: SqliteStore, embedder: Embedder, spec: str | None, now: Now) -> None:
+    def __init__(
+        self, store: SqliteStore, embedder: Embedder, spec: str | None, now: Now, *, adopts: bool = True
+    ) -> None:
         self.store = store
         self._now = now
         self.embedder = embedder
         self.spec = spec
         self._old: Embedder | None = None
         self._old_fingerprint: str | None = None
-        self._adopted = False
+        self._adopted = not adopts
         self._workers: dict[int, EmbedWorker] = {}
         self._lock = threading.Lock()
 

@@ -13,22 +13,31 @@ from skep.storage.sqlite import SqliteStore
 
 def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:
     """Erase memories for good; nothing brings them back, no replica and no undo."""
-    engine.known(*memory_ids)
+    erased_before = [i for i in memory_ids if engine.store.is_forgotten(i)]
+    engine.known(*(i for i in memory_ids if i not in erased_before))
     derived = _derived(engine, memory_ids)
+    copies = _copies(engine, memory_ids)
     if dry_run:
         return Receipt(
-            memories=tuple(memory_ids), erased=_would_erase(engine, memory_ids), dry_run=True, derived=derived
+            memories=tuple(memory_ids),
+            erased=_would_erase(engine, memory_ids),
+            dry_run=True,
+            derived=derived,
+            copies=copies,
         )
     events, changes = engine.write([("forget", {"memories": list(memory_ids)})])
     erased = dict(changes.erased)
     erased["segments"] = clean_derived(engine, changes.forgotten_rows)
-    reached, unreached = _forget_in_backups(engine, memory_ids)
+    if erased_before:  # a crash or an absent disk may have left something the last time
+        erased["segments"] += clean_derived(engine, list(engine.store.rows_of(erased_before).values()))
+    reached, unreached = forget_in_backups(engine, memory_ids)
     erased["backups"] = reached
     return Receipt(
         memories=tuple(memory_ids),
         erased=erased,
         event=events[0].id,
         derived=derived,
+        copies=copies,
         unreached=tuple(unreached),
     )
 
@@ -66,12 +75,22 @@ def _would_erase(engine: Engine, memory_ids: Sequence[str]) -> dict[str, int]:
     }
 
 
-def _forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, list[str]]:
+def _copies(engine: Engine, memory_ids: Sequence[str]) -> tuple[str, ...]:
+    """Memories that say the same: merged with what is erased, in either direction."""
+    found: dict[str, None] = {}
+    for memory_id in memory_ids:
+        for link in engine.store.links(memory_id, rel="duplicate_of"):
+            found[link.dst if link.src == memory_id else link.src] = None
+    return tuple(name for name in found if name not in memory_ids)
+
+
+def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, list[str]]:
+    """Erase from every copy this bank has made; how many held any, and which could not be reached."""
     reached = 0
     unreached: list[str] = []
     for path in engine.store.backups():
         if not path.exists():
-            engine.store.drop_backup(path)
+            unreached.append(f"{path}: it is not there now; forget again when it is, or delete it")
             continue
         try:
             reached += _forget_in_copy(engine, path, memory_ids)
@@ -84,7 +103,7 @@ def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> in
     """Erase from one copy; 1 if it held any of them. The copy stays a single file."""
     store = SqliteStore.open(path, engine.settings, create=False)
     try:
-        held = list(store.rows_of(memory_ids))
+        held = [i for i in store.rows_of(memory_ids) if not store.is_forgotten(i)]
         if held:
             store.write([("forget", {"memories": held})], now=engine.now())
             store.truncate_wal()

@@ -19,7 +19,8 @@ FINAL = ("forget", "use")
 class History(Base):
     """History, blame, undo, as_of."""
 
-    _past: tuple[float, Self] | None
+    _past: tuple[tuple[float, tuple[int, int]], Self] | None
+    """The last view that was asked for; older ones live for as long as somebody holds them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -27,8 +28,7 @@ class History(Base):
 
     def close(self) -> None:
         """Write what is still in memory and release the file."""
-        if self._past is not None:
-            self._past[1].close()
+        self._past = None
         self._engine.close()
 
     def history(self, memory_id: str | None = None, *, limit: int = 100) -> list[Event]:
@@ -66,11 +66,9 @@ class History(Base):
     def as_of(self, time: Time) -> Self:
         """The bank as it was at a moment; for reading only. What was forgotten since stays forgotten."""
         moment = clean_time("time", time)
-        if self._past is not None and self._past[0] == moment:
+        key = (moment, self._engine.position())
+        if self._past is not None and self._past[0] == key:
             return self._past[1]
-        if self._past is not None:
-            self._past[1].close()
-            self._past = None
         mine = self._engine
         store = mine.store.copy_to_memory()
         store.rewind(pack(moment) | 0xFFFF)
@@ -90,5 +88,5 @@ class History(Base):
             engine.embeddings.drain()
         store.read_only = True
         past = type(self)(engine)
-        self._past = (moment, past)
+        self._past = (key, past)
         return past

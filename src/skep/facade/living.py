@@ -10,7 +10,7 @@ from skep.errors import InvalidInputError
 from skep.facade.base import ScopeLike
 from skep.facade.reading import Reading
 from skep.model import Hit, Outcome, Recalled
-from skep.validation import clean_number, clean_scope, clean_text
+from skep.validation import clean_number, clean_scope, clean_text, without_private
 
 if TYPE_CHECKING:
     from skep.lifecycle.judge import Case, Judge
@@ -103,13 +103,13 @@ class Living(Reading):
         limit = self._engine.settings.text_limit
         return learn(
             self._engine,
-            clean_text("task", task, limit),
+            clean_text("task", without_private(task) if isinstance(task, str) else task, limit),  # type: ignore
             success=success,
             used=tuple(used),
             metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in (metrics or {}).items()},
             task_type=None if task_type is None else clean_text("task_type", task_type, 500),
             domain=None if domain is None else clean_text("domain", domain, 500),
-            lesson=None if lesson is None else clean_text("lesson", lesson, limit),
+            lesson=None if lesson is None else clean_text("lesson", without_private(lesson), limit),
             scope=None if scope is None else clean_scope("scope", scope, 500),
             agent=None if agent is None else clean_text("agent", agent, 500),
             shown=[hit.memory.id for hit in recalled] if recalled is not None else (),

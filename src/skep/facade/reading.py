@@ -90,9 +90,11 @@ class Reading(History):
             min_importance=min_importance,
         )
         limit = int(clean_number("limit", limit, 1, 10_000))
-        if cursor is not None and not cursor.isdigit():
+        if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
             raise InvalidInputError(f"cursor {cursor!r} is not one that `find` gave", field="cursor")
         words = query_terms(text) if text else ()
+        if text and not words:
+            return Page(memories=())
         found = self._engine.store.find(
             where, limit=limit + 1, before_row=int(cursor) if cursor else None, terms=words
         )

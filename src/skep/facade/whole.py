@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from skep.engine import Engine, Progress
-from skep.engine.forgetting import clean_derived
+from skep.engine.forgetting import clean_derived, forget_in_backups
 from skep.errors import InvalidInputError, NotFoundError
 from skep.facade.base import BULK, Base
 from skep.model import Event
@@ -81,6 +81,8 @@ class Whole(Base):
             events, now=self._engine.now(), embed=self._engine.embeddings.in_place
         )
         clean_derived(self._engine, applied.forgotten_rows)
+        if applied.forgotten:
+            forget_in_backups(self._engine, applied.forgotten)
         self._engine.embeddings.work()
         return applied
 
@@ -141,6 +143,11 @@ class Whole(Base):
         if self.file is not None and target.resolve() == self.file.resolve():
             raise InvalidInputError(
                 "a bank cannot be backed up onto itself; choose another path", field="path"
+            )
+        if target.exists() and target.resolve() not in self._engine.store.backups():
+            raise InvalidInputError(
+                f"{target} exists and is no backup this bank has made; choose another path or move it",
+                field="path",
             )
         self._engine.store.backup(target, self._engine.now())
         return target

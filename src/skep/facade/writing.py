@@ -9,7 +9,7 @@ import msgspec
 
 from skep.engine import Progress
 from skep.engine.forgetting import forget
-from skep.errors import InvalidInputError
+from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import BULK, Base, ScopeLike
 from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
 from skep.semantics import links as graph
@@ -121,13 +121,18 @@ class Writing(Base):
         bodies: list[dict[str, Any]] = []
         for number, item in enumerate(items):
             try:
-                given = {"text": item} if isinstance(item, str) else dict(item)
-                given["text"], _ = cleaned(given.get("text"), redact=False)
-                bodies.append(body_of(given, self._engine.settings))
+                if not isinstance(item, str | Mapping):
+                    raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
+                bodies.append(
+                    body_of({"text": item} if isinstance(item, str) else item, self._engine.settings)
+                )
             except InvalidInputError as error:
                 error.args = (f"item {number}: {error}",)
                 raise
-        if on_conflict != "ignore":
+        if on_conflict == "raise":
+            for body in bodies:  # look at all of them before the first is written
+                writing.refuse_conflicts(self._engine, body)
+        elif on_conflict != "ignore":
             return [writing.remember(self._engine, body, on_conflict=on_conflict) for body in bodies]
         stored: list[Remembered] = []
         for start in range(0, len(bodies), BULK):

@@ -15,7 +15,7 @@ import msgspec
 
 from skep.bank import Bank, Page
 from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFoundError
-from skep.hive.asking import HiveRecaller
+from skep.hive.asking import HiveRecaller, PlainRecaller
 from skep.hive.policy import Decision
 from skep.hive.tracing import tracer
 from skep.model import (
@@ -74,9 +74,10 @@ class AgentBank(Bank):
 
     @property
     def _recall(self) -> Recaller:
+        asking = self.hive.asking(self._own)
         if self._own is None and self.hive.plain:
-            return super()._recall
-        return HiveRecaller(self._engine, self.hive.asking(self._own))
+            return PlainRecaller(self._engine, super()._recall, asking)
+        return HiveRecaller(self._engine, asking)
 
     # Writing
 
@@ -153,6 +154,7 @@ class AgentBank(Bank):
         if decision.verdict == "rejected":
             return self._private().remember(**given, on_conflict="ignore").memory, 0
         bank = self.home.bank
+        self.hive.adopt(self.home, given.get("evidence", ()))
         memory = bank.remember(**given, on_conflict="ignore").memory
         if decision.verdict == "quarantined":
             return bank.mark(memory.id, "quarantined", "; ".join(decision.reasons)), 0

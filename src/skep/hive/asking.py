@@ -100,6 +100,31 @@ class HiveRecaller(Recaller):
         return answer
 
 
+class PlainRecaller(Recaller):
+    """Answers from one bank; over the hive's own way where trust counts, which follows derivations there."""
+
+    def __init__(self, engine: Engine, bank: Recaller, asking: Asking) -> None:
+        super().__init__(engine)
+        self._bank = bank
+        self._hive = HiveRecaller(engine, asking)
+
+    def run(
+        self,
+        query: str,
+        where: Filter,
+        *,
+        limit: int,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        expand: Any = None,
+        **options: Any,
+    ) -> Recalled:
+        """Answer one query."""
+        chosen = self.config(preset, config, expand)
+        answers = self._hive if chosen.weights.get("trust", 0.0) > 0 else self._bank
+        return answers.run(query, where, limit=limit, preset=preset, config=config, expand=expand, **options)
+
+
 def ask_hive(
     asking: Asking,
     query: str,

@@ -18,7 +18,7 @@ from skep.clock import Now, system_now
 from skep.embedding.base import Embedder
 from skep.errors import ConfigError
 from skep.hive.hive import Hive
-from skep.hive.layout import ROOT, Federated, Layout, Sharded, Shared
+from skep.hive.layout import Federated, Layout, Sharded, Shared
 from skep.hive.manifest import MEMORY, AgentSpec, Manifest
 from skep.hive.policy import HivePolicy, PromotionPolicy
 from skep.hive.replica import pull
@@ -95,20 +95,21 @@ class Controller:
     # What is
 
     def observed(self) -> dict[str, Any]:
-        """The registers of the hive in the folder; empty when there is none yet."""
+        """The registers of the hive in the folder, by the latest word; empty when there is none yet."""
+        latest, found = -1, dict[str, Any]()
         for path in self._files():
             with Bank.open(path, create=False, embedder=self._embedder, now=self._now) as bank:
-                found = bank.settings(KEYS)
-                if found:
-                    return found | bank.settings("trust/")
-        return {}
+                said = max(
+                    (event.hlc for event in bank.engine.store.log.of(f"setting:{KEYS}topology")), default=-1
+                )
+                if said > latest:
+                    latest, found = said, bank.settings(KEYS) | bank.settings("trust/")
+        return found
 
     def _files(self) -> Iterator[Path]:
         if self.store is None or not self.store.is_dir():
             return
-        first = [self.store / "hive.skep", self.store / f"{ROOT}.skep"]
-        files = sorted(p for p in self.store.glob("*.skep") if not p.name.endswith(".private.skep"))
-        yield from dict.fromkeys([*(p for p in first if p.exists()), *files])
+        yield from sorted(p for p in self.store.glob("*.skep") if not p.name.endswith(".private.skep"))
 
     # What should be
 

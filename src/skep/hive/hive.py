@@ -309,13 +309,11 @@ class Hive(Reviewing):
 
     def provenance(self, memory_id: str) -> Provenance:
         """Where a memory came from, and how far to trust it."""
-        for member in self.members.values():
-            if member.has(memory_id) and self.layout.first_for(member.name, memory_id, ()):
-                path = member.paths.get(memory_id, (member.name,))
-                return provenance(member.bank, memory_id, trust=self.trust, path=path)
-        member = next((m for m in self.members.values() if m.has(memory_id)), self.registers)
+        holders = [member for member in self.members.values() if member.has(memory_id)]
+        first = (m for m in holders if self.layout.first_for(m.name, memory_id, ()))
+        member = next(first, holders[0] if holders else self.registers)
         path = member.paths.get(memory_id, (member.name,))
-        return provenance(member.bank, memory_id, trust=self.trust, path=path)
+        return provenance(member.bank, memory_id, trust=self.trust, path=path, get=self.get)
 
     @property
     def registers(self) -> Member:

@@ -29,6 +29,7 @@ from skep.hive.frames import (
 from skep.hive.pool import Fetched
 from skep.hive.replica import Transfer, answer, take
 from skep.hive.shelf import Shelf
+from skep.hive.trust import lineage
 from skep.model import Event, Link, Memory
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Member:
         self.paths: dict[str, tuple[str, ...]] = {}
         """The members each copied memory passed through."""
         self._keeps = keeps
-        self.shelf = Shelf(bank.engine.store, member=name, first_for=first_for)
+        self.shelf = Shelf(bank.engine.store, member=name, first_for=first_for, lineage=self._sources)
         self._subscriptions: list[Subscription] = []
 
     def start(self) -> None:
@@ -137,6 +138,12 @@ class Member:
             or any(self.has(m) or self.keeps(m) for m in subjects_of(event))
         ]
         return self.take(wanted, path=path) if wanted else Transfer()
+
+    def _sources(self, memory_id: str) -> tuple[str, ...]:
+        """Who wrote what a memory was derived from; copies bring their sources along, so this is local."""
+        memory = self.get(memory_id)
+        found = () if memory is None else lineage(memory, self.get)
+        return tuple(dict.fromkeys(source.agent for source in found if source.agent is not None))
 
     # Local access
 

@@ -19,6 +19,7 @@ from skep.hive.layout import Sharded
 from skep.hive.member import Member, Subjects, subjects_of
 from skep.hive.replica import Transfer, seen
 from skep.hive.tracing import tracer
+from skep.hive.trust import lineage
 from skep.hive.versions import Ranges, Versions
 from skep.model import Event, Memory
 
@@ -50,8 +51,9 @@ class Placing:
         """Copy new memories to the members that keep them; how many copies were confirmed."""
         wanted: dict[str, list[str]] = {}
         for memory in memories:
+            sources = [source.id for source in lineage(memory, home.get)] if memory.evidence else []
             for member in self.layout.copies(home.name, memory.id, broadcast=memory.id in broadcast):
-                wanted.setdefault(member, []).append(memory.id)
+                wanted.setdefault(member, []).extend((memory.id, *sources))
         confirmed = self._send(home, wanted)
         lacking = {name: [i for i in ids if name not in confirmed] for name, ids in wanted.items()}
         if isinstance(self.layout, Sharded):

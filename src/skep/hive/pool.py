@@ -68,7 +68,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     uses: bytes = b""
     confirmations: bytes = b""
     last_used_at: bytes = b""
-    agents: tuple[str | None, ...] = ()
+    agents: tuple[tuple[str, ...], ...] = ()
+    """Who wrote each, and who wrote what it was derived from."""
     held: int = 0
     """How many memories the shelf answers for."""
     terms: int = 0

@@ -70,10 +70,12 @@ class Rows:
         *,
         member: str = "",
         first_for: Callable[[str, tuple[str, ...]], bool] | None = None,
+        lineage: Callable[[str], tuple[str, ...]] | None = None,
     ) -> None:
         self.member = member
         self._store = store
         self._first_for = first_for
+        self._lineage = lineage
         self._lock = threading.RLock()
         self._seen = 0
         self._fingerprint = ""
@@ -86,6 +88,7 @@ class Rows:
         self._texts: list[str] = []
         self._meta: list[IndexRow | None] = []
         self._keys: list[str] = []
+        self._derived: set[int] = set()
         self._voices: list[str] = []
         self._postings: dict[str, dict[int, int]] = {}
         self._talks: dict[str, list[tuple[float, int, int]]] = {}
@@ -129,6 +132,8 @@ class Rows:
                 self._drop(row.row)
                 if memory is not None:
                     self._put(row, memory.id)
+                    if memory.evidence:
+                        self._derived.add(self._at[row.row])
             self._seen = head
             self._masks.clear()
             self._summarise()

@@ -193,8 +193,15 @@ class Shelf(Rows):
             "uses": np.array([row[0] for row in rows], np.int64).tobytes(),
             "confirmations": np.array([row[1] for row in rows], np.int64).tobytes(),
             "last_used_at": np.array([np.nan if r[2] is None else r[2] for r in rows], np.float64).tobytes(),
-            "agents": tuple(row[3] for row in rows),
+            "agents": tuple(self._authors(i, row[3]) for i, row in zip(listed, rows, strict=True)),
         }
+
+    def _authors(self, at: int, agent: str | None) -> tuple[str, ...]:
+        """Who wrote a memory, and who wrote what it was derived from."""
+        own = () if agent is None else (agent,)
+        if at not in self._derived or self._lineage is None:
+            return own
+        return (*own, *self._lineage(self._ids[at]))
 
     # Filters
 

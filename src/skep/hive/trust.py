@@ -123,7 +123,14 @@ class Readable(Protocol):
         ...
 
 
-def provenance(bank: Readable, memory_id: str, *, trust: Trust, path: Iterable[str] = ()) -> Provenance:
+def provenance(
+    bank: Readable,
+    memory_id: str,
+    *,
+    trust: Trust,
+    path: Iterable[str] = (),
+    get: Callable[[str], Memory | None] | None = None,
+) -> Provenance:
     """Where a memory of a bank came from."""
     memory = bank.get(memory_id)
     first = next((event for event in bank.history(memory_id) if event.id == memory_id), None)
@@ -134,7 +141,7 @@ def provenance(bank: Readable, memory_id: str, *, trust: Trust, path: Iterable[s
         path=tuple(path),
         signed=first is not None and first.signature is not None,
         sources=memory.evidence,
-        trust=trust.of_memory(memory, getter(bank)),
+        trust=trust.of_memory(memory, get or getter(bank)),
     )
 
 

@@ -107,7 +107,7 @@ class Union:
         self._columns: dict[str, NDArray[Any]] = {n: np.zeros(0, t) for n, t in _TYPES.items()}
         self._counts = np.zeros((0, 0), np.uint16)
         self._row_vectors = np.zeros((0, embedder.dim), np.float32)
-        self._uses: list[tuple[int, int, float, str | None]] = []
+        self._uses: list[tuple[int, int, float, tuple[str, ...]]] = []
         self._held = 0
         self._total_terms = 0
         self._having = np.zeros(0, np.int64)
@@ -138,6 +138,9 @@ class Union:
 
     def calibrate(self, cosines: Singles) -> Singles:
         """Raw cosines on the common scale; nan stays nan."""
+        many = getattr(self._embedder, "calibrate_many", None)
+        if many is not None:
+            return many(cosines)
         calibrate = self._embedder.calibrate
         flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
@@ -228,7 +231,7 @@ class Union:
                     ("last_used_at", np.float64),
                 )
             ]
-            self._uses += list(zip(*joined, pick("agents", None), strict=True))
+            self._uses += list(zip(*joined, pick("agents", ()), strict=True))
 
     def _bm25(self) -> Singles:
         if not self._terms:
@@ -374,9 +377,13 @@ class Union:
         return Counters(
             uses=np.array([entry[0] for entry in entries], np.int64),
             confirmations=np.array([entry[1] for entry in entries], np.int64),
-            trust=np.array([self._trust(entry[3]) for entry in entries], np.float64),
+            trust=np.array([self._least(entry[3]) for entry in entries], np.float64),
             last_used_at=np.array([entry[2] for entry in entries], np.float64),
         )
+
+    def _least(self, authors: tuple[str, ...]) -> float:
+        """What is derived is trusted no more than the least trusted of its sources."""
+        return min((self._trust(author) for author in authors), default=self._trust(None))
 
     def memories(self, rows: Ints) -> list[Memory]:
         """The memories of these rows, fetched from whoever sent them."""

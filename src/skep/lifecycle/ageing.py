@@ -17,6 +17,8 @@ from skep.storage.sqlite import Plan
 DEPRECATED = 0.3
 """Effective confidence below which a fact is set aside."""
 DAY = 86_400.0
+MADE_BY = "maintenance:"
+"""How the source of what maintenance wrote begins."""
 SUMMARISED = 3
 """Fewer episodes than this are not worth a summary."""
 
@@ -48,6 +50,8 @@ def rederive(engine: Engine) -> list[Action]:
     """Plan for what is stale: say it again from the sources that still stand, or retire it."""
     actions: list[Action] = []
     for memory in engine.store.stale_memories():
+        if memory.pinned or memory.kind == "procedure" or not (memory.source or "").startswith(MADE_BY):
+            continue  # what people or agents wrote stays as they wrote it, and marked as stale
         links = engine.store.links(memory.id, rel="derived_from", direction="out")
         found = {link.dst: engine.store.get(link.dst) for link in links}
         standing = [
@@ -56,11 +60,10 @@ def rederive(engine: Engine) -> list[Action]:
             if s is not None and s.status in CURRENT and not s.stale and not s.disputes
         ]
         lost = [i for i, s in found.items() if s not in standing]
-        if not standing or memory.pinned:
-            if not memory.pinned:
-                actions.append(
-                    _mark("rederive", memory, "deprecated", "what it was derived from no longer stands")
-                )
+        if not standing:
+            actions.append(
+                _mark("rederive", memory, "deprecated", "what it was derived from no longer stands")
+            )
             continue
         texts = [source.text for source in standing]
         text = central(texts)[0] if memory.level == 0 else summary(texts)
@@ -105,6 +108,20 @@ def reflect(
     actions = [_summary(engine, group, text) for group, text in zip(groups, words, strict=True)]
     hard = [episode.id for group in groups for episode in group] if consolidate == "hard" else []
     return actions, hard
+
+
+def repointed(engine: Engine, sources: Sequence[str]) -> list[Plan]:
+    """Events that move what was derived from sources over to the summary that replaced them."""
+    plans: list[Plan] = []
+    for source in sources:
+        memory = engine.store.get(source)
+        summary = memory.superseded_by if memory is not None else None
+        for link in engine.store.links(source, rel="derived_from", direction="in"):
+            plans.append(("unlink", {"src": link.src, "dst": source, "rel": "derived_from"}))
+            if summary is not None and link.src != summary:
+                moved = {"src": link.src, "dst": summary, "rel": "derived_from", "strength": link.strength}
+                plans.append(("link", moved))
+    return plans
 
 
 def _summary(engine: Engine, group: Sequence[Memory], text: str) -> Action:

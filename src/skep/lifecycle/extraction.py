@@ -10,7 +10,7 @@ from skep.lifecycle.clusters import by_density, by_threshold
 from skep.lifecycle.distil import central
 from skep.lifecycle.nearness import near
 from skep.lifecycle.report import Action
-from skep.model import Memory
+from skep.model import CURRENT, Memory
 from skep.semantics.compare import compare
 from skep.storage.sqlite import Plan
 
@@ -45,7 +45,7 @@ def extract(
             fresh.append(group)
             continue
         new = [episode.id for episode in group if episode.id not in known.evidence]
-        if new:
+        if new and known.status in CURRENT:  # what was taken back is not said again
             actions.append(_more_evidence(known, new))
     texts = [[episode.text for episode in group] for group in fresh]
     facts = list(distil(texts)) if distil is not None and texts else [central(group)[0] for group in texts]
@@ -57,10 +57,14 @@ def _clusters(engine: Engine, by_id: dict[str, Memory], cluster: str, smallest: 
     if cluster == "hdbscan" and by_id:
         import numpy as np
 
-        ids = sorted(by_id)
-        rows = engine.store.rows_of(ids)
-        vectors = engine.index.vectors(np.array([rows[i] for i in ids], dtype=np.int64))
-        return by_density(ids, vectors, smallest=smallest)
+        groups: list[list[str]] = []
+        for scope in dict.fromkeys(memory.scope for memory in by_id.values()):
+            ids = sorted(i for i, memory in by_id.items() if memory.scope == scope)
+            if len(ids) >= max(2, smallest):
+                rows = engine.store.rows_of(ids)
+                vectors = engine.index.vectors(np.array([rows[i] for i in ids], dtype=np.int64))
+                groups += by_density(ids, vectors, smallest=smallest)
+        return groups
 
     def neighbours(memory_id: str) -> list[str]:
         found = near(engine, by_id[memory_id], kinds=("episode",), threshold=SAME_EVENT)
@@ -75,11 +79,11 @@ def _loaded(engine: Engine, group: list[str], by_id: dict[str, Memory]) -> list[
 
 
 def _fact_of(engine: Engine, group: Sequence[Memory]) -> Memory | None:
-    """The current fact that was distilled from one of these episodes before."""
+    """The fact that was distilled from one of these episodes before, whatever became of it."""
     for episode in group:
         for link in engine.store.links(episode.id, rel="derived_from", direction="in"):
             fact = engine.store.get(link.src)
-            if fact is not None and fact.kind == "fact" and fact.status in ("active", "pending"):
+            if fact is not None and fact.kind == "fact" and (fact.source or "").startswith("maintenance:"):
                 return fact
     return None
 

@@ -6,10 +6,10 @@ asked for once more, and then both memories are kept, which is always safe.
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, cast, get_args
@@ -164,6 +164,10 @@ class EndpointJudge:
         price_per_million: float = 0.0,
         timeout: float = 60.0,
     ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise JudgeError(
+                f"{url!r} is no address; write it like http://localhost:11434/v1/chat/completions"
+            )
         self._url, self._model, self._key = url, model, key
         self._style, self._price, self._timeout = style, price_per_million, timeout
 
@@ -185,7 +189,7 @@ class EndpointJudge:
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as response:
                 data: Any = json.load(response)
-        except (urllib.error.URLError, TimeoutError, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise JudgeError(
                 f"the judge at {self._url} did not answer ({error}); both memories are kept"
             ) from error

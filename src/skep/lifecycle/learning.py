@@ -15,6 +15,7 @@ import msgspec
 
 from skep.confidence import procedure_score
 from skep.engine import Engine
+from skep.errors import InvalidInputError
 from skep.model import CURRENT, Event, Memory, Outcome, Scope
 from skep.semantics.conflicts import find_for
 from skep.semantics.writing import draft
@@ -29,6 +30,8 @@ TOGETHER = "used_with"
 """The relation between memories that were used in one successful task."""
 STEP = 0.2
 """How much of the way to 1 each further success takes the strength of such a link."""
+NOTICEABLE = 0.002
+"""A link that would grow by less is left as it is."""
 RECENCY_PER_DAY = 0.0256
 """Two days ago counts 0.95, four weeks ago about a half."""
 DAY = 86_400.0
@@ -98,17 +101,26 @@ def learn(
     """Record how a task went, and what follows from it, in one transaction."""
     engine.known(*used)
     used = list(dict.fromkeys(used))
-    known, plans = _procedure(engine, task, success, used, task_type, domain, lesson, scope, agent)
+    scopes = {engine.memory(memory_id).scope for memory_id in used}
+    if scope is None and len(scopes) == 1:
+        scope = next(iter(scopes))
+    mixed = scope is None and len(scopes) > 1  # nobody's private text goes into what others can read
+    if lesson is not None and mixed:
+        raise InvalidInputError(
+            "what was used belongs to different scopes; say with scope= whom the lesson is for"
+        )
+    known, plans = _procedure(
+        engine, task, success, used, task_type, domain, lesson, scope, agent, mixed=mixed
+    )
     body: dict[str, object] = {"task": task, "success": success, "used": used}
     extra = {"metrics": dict(metrics or {}), "task_type": task_type, "domain": domain}
     extra |= {"shown": list(shown), "withheld": list(withheld)}
     body |= {key: value for key, value in extra.items() if value}
-    if plans:
+    tried = [*used, known.id] if known is not None and known.id not in used else used
+    if plans and success:
         plans.append(("outcome", lambda ids: body | {"used": [*used, ids[0]]}))
-    else:
-        plans.append(("outcome", body))
-        if known is not None and known.id not in used:
-            plans.append(("evidence", {"memory": known.id, "sources": [f"task:{task}"]}))
+    else:  # a lesson that a failure taught is not charged with that failure
+        plans.append(("outcome", body | {"used": tried}))
     if success:
         plans += _together(engine, used)
     events, _ = engine.write(plans)
@@ -128,6 +140,8 @@ def _together(engine: Engine, used: list[str]) -> list[Plan]:
         known = [link for link in engine.store.links(a, rel=TOGETHER, direction="out") if link.dst == b]
         before = known[0].strength if known else 0.0
         strength = round(before + STEP * (1 - before), 6)
+        if strength - before < NOTICEABLE:
+            continue
         plans.append(("link", {"src": a, "dst": b, "rel": TOGETHER, "strength": strength}))
     return plans
 
@@ -142,11 +156,13 @@ def _procedure(
     lesson: str | None,
     scope: Scope | None,
     agent: str | None,
+    *,
+    mixed: bool,
 ) -> tuple[Memory | None, list[Plan]]:
     """What was learnt: a procedure that is already known, or the events that make a new one (it comes first)."""
     memories = [engine.memory(memory_id) for memory_id in used]
     strategies = [memory for memory in memories if memory.kind == "procedure"]
-    if lesson is None and (not success or strategies or not memories):
+    if lesson is None and (not success or strategies or not memories or mixed):
         return (strategies[0] if strategies else None), []
     text = lesson or f"For {task_type or task}: " + "; ".join(memory.text.rstrip(".") for memory in memories)
     body: dict[str, object] = {

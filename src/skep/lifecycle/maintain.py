@@ -179,6 +179,9 @@ def _judge(run: _Run, judge: Judge | None) -> None:
         run.reports.append(StepReport(step="judge", looked_at=len(cases), note=note))
         return
     decisions, note = _ask(run, judge, cases)
+    decided = [
+        (case, decision) for case, decision in zip(cases, decisions, strict=True) if decision is not None
+    ]
     actions = [
         Action(
             step="judge",
@@ -186,18 +189,18 @@ def _judge(run: _Run, judge: Judge | None) -> None:
             memories=(case.older.id, case.newer.id),
             plans=tuple(queue.decided_plans(case, decision, judge.name)),  # type: ignore[arg-type]
         )
-        for case, decision in zip(cases, decisions, strict=True)
+        for case, decision in decided
     ]
     run.finish("judge", actions, looked_at=len(cases), note=note)
 
 
-def _ask(run: _Run, judge: Judge, cases: list[Case]) -> tuple[list[str], str]:
-    """One decision per case. What is not decided after a second try is kept as it is, and says so."""
+def _ask(run: _Run, judge: Judge, cases: list[Case]) -> tuple[list[str | None], str]:
+    """One decision per case. What is not decided after a second try waits on, with both memories kept."""
     decisions: list[str | None] = [None] * len(cases)
     problem = ""
     for _ in range(2):
         open_ = [i for i, decision in enumerate(decisions) if decision is None]
-        if not open_ or run.money > run.config.max_money:
+        if not open_ or run.money >= run.config.max_money:
             break
         try:
             answer = judge.decide([cases[i] for i in open_])
@@ -210,8 +213,8 @@ def _ask(run: _Run, judge: Judge, cases: list[Case]) -> tuple[list[str], str]:
             decisions[place] = decision
     missing = sum(decision is None for decision in decisions)
     if missing:
-        problem = problem or f"{missing} pairs were not decided; both memories are kept"
-    return [decision or "KEEP_BOTH" for decision in decisions], problem
+        problem = problem or f"{missing} pairs were not decided; both memories are kept, and they wait"
+    return decisions, problem
 
 
 def _reflect(run: _Run, summarise: Distil | None) -> None:
@@ -223,6 +226,7 @@ def _reflect(run: _Run, summarise: Distil | None) -> None:
     )
     run.finish("reflect", actions, looked_at=len(episodes), head=head)
     if hard and not run.dry_run:
+        run.engine.write(ageing.repointed(run.engine, hard))
         forget(run.engine, hard)
 
 

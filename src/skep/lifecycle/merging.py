@@ -43,6 +43,8 @@ def sort_conflicts(
         other = conflict.memory
         if other is None or key_of(conflict.existing.id, other.id) in decided:
             continue
+        if conflict.existing.scope != other.scope:
+            continue  # what is private to one does not change what everybody sees
         if conflict.kind == "duplicate":
             (found.duplicates if mergeable(conflict) else found.unclear).append(conflict)
         elif conflict.confidence >= CLEAR_CONFLICT:
@@ -58,6 +60,8 @@ def mergeable(conflict: Conflict) -> bool:
     if b is None or a.kind != b.kind or a.scope != b.scope or a.polarity * b.polarity == -1:
         return False
     if a.domain is not None and b.domain is not None and a.domain != b.domain:
+        return False
+    if (a.valid_from, a.valid_to, a.expires_at) != (b.valid_from, b.valid_to, b.expires_at):
         return False
     lengths = sorted((len(a.text), len(b.text)))
     return (
@@ -78,13 +82,22 @@ def merge(engine: Engine, duplicates: Sequence[Conflict]) -> list[Action]:
         if b is not None:
             memories |= {a.id: a, b.id: b}
             union.join(a.id, b.id)
-    return [_merge_group(engine, [memories[i] for i in group]) for group in union.groups() if len(group) > 1]
+    merges = [
+        _merge_group(engine, [memories[i] for i in group]) for group in union.groups() if len(group) > 1
+    ]
+    return [action for action in merges if action.plans]
 
 
 def _merge_group(engine: Engine, group: list[Memory]) -> Action:
     ranked = sorted(group, key=lambda m: (not m.pinned, -m.confidence, -len(m.evidence), m.created_at, m.id))
-    winner, losers = ranked[0], ranked[1:]
+    winner = ranked[0]
+    losers = [
+        m for m in ranked[1:] if not m.pinned and _same_domain(m, winner) and not _kept_apart(engine, m)
+    ]
     plans: list[Plan] = []
+    tags = list(dict.fromkeys(tag for m in (winner, *losers) for tag in m.tags))
+    if losers and tags != list(winner.tags):
+        plans.append(("revise", {"memory": winner.id, "changes": {"tags": tags}}))
     for loser in losers:
         evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
         plans.append(("merge", {"loser": loser.id, "winner": winner.id, "evidence": evidence}))
@@ -100,6 +113,15 @@ def _merge_group(engine: Engine, group: list[Memory]) -> Action:
         memories=tuple(m.id for m in group),
         plans=tuple(plans),
     )
+
+
+def _same_domain(a: Memory, b: Memory) -> bool:
+    return a.domain is None or b.domain is None or a.domain == b.domain
+
+
+def _kept_apart(engine: Engine, memory: Memory) -> bool:
+    """Whether somebody undid a merge of this memory or restored it: then rules leave it alone."""
+    return any(event.kind in ("undo", "restore") for event in engine.store.log.of(memory.id))
 
 
 def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-_PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
-_STRAY = re.compile(r"</?private>", re.IGNORECASE)
+from skep.validation import without_private
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,33 +109,6 @@ PATTERNS: dict[str, tuple[re.Pattern[str], Check | None]] = {
 
 DEFAULT: tuple[str, ...] = tuple(kind for kind in PATTERNS if kind != "ip-address")
 """Addresses of machines are left in unless asked for."""
-
-
-def without_private(text: str) -> str:
-    """A text without what its writer marked `<private>`. An opening that is never closed reaches to the end.
-
-    >>> without_private("a <private>x</private> b <private>y")
-    'a  b '
-    """
-    depthless = _flatten(text)
-    return _STRAY.sub("", _PRIVATE.sub("", depthless))
-
-
-def _flatten(text: str) -> str:
-    """Nested marks as one: everything from the outermost opening to its own closing."""
-    out: list[str] = []
-    depth = 0
-    at = 0
-    for mark in _STRAY.finditer(text):
-        piece = text[at : mark.start()]
-        opening = not mark.group().startswith("</")
-        if depth == 0:
-            out.append(piece)
-        depth = depth + 1 if opening else max(0, depth - 1)
-        at = mark.end()
-    if depth == 0:
-        out.append(text[at:])
-    return "".join(out)
 
 
 def redact(text: str, kinds: Iterable[str] = DEFAULT) -> Redacted:

@@ -115,8 +115,6 @@ class Stream:
             self._search(turn, query)
 
     def _search(self, turn: int, query: str) -> None:
-        from skep.errors import SkepError
-
         try:
             found = StreamContext(
                 facts=self._some(query, ("fact", "procedure")),
@@ -124,8 +122,8 @@ class Stream:
                 turn=turn,
             )
             self.error = None
-        except SkepError as error:
-            self.error = str(error)
+        except Exception as error:  # noqa: BLE001 - the root of a thread: what went wrong is shown, not lost
+            self.error = str(error) or type(error).__name__
             found = StreamContext(turn=turn)
         with self._wake:
             if turn >= self._found.turn:

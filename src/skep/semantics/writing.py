@@ -40,6 +40,13 @@ def remember(
     return _store(engine, body, conflicts)
 
 
+def refuse_conflicts(engine: Engine, body: dict[str, object]) -> None:
+    """Raise if a memory would contradict or repeat what is stored."""
+    conflicts = tuple(find_for(engine, draft(body, engine.now())))
+    if conflicts:
+        raise ConflictError(str(body["text"]), conflicts)
+
+
 def _store(engine: Engine, body: dict[str, object], conflicts: tuple[Conflict, ...]) -> Remembered:
     _events, changes = engine.write([("remember", body)])
     memory = engine.as_stored(changes)[0]
@@ -48,9 +55,14 @@ def _store(engine: Engine, body: dict[str, object], conflicts: tuple[Conflict, .
 
 
 def _supersede(engine: Engine, body: dict[str, object], conflicts: tuple[Conflict, ...]) -> Remembered:
-    """Repeat what is known, or replace what no longer holds; in one transaction."""
-    repeated = [c for c in conflicts if c.kind == "duplicate" and c.similarity >= DUPLICATE]
-    outdated = [c.existing.id for c in conflicts if c.kind != "duplicate"]
+    """Repeat what is known, or replace what no longer holds; in one transaction.
+
+    Only within one scope: what is private to one must not change what everybody sees, nor stand in for it.
+    """
+    scope = draft(body, 0.0).scope
+    mine = [c for c in conflicts if c.existing.scope == scope]
+    repeated = [c for c in mine if c.kind == "duplicate" and c.similarity >= DUPLICATE]
+    outdated = [c.existing.id for c in mine if c.kind != "duplicate"]
     if repeated:
         kept = repeated[0].existing
         by = body.get("agent") or engine.store.actor

@@ -120,6 +120,16 @@ class Connection:
             finally:
                 self.execute("COMMIT")
 
+    @contextlib.contextmanager
+    def impatient(self) -> Generator[None]:
+        """Inside, a lock that somebody holds is not waited for."""
+        with self.lock:
+            self.db.set_busy_timeout(0)
+            try:
+                yield
+            finally:
+                self.db.set_busy_timeout(self._busy_ms)
+
     def data_version(self) -> int:
         """Changes when another connection has written."""
         with self.lock, translated(self.path):

@@ -110,7 +110,8 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
 
 def _words(store: SqliteStore) -> Iterator[Finding]:
     try:
-        store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
+        if not store.read_only:
+            store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
         rows = store.connection.one("SELECT count(*) FROM memories")
         indexed = store.connection.one("SELECT count(*) FROM words_docsize")
         level: Level = "ok" if indexed == rows - _forgotten(store) or indexed == rows else "error"

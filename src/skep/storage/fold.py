@@ -119,7 +119,7 @@ def _initial(event: Event) -> dict[str, Any]:
     body["scope"] = Scope(**scope) if scope else SHARED
     body["tags"] = tuple(body.get("tags", ()))
     body["evidence"] = tuple(body.get("evidence", ()))
-    body["last_evidence_at"] = created
+    body["last_evidence_at"] = max(created, event.at)  # told now, however long ago it was learnt
     if ttl is not None:
         body["expires_at"] = created + ttl
     body.setdefault("kind", "fact")
@@ -181,6 +181,9 @@ class _Fold:
         self.added(event)
         self.mark = None
         self.replaced = None
+        expires = self.fields.get("expires_at")
+        if expires is not None and expires <= event.at:
+            self.fields["expires_at"] = None
         self.blame["status"] = event.id
 
     def _supersede(self, event: Event) -> None:

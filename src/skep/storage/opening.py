@@ -147,6 +147,9 @@ def copy_file(connection: Connection, target: Path) -> None:
                 while not backup.done:
                     backup.step(2048)
             copy.execute("PRAGMA journal_mode=DELETE")
+            copy.execute(
+                "UPDATE meta SET value = 'copy' WHERE key = 'place'"
+            )  # wherever it is opened, a new name
         except BaseException:
             copy.close(True)
             partial.unlink(missing_ok=True)

@@ -88,7 +88,7 @@ STEPS: tuple[str, ...] = (
 
     -- Vectors, one space per embedder. The key is space << 40 | row.
     CREATE TABLE spaces(
-        space INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, dim INTEGER NOT NULL, spec TEXT,
+        space INTEGER PRIMARY KEY AUTOINCREMENT, fingerprint TEXT NOT NULL UNIQUE, dim INTEGER NOT NULL, spec TEXT,
         state TEXT NOT NULL CHECK(state IN ('active', 'building', 'retired'))
     );
     CREATE TABLE vectors(key INTEGER PRIMARY KEY, vector BLOB NOT NULL);

@@ -14,6 +14,7 @@ from skep.clock import pack
 from skep.config import Settings
 from skep.errors import ReadOnlyError
 from skep.model import Event
+from skep.storage.checking import checked
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
 from skep.storage.log import scrubbed_body
@@ -36,6 +37,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """Events that wait for one before them, or for their time to come."""
     erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     forgotten_rows: tuple[int, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    """The memories that these events erased."""
 
 
 class SqliteStore(Reads):
@@ -117,6 +120,7 @@ class SqliteStore(Reads):
         embed: Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]] | None = None,
     ) -> Applied:
         """Take events of other replicas: each once, in any order, gaps and future stamps held back."""
+        events = [checked(event) for event in events]
         horizon = pack(now + self.settings.max_drift_seconds)
         with self.writing():
             versions = self.log.versions()
@@ -135,7 +139,7 @@ class SqliteStore(Reads):
                     ready.append(event)
             for event in ready:
                 del waiting[event.actor, event.counter]
-            self.log.hold(waiting.values())
+            self.log.hold([self._scrubbed(event) for event in waiting.values()])
             self.log.release(ready)
             ready.sort(key=lambda event: (event.hlc, event.actor, event.counter))
             ready = self._per_actor(ready)
@@ -150,6 +154,7 @@ class SqliteStore(Reads):
             held=tuple(f"{actor}-{counter}" for actor, counter in sorted(waiting)),
             erased=changes.erased,
             forgotten_rows=tuple(changes.forgotten_rows),
+            forgotten=tuple(i for event in ready if event.kind == "forget" for i in event.body["memories"]),
         )
 
     @staticmethod
@@ -253,7 +258,8 @@ class SqliteStore(Reads):
     def activate(self, space: int) -> bool:
         """Switch recall to a space that was being built, if it is complete."""
         with self.writing():
-            if self.vectors.waiting(space):
+            known = [s for s in self.vectors.spaces() if s.number == space and s.state == "building"]
+            if not known or self.vectors.waiting(space):
                 return False
             self._seen = -1
             self.vectors.activate(space)

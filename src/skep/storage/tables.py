@@ -163,7 +163,7 @@ class Tables:
             if state.forgotten:
                 self._log.scrub(memory_id)
             self._create([state], changes)
-            return self._settle(memory_id)
+            return self._settle(memory_id) | self._settle_replaced_by(memory_id)
         row, title, text, was_forgotten, _own, old_target, old_tags = known[0]
         if state.forgotten:
             self._forget(memory_id, row, searched_text(title, text), bool(was_forgotten), changes)
@@ -184,6 +184,15 @@ class Tables:
         moved = self._settle(memory_id)
         if old_target and old_target != state.replaced_by:
             moved |= self._settle(old_target)
+        if state.forgotten:
+            moved |= self._settle_replaced_by(memory_id)
+        return moved
+
+    def _settle_replaced_by(self, memory_id: str) -> set[str]:
+        """What a forgotten memory had replaced stands again: a tombstone replaces nothing."""
+        moved: set[str] = set()
+        for (old,) in self._c.rows("SELECT id FROM memories WHERE replaced_by = ?", (memory_id,)):
+            moved |= self._settle(old)
         return moved
 
     def _settle(self, start: str) -> set[str]:
@@ -212,7 +221,12 @@ class Tables:
         moved = {start}
         for memory_id, own, target, how, status, _at in chain:
             wanted = own
-            if target is not None and own != "retracted" and memory_id != ring_void:
+            if (
+                target is not None
+                and own != "retracted"
+                and memory_id != ring_void
+                and not self._is_gone(target)
+            ):
                 wanted = how
             if wanted != status:
                 self._c.execute(
@@ -221,6 +235,9 @@ class Tables:
                 )
                 moved.add(memory_id)
         return moved
+
+    def _is_gone(self, memory_id: str) -> bool:
+        return bool(self._c.one("SELECT forgotten FROM memories WHERE id = ?", (memory_id,)))
 
     def _relink(self, src: str) -> set[str]:
         links = fold_links(src, self._log.of(src))
@@ -298,7 +315,12 @@ class Tables:
         status, disputes, target, forgotten, stale = rows[0]
         if forgotten or disputes or status in _GONE or (stale and source not in affected):
             return True
-        return status == "superseded" and target != derived
+        return status == "superseded" and target != derived and not self._summary_of(target, source)
+
+    def _summary_of(self, summary: str | None, source: str) -> bool:
+        """Whether what replaced a source was made from it: then nothing that it said is lost."""
+        sql = "SELECT 1 FROM links WHERE src = ? AND dst = ? AND rel = 'derived_from'"
+        return bool(self._c.one(sql, (summary, source)))
 
     def _forget(self, memory_id: str, row: int, text: str, again: bool, changes: Changes) -> None:
         erased = changes.erased

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -76,7 +77,8 @@ def read_lines(lines: Iterable[bytes], *, where: str) -> Iterator[Event]:
                     )
                 continue
             found = msgspec.json.decode(line, type=Line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            signature = base64.b64decode(found.signature, validate=True) if found.signature else None
+        except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error) as error:
             raise InvalidInputError(
                 f"{where}, line {number}, is not part of a skep export ({error}); export it again, or import plain"
                 " texts with `skep add` or `skep import`"
@@ -88,7 +90,7 @@ def read_lines(lines: Iterable[bytes], *, where: str) -> Iterator[Event]:
             hlc=found.hlc,
             kind=found.kind,
             body=found.body,
-            signature=base64.b64decode(found.signature) if found.signature else None,
+            signature=signature,
         )
     if header is None:
         raise InvalidInputError(f"{where} is empty; it should begin with a header line")

@@ -28,7 +28,7 @@ TRIALS = 300
 SECONDS = 40.0
 EXPLORING = 0.6
 """The share of the budget spent on finding the right region; the rest goes into walking uphill from there."""
-IDLE = 0.1
+IDLE = 0.2
 """What a result that neither answers nor misleads costs, as a share of a query."""
 Clock = Callable[[], float]
 GROUPS: tuple[tuple[str, ...], ...] = (

@@ -7,15 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skep.bank import Bank
 from skep.tuning import show, versions
 from skep.tuning.charts import table
 from skep.tuning.deploy import deploy, judge
 from skep.tuning.evaluate import Evaluation
-from skep.tuning.indexing import index
 from skep.tuning.layout import init
-from skep.tuning.sources import read_sources
-from skep.tuning.workspace import load
+from skep.tuning.session import BANK, index_workspace, opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,11 +32,10 @@ def run(folder: Path | None, *, rng: np.random.Generator, say: Callable[[str], N
         with tempfile.TemporaryDirectory() as temporary:
             return run(Path(temporary) / "workspace", rng=rng, say=say)
     init(folder, example=True)
-    workspace = load(folder)
     results: list[Evaluation] = []
-    with Bank.open(folder / "bank.skep") as bank:
-        for collection in workspace.collections.values():
-            say(show.index_report(index(bank, read_sources(workspace, collection))))
+    with opened(folder, folder / BANK, create=True) as (workspace, bank):
+        for report in index_workspace(workspace, bank):
+            say(show.index_report(report))
         for name in STEPS:
             config = workspace.config(name)
             verdict = judge(workspace, bank, config, workspace.eval_set(), rng=rng)

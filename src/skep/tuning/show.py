@@ -111,6 +111,31 @@ def evaluation(result: Evaluation, *, per_query: bool = True) -> str:
     return "\n\n".join(parts)
 
 
+def results(kept: Sequence[Evaluation]) -> str:
+    """Saved results, in groups that were measured on the same things."""
+    if not kept:
+        return "nothing was measured yet"
+    groups: dict[tuple[object, int], list[Evaluation]] = {}
+    for result in kept:
+        groups.setdefault((result.on, result.k), []).append(result)
+    parts: list[str] = []
+    for number, group in enumerate(groups.values(), start=1):
+        on = group[0].on
+        rows = [
+            (
+                result.config,
+                result.hash,
+                f"{result.overall.nudcg:.3f}",
+                str(result.overall.distractors),
+                _day(result.at),
+            )
+            for result in group
+        ]
+        head = f"group {number}: {on.evals} ({on.split}), data {on.data}, embedder {on.embedder}"
+        parts.append(f"{head}\n{table(('config', 'hash', 'nUDCG', 'distractors', 'when'), rows)}")
+    return "\n\n".join(parts)
+
+
 def comparison(result: Comparison) -> str:
     """Two configs side by side."""
     before, after = result.before, result.after
@@ -164,7 +189,7 @@ def history(versions: Sequence[Version], active: int | None) -> str:
     rows = [
         (
             ("* " if version.number == active else "  ") + str(version.number),
-            datetime.fromtimestamp(version.at, UTC).strftime("%Y-%m-%d %H:%M"),
+            _day(version.at),
             version.config.name if version.config else "(default)",
             _figure(version.results.nudcg if version.results else None),
             str(version.results.distractors) if version.results else "–",
@@ -205,6 +230,10 @@ def harvest(result: Harvest, count: int) -> str:
         for item in result.sample(count)
     ]
     return "\n\n".join([head, *lines])
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _figure(value: float | None) -> str:

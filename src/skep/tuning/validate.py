@@ -86,14 +86,16 @@ def _config_findings(config: SearchConfig, read: Mapping[str, Sources], file: st
         )
         yield found("unknown-collection", "collection", what, did_you_mean(config.collection, read))
         return
-    chunks = sum(
-        len(chunk(source.document.path, source.document.text, sources.collection.chunking))
-        for source in sources.sources
-    )
+    chunks = _chunk_count(sources) if found_by.top_k > len(sources.sources) else found_by.top_k
     if sources.sources and found_by.top_k > chunks:
         what = f"top_k is {found_by.top_k} and the collection has {chunks} chunks"
         yield found("k-above-collection", "retrieval.top_k", what, f"use {chunks} or less", warn=True)
     yield from _filter_findings(config, sources, file)
+
+
+def _chunk_count(sources: Sources) -> int:
+    how = sources.collection.chunking
+    return sum(len(chunk(source.document.path, source.document.text, how)) for source in sources.sources)
 
 
 def _filter_findings(config: SearchConfig, sources: Sources, file: str) -> Iterator[Finding]:

@@ -88,11 +88,11 @@ def check(pool: Pool, bank: FakeBank, terms: list[str], vector: Any, where: Filt
     assert rows == sorted(set(rows))
     for row, found, near in zip(rows, pool.words.tolist(), pool.cosine.tolist(), strict=True):
         assert found == pytest.approx(words.get(row, 0.0), rel=1e-4)
-        assert (math.isnan(near) and row not in cosine) or near == pytest.approx(cosine[row], abs=2e-5)
+        assert (math.isnan(near) and row not in cosine) or near == pytest.approx(cosine[row], abs=1e-3)
     for scores in (words, cosine):
         ranked = sorted(scores, key=lambda row: -scores[row])
         floor = scores[ranked[min(k, len(ranked)) - 1]] if ranked else 0.0
-        assert {row for row in ranked if scores[row] > floor + 5e-5} <= set(rows)
+        assert {row for row in ranked if scores[row] > floor + 2e-3} <= set(rows)
         assert sum(row in scores for row in rows) >= min(k, len(scores))
     for row, created, confidence, evidence, importance in zip(
         rows, pool.created_at, pool.confidence, pool.last_evidence_at, pool.importance, strict=True
