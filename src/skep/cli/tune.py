@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from skep.cli.shared import print_json, progress_bar
+from skep.cli.shared import json_option, print_json, progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +35,8 @@ def group() -> None:
     """
 
 
-def workspace_options(command: F) -> F:
-    """`-w`, `--bank` and `--json`; findings are printed, not raised."""
+def print_findings(command: F) -> F:
+    """Findings that refuse a command are printed, and the exit code is 1."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -51,13 +51,18 @@ def workspace_options(command: F) -> F:
                 click.echo(str(refused), err=True)
             sys.exit(1)
 
-    made = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(run)
-    made = click.option(
+    return run  # type: ignore[return-value]
+
+
+def workspace_options(command: F) -> F:
+    """`-w`, `--bank` and `--json`; findings are printed, not raised."""
+    made = json_option(print_findings(command))
+    bank = click.option(
         "--bank", "bank_path", type=click.Path(), help="The bank; default: bank.skep in the folder."
-    )(made)
+    )
     return click.option(
         "-w", "--workspace", "folder", type=click.Path(), default=".", help="The workspace folder."
-    )(made)  # type: ignore[return-value]
+    )(bank(made))
 
 
 def evals_option(command: F) -> F:
@@ -111,17 +116,13 @@ def measure(workspace: Workspace, bank: Bank, name: str, eval_set: EvalSet, spli
 @group.command()
 @click.argument("folder", type=click.Path())
 @click.option("--example", is_flag=True, help="With the documents, configs and evals of the example.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
+@print_findings
 def init(folder: str, example: bool, as_json: bool) -> None:
     """Lay out a workspace in FOLDER."""
-    from skep.tuning.findings import RefusedError
     from skep.tuning.layout import init as lay_out
 
-    try:
-        written = lay_out(Path(folder), example=example)
-    except RefusedError as refused:
-        print_json({"findings": refused.findings}) if as_json else click.echo(str(refused), err=True)
-        sys.exit(1)
+    written = lay_out(Path(folder), example=example)
     if as_json:
         print_json({"folder": folder, "written": written})
     else:
@@ -441,17 +442,13 @@ def _live_view() -> Generator[Callable[[Any], None]]:
     if not sys.stderr.isatty():
         yield lambda _live: None
         return
-    from skep.tuning.charts import sparkline
+    from skep.tuning import show
 
     values: list[float] = []
 
     def show_line(live: Any) -> None:
         values.append(max(live.value, values[-1] if values else live.value))
-        line = (
-            f"\r{live.trial}/{live.trials} trials, {live.seconds:.0f} s  best: nUDCG {live.best.nudcg:.3f}, "
-            f"{live.best.distractors} distractors  {sparkline(values[-30:])}"
-        )
-        sys.stderr.write(f"{line:<100}")
+        sys.stderr.write(f"\r{show.live(live, values):<110}")
         sys.stderr.flush()
 
     yield show_line
@@ -490,11 +487,14 @@ def guide(as_json: bool) -> None:
 
 
 @group.command()
-@click.option(
-    "--keep", type=click.Path(), help="Keep the workspace in this folder; default: a temporary one."
-)
-def demo(keep: str | None) -> None:
+@click.option("--keep", type=click.Path(), help="Keep the workspace in this folder.")
+@json_option
+def demo(keep: str | None, as_json: bool) -> None:
     """Run the example: naive, then filtered, then dynamic-k."""
     from skep.tuning.demo import run
 
-    run(Path(keep) if keep else None, rng=rng(), say=click.echo)
+    results = run(
+        Path(keep) if keep else None, rng=rng(), say=(lambda _line: None) if as_json else click.echo
+    )
+    if as_json:
+        print_json({result.config: result.overall for result in results})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from skep.tuning.autotune import Tuned
+from skep.tuning.autotune import Live, Tuned
 from skep.tuning.charts import score_curve, signed_bar, sparkline, table
 from skep.tuning.compare import SAME, Comparison
 from skep.tuning.deploy import Judgement
@@ -201,6 +201,14 @@ def history(versions: Sequence[Version], active: int | None) -> str:
     course = [version.results.nudcg for version in versions if version.results]
     text = table(("version", "when", "config", "nUDCG", "distractors", "author", "what"), rows)
     return text + (f"\n\nnUDCG {sparkline(course)}" if len(course) > 1 else "")
+
+
+def live(state: Live, course: Sequence[float]) -> str:
+    """Where a search stands, on one line."""
+    return (
+        f"{state.trial}/{state.trials} trials, {state.seconds:.0f} s  best: nUDCG {state.best.nudcg:.3f}, "
+        f"{state.best.distractors} distractors  {sparkline(course[-30:])}"
+    )
 
 
 def tuned(result: Tuned) -> str:
