@@ -82,6 +82,20 @@ class Embeddings:
         embedder = self.for_space(space) if space is not None else None
         return embedder.calibrate(cosine) if embedder is not None else cosine
 
+    def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The same for an array; nan stays nan."""
+        import numpy as np
+
+        space = self.store.active_space()
+        embedder = self.for_space(space) if space is not None else None
+        if embedder is None:
+            return cosines
+        calibration = getattr(embedder, "calibration", None)
+        if calibration is not None and hasattr(calibration, "many"):
+            return calibration.many(cosines).astype(np.float32)
+        flat = [c if c != c else embedder.calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
+        return np.array(flat, dtype=np.float32).reshape(cosines.shape)
+
     def in_place(self, texts: Sequence[str]) -> Mapping[int, Sequence[bytes]]:
         """Vectors of new texts, for every space whose embedder is instant; the rest is left to the queue."""
         made: dict[int, Sequence[bytes]] = {}

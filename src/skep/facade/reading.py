@@ -169,7 +169,7 @@ class Reading(History):
         self,
         query: str,
         *,
-        limit: int = 5,
+        limit: int | None = None,
         kind: str | Iterable[str] | None = None,
         tags: Iterable[str] = (),
         domain: str | None = None,
@@ -194,7 +194,7 @@ class Reading(History):
 
         Args:
             query: A question or a few words.
-            limit: At most this many.
+            limit: At most this many; 5, or what the deployed config says.
             kind: Only these kinds.
             tags: Only memories with all of these tags.
             domain: Only this domain.
@@ -217,7 +217,8 @@ class Reading(History):
             explain: Also return what every stage did.
         """
         query = clean_text("query", query, self._engine.settings.text_limit)
-        limit = int(clean_number("limit", limit, 1, 10_000))
+        deployed = self._recall.deployed() if preset is None else {}
+        limit = int(clean_number("limit", limit or deployed.get("limit", 5) if limit != 0 else 0, 1, 10_000))
         if as_of is not None:
             return self.as_of(as_of).recall(
                 query, limit=limit, kind=kind, tags=tags, domain=domain, agent=agent, scope=scope,
@@ -226,7 +227,7 @@ class Reading(History):
                 expand=expand, reranker=reranker, explain=explain,
             )  # fmt: skip
         where = self._filter(
-            kind=kind,
+            kind=kind or deployed.get("kinds"),
             status=(*CURRENT, "superseded", "merged") if include_superseded else CURRENT,
             tags=tags,
             domain=domain,
@@ -239,6 +240,8 @@ class Reading(History):
             min_confidence=min_confidence,
             min_importance=min_importance,
         )
+        if not where.tags and deployed.get("tags"):
+            where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in deployed["tags"]))
         found = self._recall.run(
             query,
             where,

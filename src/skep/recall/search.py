@@ -13,7 +13,7 @@ import msgspec
 
 from skep.engine import Engine
 from skep.errors import ConfigError
-from skep.model import Hit, Recalled, Stage
+from skep.model import Hit, Memory, Recalled, Stage
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
 from skep.semantics.conflicts import CANDIDATE, judge
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 CONFIG_KEY = "recall/config"
 """The setting that holds the bank's own config; `skep tune deploy` writes it."""
+NARROWING = ("limit", "tags", "kinds")
+"""Keys of a deployed config that narrow a recall rather than rank it; arguments of the call override them."""
 DAY = 86_400.0
+VERDICTS = 4096
 CHECKED = 10
 """How many of the best hits are compared with one another for conflicts."""
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
@@ -39,7 +42,12 @@ class Recaller:
         self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
         self._position: tuple[int, int] | None = None
         self._lock = threading.RLock()
+        self._verdicts: dict[tuple[str, str, int, int], bool] = {}
         self.cache_hits = 0
+
+    def deployed(self) -> dict[str, Any]:
+        """What `skep tune deploy` has put in force: how to rank, and (see `NARROWING`) what to let in by default."""
+        return self._engine.setting(CONFIG_KEY) or {}
 
     def config(
         self,
@@ -48,7 +56,7 @@ class Recaller:
         expand: Any = None,
     ) -> RecallConfig:
         """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
-        bank: Mapping[str, Any] | None = self._engine.setting(CONFIG_KEY) if preset is None else None
+        bank = {k: v for k, v in self.deployed().items() if k not in NARROWING} if preset is None else None
         named = preset_named(preset or "default")
         chosen = config if isinstance(config, RecallConfig) else merge(named, bank, config)
         if expand:
@@ -144,8 +152,7 @@ class Recaller:
         opposed: dict[str, list[str]] = {}
         for a, b, similarity in self._near(head):
             older, newer = sorted((a.memory, b.memory), key=lambda m: (m.created_at, m.id))
-            conflict = judge(older, newer, similarity)
-            if conflict is not None and conflict.kind != "duplicate":
+            if self._opposed(older, newer, similarity):
                 opposed.setdefault(a.memory.id, []).append(b.memory.id)
                 opposed.setdefault(b.memory.id, []).append(a.memory.id)
         if not opposed:
@@ -158,6 +165,18 @@ class Recaller:
             else hit
             for hit in hits
         )
+
+    def _opposed(self, older: Memory, newer: Memory, similarity: float) -> bool:
+        """Whether two memories contradict or update one another; judged once for as long as both say what they say."""
+        key = (older.text, newer.text, older.polarity, newer.polarity)
+        known = self._verdicts.get(key)
+        if known is None:
+            conflict = judge(older, newer, similarity)
+            known = conflict is not None and conflict.kind != "duplicate"
+            if len(self._verdicts) >= VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[key] = known
+        return known
 
     def _near(self, hits: Sequence[Hit]) -> list[tuple[Hit, Hit, float]]:
         """Pairs of hits of one kind that are close enough to compare."""

@@ -45,9 +45,7 @@ class BankSources:
 
     def calibrate(self, cosines: Singles) -> Singles:
         """Raw cosines on the common scale; nan stays nan."""
-        calibrate = self._engine.embeddings.calibrate
-        flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
-        return np.array(flat, dtype=np.float32).reshape(cosines.shape)
+        return self._engine.embeddings.calibrate_many(cosines)
 
     def search(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
@@ -66,8 +64,9 @@ class BankSources:
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The neighbours in time of each row."""
         found = np.full((len(rows), 2 * window), -1, dtype=np.int64)
+        near = self._engine.store.around(rows.tolist(), window, PAUSE_SECONDS)
         for i, row in enumerate(rows.tolist()):
-            before, after = self._engine.store.around(row, window, PAUSE_SECONDS)
+            before, after = near.get(row, ((), ()))
             for step, there in enumerate(before, 1):
                 found[i, window - step] = there
             for step, there in enumerate(after):

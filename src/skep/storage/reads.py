@@ -26,6 +26,16 @@ WHERE m.changed > :after AND m.changed <= :head ORDER BY m.changed LIMIT :batch
 """
 
 
+_SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
+_NEIGHBOUR = (
+    "(SELECT n.row FROM memories n INDEXED BY memories_scope WHERE n.scope_user IS m.scope_user AND n.scope_project IS"
+    " m.scope_project AND n.scope_session IS m.scope_session AND "
+    + _SCOPED.replace("n.", "")
+    + " AND (n.created_at, n.row) {compare} (m.created_at, m.row) ORDER BY n.created_at {order}, n.row {order} LIMIT 1"
+    " OFFSET {skip})"
+)
+
+
 class Reads:
     """The reading half of the store. What it caches is looked up again when anybody has written."""
 
@@ -193,36 +203,34 @@ class Reads:
         rows = self.connection.rows("SELECT src, dst, rel, strength FROM links ORDER BY src, dst, rel")
         return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
 
-    def around(self, row: int, window: int, seconds: float) -> tuple[list[int], list[int]]:
-        """The rows just before and just after one in time: same scope (not the shared one), agent and kind.
+    def around(
+        self, rows: Sequence[int], window: int, seconds: float
+    ) -> dict[int, tuple[list[int], list[int]]]:
+        """The rows just before and just after each row in time: same scope (not the shared one), agent and kind.
 
-        Nearest first; a pause longer than `seconds` ends the walk.
+        Nearest first; a pause longer than `seconds` ends the walk. Two statements, however many rows.
         """
-        found = self.connection.rows(
-            "SELECT scope_user, scope_project, scope_session, created_at, agent, kind FROM memories WHERE row = ?",
-            (row,),
+        if not rows:
+            return {}
+        wanted = ", ".join(
+            _NEIGHBOUR.format(compare=compare, order=order, skip=skip)
+            for compare, order in (("<", "DESC"), (">", "ASC"))
+            for skip in range(window)
         )
-        if not found or found[0][:3] == (None, None, None):
-            return [], []
-        user, project, session, start, agent, kind = found[0]
-        sides: list[list[int]] = []
-        for compare, order in (("<", "DESC"), (">", "ASC")):
-            rows = self.connection.rows(
-                "SELECT row, created_at, agent, kind, forgotten FROM memories WHERE scope_user IS ? AND"
-                " scope_project IS ? AND scope_session IS ? AND (scope_user IS NOT NULL OR scope_project IS NOT NULL"
-                f" OR scope_session IS NOT NULL) AND (created_at, row) {compare} (?, ?)"
-                f" ORDER BY created_at {order}, row {order} LIMIT ?",
-                (user, project, session, start, row, window),
+        marks = ", ".join(str(int(row)) for row in rows)
+        found = self.connection.rows(f"SELECT m.row, {wanted} FROM memories m WHERE m.row IN ({marks})")
+        every = {row for line in found for row in line if row is not None}
+        marks = ", ".join(map(str, every))
+        about = {
+            row: rest
+            for row, *rest in self.connection.rows(
+                f"SELECT row, created_at, agent, kind, forgotten FROM memories WHERE row IN ({marks})"
             )
-            side: list[int] = []
-            last = start
-            for there, at, its_agent, its_kind, forgotten in rows:
-                if abs(at - last) > seconds or its_agent != agent or its_kind != kind or forgotten:
-                    break
-                side.append(there)
-                last = at
-            sides.append(side)
-        return sides[0], sides[1]
+        }
+        return {
+            row: (_walk(row, near[:window], about, seconds), _walk(row, near[window:], about, seconds))
+            for row, *near in found
+        }
 
     def admitted(self, rows: Sequence[int], where: Filter) -> set[int]:
         """Those of the rows that pass a filter."""
@@ -345,6 +353,23 @@ class Reads:
         """Exact vectors of the active space."""
         space = self.active_space()
         return self.vectors.get(space.number, rows) if space else {}
+
+
+def _walk(
+    start: int, near: Sequence[int | None], about: Mapping[int, Sequence[Any]], seconds: float
+) -> list[int]:
+    """How far one may walk from a row along its neighbours."""
+    last, agent, kind, _ = about[start]
+    walked: list[int] = []
+    for row in near:
+        if row is None:
+            break
+        at, its_agent, its_kind, forgotten = about[row]
+        if abs(at - last) > seconds or its_agent != agent or its_kind != kind or forgotten:
+            break
+        walked.append(row)
+        last = at
+    return walked
 
 
 def _decode_tags(tags: str) -> tuple[str, ...]:
