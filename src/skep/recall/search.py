@@ -16,7 +16,7 @@ from skep.errors import ConfigError
 from skep.model import Hit, Memory, Recalled, Stage
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
-from skep.semantics.conflicts import CANDIDATE, judge
+from skep.semantics.conflicts import in_common, judge, whole_words
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ NARROWING = ("limit", "tags", "kinds")
 """Keys of a deployed config that narrow a recall rather than rank it; arguments of the call override them."""
 DAY = 86_400.0
 VERDICTS = 4096
+MOSTLY = 0.4
+NEAR = 0.5
 CHECKED = 10
 """How many of the best hits are compared with one another for conflicts."""
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
@@ -179,19 +181,29 @@ class Recaller:
         return known
 
     def _near(self, hits: Sequence[Hit]) -> list[tuple[Hit, Hit, float]]:
-        """Pairs of hits of one kind that are close enough to compare."""
+        """Pairs of hits of one kind that are close enough to compare: most words in common, and near in meaning.
+
+        What contradicts or updates something says it mostly in the same words; looking only there keeps this off
+        the bill of ordinary answers.
+        """
+        words = [whole_words(hit.memory.text) for hit in hits]
+        alike = [
+            (i, j)
+            for i, j in combinations(range(len(hits)), 2)
+            if hits[i].memory.kind == hits[j].memory.kind and in_common(words[i], words[j]) >= MOSTLY
+        ]
+        if not alike:
+            return []
         import numpy as np
 
         rows = self._engine.store.rows_of([hit.memory.id for hit in hits])
         vectors = self._engine.index.vectors(np.array([rows[hit.memory.id] for hit in hits], dtype=np.int64))
-        cosines = vectors @ vectors.T
         pairs: list[tuple[Hit, Hit, float]] = []
-        for (i, a), (j, b) in combinations(enumerate(hits), 2):
-            if a.memory.kind != b.memory.kind or math.isnan(cosines[i, j]):
-                continue
-            similarity = self._engine.embeddings.calibrate(float(cosines[i, j]))
-            if similarity >= CANDIDATE:
-                pairs.append((a, b, similarity))
+        for i, j in alike:
+            cosine = float(vectors[i] @ vectors[j])
+            similarity = self._engine.embeddings.calibrate(cosine) if not math.isnan(cosine) else 0.0
+            if similarity >= NEAR:
+                pairs.append((hits[i], hits[j], similarity))
         return pairs
 
     def _remembered(self, key: Any) -> Recalled | None:

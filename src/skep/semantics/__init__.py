@@ -1,0 +1,1 @@
+"""Conflicts, lineage and links: what memories mean to one another."""

@@ -136,13 +136,14 @@ def _candidates(
     engine.index.refresh()
     pool = engine.index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
     stored = engine.store.memories([int(row) for row in pool.rows])
-    mine = _plain(text)
+    mine = whole_words(text)
     for row, cosine in zip(pool.rows, pool.cosine, strict=True):
         existing = stored.get(int(row))
         if existing is None or existing.id == memory.id or not _comparable(existing, memory):
             continue
         similarity = 0.0 if math.isnan(cosine) else engine.embeddings.calibrate(float(cosine))
-        if similarity >= threshold or _overlap(mine, existing) >= OVERLAP:
+        theirs = whole_words(searched_text(existing.title, existing.text))
+        if similarity >= threshold or in_common(mine, theirs) >= OVERLAP:
             yield existing, similarity
 
 
@@ -152,11 +153,11 @@ def _comparable(a: Memory, b: Memory) -> bool:
     return not a.tags or not b.tags or bool(set(a.tags) & set(b.tags))
 
 
-def _plain(text: str) -> set[str]:
+def whole_words(text: str) -> set[str]:
     """Whole words: pieces of identifiers would make `flake8` look like three differences."""
     return set(_WORD.findall(text.casefold()))
 
 
-def _overlap(mine: set[str], other: Memory) -> float:
-    theirs = _plain(searched_text(other.title, other.text))
+def in_common(mine: set[str], theirs: set[str]) -> float:
+    """The share of words that two texts have in common, 0 to 1."""
     return len(mine & theirs) / max(1, len(mine | theirs))

@@ -218,7 +218,12 @@ class Reads:
             for skip in range(window)
         )
         marks = ", ".join(str(int(row)) for row in rows)
-        found = self.connection.rows(f"SELECT m.row, {wanted} FROM memories m WHERE m.row IN ({marks})")
+        scoped = _SCOPED.replace("n.", "m.")
+        found = self.connection.rows(
+            f"SELECT m.row, {wanted} FROM memories m WHERE m.row IN ({marks}) AND {scoped}"
+        )
+        if not found:
+            return {}
         every = {row for line in found for row in line if row is not None}
         marks = ", ".join(map(str, every))
         about = {
