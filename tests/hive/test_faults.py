@@ -19,7 +19,7 @@ from skep.hive.sense import out_of_range, sound
 
 from .conftest import AGENTS, MakeHive
 
-FACTS = [f"Server number {n} stands in rack {n}." for n in range(30)]
+FACTS = [f"Server number {n} stands in rack {n}." for n in range(60)]
 POLICY = HivePolicy(replication=3, deadline=5.0, hedge_after=0.1)
 
 
@@ -33,10 +33,13 @@ def release() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def hive(make_hive: MakeHive) -> Hive:
-    """A sharded hive that knows thirty facts."""
+    """A sharded hive that knows sixty facts."""
     made = make_hive("sharded", policy=POLICY)
+    given: dict[str, list[str]] = {}
     for number, fact in enumerate(FACTS):
-        made.agent(AGENTS[number % 6]).remember(fact, on_conflict="ignore")
+        given.setdefault(AGENTS[number % 6], []).append(fact)
+    for name, facts in given.items():
+        made.agent(name).remember_many(facts)
     return made
 
 
@@ -64,7 +67,7 @@ def hanging(release: threading.Event) -> Callable[[Envelope], Frame | None]:
 
 
 def found(hive: Hive, asker: str = "ana") -> tuple[list[str], Any]:
-    answer = hive.agent(asker).recall("server rack", limit=30)
+    answer = hive.agent(asker).recall("server rack", limit=60)
     return sorted(hit.memory.text for hit in answer), answer
 
 
@@ -177,7 +180,7 @@ def test_when_too_many_are_missing_the_answer_says_what_share_was_heard(
         sabotage(hive, name, hanging(release))
     texts, answer = found(hive)
 
-    assert 0 < len(texts) < 30
+    assert 0 < len(texts) < 60
     assert answer.completeness == pytest.approx(1 - all_missing(4, 6, 3))
     assert "4 of 6 members did not answer" in answer.reason
 

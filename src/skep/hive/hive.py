@@ -159,6 +159,8 @@ class Hive(Reviewing):
             view.close()
         for member in self.members.values():
             member.stop()
+        if isinstance(self.bus, LocalBus):
+            self.bus.settle(wait=1.0)
         if self._own_bus:
             self.bus.close()
         for member in self.members.values():

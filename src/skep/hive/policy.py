@@ -33,9 +33,9 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     gossip_at: float = 0.3
     min_trust: float = 0.3
     """Below this trust an agent's memories are quarantined."""
-    rate: float = 60.0
+    rate: float = 300.0
     """Promotions per minute and unit of trust; beyond that they are quarantined."""
-    burst: int = 200
+    burst: int = 1000
     """Promotions an agent may save up."""
     contradiction: Literal["allow", "quarantine", "reject"] = "quarantine"
     """What becomes of a memory that contradicts a confirmed one of the hive."""

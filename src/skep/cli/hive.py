@@ -1,0 +1,338 @@
+"""`skep hive`: many banks that share, from a manifest."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from skep.cli.shared import json_option, memory_line, print_json, when
+
+if TYPE_CHECKING:
+    from skep.hive.controller import Change, Controller
+    from skep.hive.demo import DemoReport
+    from skep.hive.hive import Hive
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TEMPLATE = """\
+# What the hive should look like. `skep hive plan` shows what is missing, `skep hive apply` makes it so.
+name: {name}
+topology: federated        # single, flat, federated or sharded
+store: banks               # a folder beside this file, or: memory
+groups:
+  - name: infra
+    domains: [servers, networks]
+  - name: people
+    domains: [staff, hiring]
+agents:
+  - name: ana
+    group: infra
+  - name: bob
+    group: people
+policies:
+  promote_at: 0.3          # confidence from which a memory leaves its agent
+  broadcast_at: 0.9        # and from which every group gets a copy
+"""
+
+
+@click.group()
+def group() -> None:
+    """Many banks that share, without a coordinator.
+
+    A hive is described in hive.yaml: `init` writes one, `plan` and `diff` show what applying it would change,
+    `apply` makes it so, `status` shows how it is doing.
+    """
+
+
+def manifest_option(command: F) -> F:
+    """`-f hive.yaml`."""
+    return click.option(
+        "-f",
+        "--file",
+        "path",
+        type=click.Path(),
+        default="hive.yaml",
+        show_default=True,
+        help="The manifest.",
+    )(command)
+
+
+def _controller(path: str) -> Controller:
+    from skep.hive.controller import Controller
+    from skep.hive.manifest import load
+
+    return Controller(load(path, os.environ), folder=Path(path).parent)
+
+
+def _open(path: str) -> Hive:
+    return _controller(path).open()
+
+
+@group.command()
+@click.argument("name", default="hive")
+@manifest_option
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def init(name: str, path: str, force: bool) -> None:
+    """Write a manifest to start from."""
+    target = Path(path)
+    if target.exists() and not force:
+        raise click.ClickException(f"{target} is already there; pass --force to write over it")
+    target.write_text(TEMPLATE.format(name=name), encoding="utf-8")
+    click.echo(f"wrote {target}; edit it, then: skep hive apply")
+
+
+@group.command()
+@manifest_option
+@json_option
+def plan(path: str, as_json: bool) -> None:
+    """Show what applying the manifest would change."""
+    _show_changes(_controller(path).plan(), as_json, nothing="nothing to do")
+
+
+@group.command()
+@manifest_option
+@json_option
+def diff(path: str, as_json: bool) -> None:
+    """Show how the hive differs from its manifest; the exit code is 1 if it does."""
+    changes = _controller(path).plan()
+    _show_changes(changes, as_json, nothing="no differences")
+    if changes:
+        sys.exit(1)
+
+
+@group.command()
+@manifest_option
+@click.option("--migrate", is_flag=True, help="Lay the hive out anew when its topology changed.")
+@json_option
+def apply(path: str, migrate: bool, as_json: bool) -> None:
+    """Make the hive what the manifest says; a second time changes nothing."""
+    _show_changes(_controller(path).apply(migrate=migrate), as_json, nothing="nothing to do")
+
+
+def _show_changes(changes: list[Change], as_json: bool, *, nothing: str) -> None:
+    if as_json:
+        print_json(changes)
+        return
+    colours = {"create": "green", "update": "yellow", "remove": "red"}
+    for change in changes:
+        click.secho(change.line(), fg=colours[change.action])
+    if not changes:
+        click.echo(nothing)
+
+
+@group.command()
+@manifest_option
+@json_option
+def status(path: str, as_json: bool) -> None:
+    """Show members, memories, trust and what differs from the manifest."""
+    found = _controller(path).status()
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{found.name}: {found.topology}, {found.memories} memories, {len(found.agents)} agents")
+    for member in found.members:
+        notes = [f"{member.memories} memories", f"{member.events} events"]
+        notes += [f"{member.quarantined} to review"] if member.quarantined else []
+        notes += [f"{member.held} held back"] if member.held else []
+        notes += [f"{member.behind} behind"] if member.behind else []
+        click.echo(f"  {member.name}: {', '.join(notes)}")
+    for name, trust in found.agents.items():
+        if trust != 1.0:
+            click.echo(f"  trust {name}: {trust:g}")
+    if found.changes:
+        click.echo(f"{found.changes} differences to the manifest; see: skep hive plan")
+
+
+@group.command()
+@click.argument("agent")
+@click.argument("text")
+@click.option("--confidence", type=float, help="How sure, 0 to 1.")
+@manifest_option
+@json_option
+def add(agent: str, text: str, confidence: float | None, path: str, as_json: bool) -> None:
+    """Let AGENT learn TEXT, and share it if the gateway agrees."""
+    with _open(path) as hive:
+        done = hive.agent(agent).remember(text, confidence=confidence)
+    if as_json:
+        print_json(done)
+        return
+    click.echo(memory_line(done.memory))
+    click.echo(f"{done.decision.why()}" + (f", {done.copies} copies" if done.copies else ""))
+
+
+@group.command()
+@click.argument("agent")
+@click.argument("query")
+@click.option("--limit", default=5, show_default=True, help="At most this many.")
+@manifest_option
+@json_option
+def ask(agent: str, query: str, limit: int, path: str, as_json: bool) -> None:
+    """Ask the hive as AGENT."""
+    with _open(path) as hive:
+        answer = hive.agent(agent).recall(query, limit=limit)
+    if as_json:
+        print_json(answer)
+        return
+    for hit in answer:
+        click.echo(f"{memory_line(hit.memory)}  ({hit.memory.agent}, {hit.score:.3f})")
+    share = getattr(answer, "completeness", 1.0)
+    if not answer.hits or share < 1.0:
+        click.echo(f"{answer.reason or 'nothing found'} ({share:.0%} of the hive was heard)")
+
+
+@group.command()
+@manifest_option
+@json_option
+def review(path: str, as_json: bool) -> None:
+    """List what the gateway held back."""
+    with _open(path) as hive:
+        waiting = hive.review()
+    if as_json:
+        print_json(waiting)
+        return
+    for one in waiting:
+        click.echo(f"{memory_line(one.memory)}  by {one.memory.agent} on {when(one.memory.created_at)}")
+        click.echo(f"    {one.reasons}")
+    if not waiting:
+        click.echo("nothing to review")
+
+
+@group.command()
+@click.argument("memory_id")
+@manifest_option
+def approve(memory_id: str, path: str) -> None:
+    """Let a memory that was held back into the hive."""
+    with _open(path) as hive:
+        click.echo(memory_line(hive.approve(memory_id)))
+
+
+@group.command()
+@click.argument("memory_id")
+@click.option("--reason", default="dismissed in review", help="Why, for its history.")
+@manifest_option
+def dismiss(memory_id: str, reason: str, path: str) -> None:
+    """Refuse a memory that was held back."""
+    with _open(path) as hive:
+        click.echo(memory_line(hive.dismiss(memory_id, reason)))
+
+
+@group.command()
+@click.argument("agent", required=False)
+@click.argument("value", type=float, required=False)
+@manifest_option
+@json_option
+def trust(agent: str | None, value: float | None, path: str, as_json: bool) -> None:
+    """Show how far agents are trusted, or set it for AGENT: 0 to 2, 1 is usual.
+
+    The manifest's value is restored by the next `apply`.
+    """
+    with _open(path) as hive:
+        if agent is not None and value is not None:
+            hive.trust.set(agent, value)
+        found = hive.trust.all() if agent is None else {agent: hive.trust.of(agent)}
+    if as_json:
+        print_json(found)
+        return
+    for name, level in sorted(found.items()):
+        click.echo(f"{name}: {level:g}")
+
+
+@group.command()
+@click.argument("source")
+@click.option("--since", help="Only what was written at or after this time, such as 2026-05-01.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show the blast radius; change nothing.")
+@manifest_option
+@json_option
+def rollback(source: str, since: str | None, yes: bool, dry_run: bool, path: str, as_json: bool) -> None:
+    """Take back all that SOURCE (an agent, a file, an address) wrote, and what was derived from it."""
+    from skep.validation import clean_time
+
+    moment = None if since is None else clean_time("since", since)
+    with _open(path) as hive:
+        radius = hive.rollback(source, since=moment, dry_run=True)
+        if not as_json:
+            click.echo("\n".join(radius.lines()))
+        empty = not (radius.written or radius.derived or radius.confirmations)
+        if not dry_run and not empty:
+            if not yes:
+                click.confirm("retract all of these, in every copy?", abort=True)
+            radius = hive.rollback(source, since=moment)
+    if as_json:
+        print_json(radius)
+    elif radius.applied:
+        click.echo("done; `skep hive rollback` retracts, so each can be restored")
+
+
+@group.command()
+@manifest_option
+@json_option
+def gc(path: str, as_json: bool) -> None:
+    """Mark what has expired, in every copy."""
+    with _open(path) as hive:
+        gone = hive.gc()
+    if as_json:
+        print_json(gone)
+    else:
+        click.echo(f"{len(gone)} memories had expired")
+
+
+@group.command()
+@manifest_option
+def repair(path: str) -> None:
+    """Bring every copy up to date."""
+    with _open(path) as hive:
+        click.echo(f"{hive.repair()} events moved")
+
+
+@group.command()
+@click.option("--agents", default=20, show_default=True, help="How many agents.")
+@click.option("--facts", default=200, show_default=True, help="How many facts the story has.")
+@click.option("--seed", default=7, show_default=True, help="Decides the story and who learns what.")
+@click.option("--svg", type=click.Path(), help="Also write the convergence plot to this file.")
+@json_option
+def demo(agents: int, facts: int, seed: int, svg: str | None, as_json: bool) -> None:
+    """Let agents learn disjoint parts of a story in three topologies, and ask each everything."""
+    from skep.hive.demo import run_demo
+    from skep.hive.plot import curve_svg
+
+    quiet = as_json or None
+    report = run_demo(
+        agents=agents,
+        facts=facts,
+        seed=seed,
+        progress=None if quiet else lambda line: click.echo(line, err=True),
+    )
+    if svg is not None:
+        shares = [one.convergence for one in report.rounds]
+        title = f"What {agents} hives know in common"
+        Path(svg).write_text(
+            curve_svg(shares, title=title, x="round of gossip", y="known to all"), encoding="utf-8"
+        )
+    if as_json:
+        print_json(report)
+    else:
+        _show_demo(report)
+
+
+def _show_demo(report: DemoReport) -> None:
+    from skep.hive.plot import bars, curve
+
+    click.echo(f"\n{report.agents} agents, {report.facts} facts, each known to one agent at first")
+    click.echo("\nquestions answered (the fact was among the first five)")
+    for line in bars({one.topology: one.recall for one in report.outcomes}, most=1.0):
+        click.echo(f"  {line}")
+    click.echo("\nwhat a question cost")
+    click.echo(f"  {'':<10} {'members asked':>14} {'candidates':>11} {'CPU ms':>8}")
+    for one in report.outcomes:
+        sent = f"{one.candidates:.0f}" if one.candidates else "-"
+        click.echo(f"  {one.topology:<10} {one.members_asked:>14.0f} {sent:>11} {one.cpu_ms:>8.1f}")
+    rounds = report.rounds
+    click.echo(f"\ngossip: share known to all, per round ({sum(r.bytes for r in rounds):,} bytes in all)")
+    for line in curve([one.convergence for one in rounds]):
+        click.echo(f"  {line}")

@@ -1,0 +1,92 @@
+"""Time in a hive: fading, expiring, collecting, refreshing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from skep.errors import InvalidInputError
+from skep.hive.expiry import effective_confidence
+from skep.hive.hive import Hive
+from skep.hive.policy import HivePolicy
+from skep.model import Memory
+
+from .conftest import FAST, MakeHive
+
+DAY = 86_400.0
+TTL = msgspec.structs.replace(FAST, ttl=2 * DAY)
+TEXT = "The staging database listens on port 5433."
+
+
+def test_fading_is_read_and_never_stored() -> None:
+    memory = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
+
+    for _ in range(30):
+        assert effective_confidence(memory, 30 * DAY, HivePolicy()) == pytest.approx(0.593, abs=0.001)
+    assert memory.confidence == 0.8
+
+
+def test_a_ttl_makes_memories_fade_by_the_hour() -> None:
+    memory = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
+
+    assert effective_confidence(memory, 36_000.0, TTL) == pytest.approx(0.8 * 0.9048, abs=0.001)
+    assert effective_confidence(memory, -5.0, TTL) == 0.8
+
+
+@pytest.mark.parametrize("kind", ["flat", "federated", "sharded"])
+def test_what_has_expired_is_out_of_every_recall_and_collected_once(
+    make_hive: MakeHive, clock: Any, kind: str
+) -> None:
+    hive = make_hive(kind, policy=TTL)
+    stored = hive.agent("ana").remember(TEXT, confidence=0.95).memory
+    assert hive.gc() == []
+    clock.pass_days(3)
+
+    assert hive.agent("fay").recall("staging database").hits == ()
+    assert hive.gc() == [stored.id]
+    found = (member.get(stored.id) for member in hive.members.values())
+    assert {memory.status for memory in found if memory is not None} == {"expired"}
+    assert hive.gc() == []
+
+
+@pytest.mark.parametrize("kind", ["flat", "federated", "sharded"])
+def test_a_refreshed_memory_lives_on_in_every_copy(make_hive: MakeHive, clock: Any, kind: str) -> None:
+    hive = make_hive(kind, policy=TTL)
+    stored = hive.agent("ana").remember(TEXT, confidence=0.95).memory
+    clock.pass_days(1.5)
+    hive.refresh(stored.id)
+    clock.pass_days(1.5)
+
+    assert hive.gc() == []
+    assert [h.memory.id for h in hive.agent("fay").recall("staging database", min_confidence=0.1)] == [
+        stored.id
+    ]
+
+
+def test_a_collected_memory_can_be_refreshed_too(make_hive: MakeHive, clock: Any) -> None:
+    hive = make_hive("sharded", policy=TTL)
+    stored = hive.agent("ana").remember(TEXT).memory
+    clock.pass_days(3)
+    hive.gc()
+
+    assert hive.refresh(stored.id).status == "active"
+
+
+def test_refreshing_needs_a_time(hive: Hive) -> None:
+    stored = hive.agent("ana").remember(TEXT).memory
+
+    with pytest.raises(InvalidInputError, match="no ttl"):
+        hive.refresh(stored.id)
+    assert hive.refresh(stored.id, ttl=60).expires_at is not None
+
+
+def test_a_memory_fades_out_of_recall_where_the_hive_has_a_ttl(make_hive: MakeHive, clock: Any) -> None:
+    hive = make_hive("sharded", policy=msgspec.structs.replace(FAST, ttl=30 * DAY))
+    hive.agent("ana").remember(TEXT, confidence=0.8)
+    clock.pass_days(3)
+    assert len(hive.agent("bob").recall("staging database")) == 1
+    clock.pass_days(3)
+
+    assert len(hive.agent("bob").recall("staging database")) == 0
