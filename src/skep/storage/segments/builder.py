@@ -210,7 +210,7 @@ def _merge_codes(
         if segment.codes is None:
             parts.append(_no_codes(int(flags.sum()), dim))
         else:
-            parts.append(segment.codes.pick(flags))
+            parts.append(segment.codes.pick(np.flatnonzero(flags)))
     return join(parts).pick(order)
 
 
@@ -241,8 +241,11 @@ def unpack_vectors(vectors: Sequence[bytes | None], dim: int) -> NDArray[np.floa
 
 
 def _no_codes(count: int, dim: int) -> FineCodes:
-    blank = np.zeros((count, dim), dtype=np.int8)
-    return FineCodes(blank, blank, np.zeros(count, dtype=np.float32))
+    return FineCodes(
+        np.zeros((count, dim), dtype=np.int8),
+        np.zeros((count, -(-dim // 2)), dtype=np.uint8),
+        np.zeros(count, dtype=np.float32),
+    )
 
 
 def _group(keys: Keys, docs: Ints) -> tuple[Keys, Ints, NDArray[np.uint32]]:

@@ -1,10 +1,10 @@
 """Vectors as codes: exact enough to rank with, small enough to scan.
 
-A unit vector is kept twice. As a *fine code*: 8 + 8 bits per dimension (`high` and `low`) with one scale per row,
-in the embedder's own axes, so that its cosine is the same wherever the row is stored. And as a *sketch*: the
-signs of its coordinates after the bank's mean is taken away and the axes are turned at random, so that every sign
-tells as much. Signs are scanned by counting bits; the fine code decides. Of long vectors only the 256 axes along
-which the bank varies most are sketched.
+A unit vector is first turned (see `turning`) and then kept twice. As a *fine code*: 8 + 4 bits per dimension
+(`high` and `low`) with one scale per row, which depends on nothing else, so that its cosine is the same wherever
+the row is stored. And as a *sketch*: the signs of its coordinates after the bank's mean is taken away and the axes
+are turned once more, at random. Signs are scanned by counting bits; the fine code decides. Of long vectors only the
+256 axes along which the bank varies most are sketched.
 
 The *frame* (mean and axes) only serves the sketch. All segments of one index share it.
 """
@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from skep.storage.segments.turning import turn
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint64]
@@ -31,20 +33,25 @@ AXES_SAMPLE = 4096
 SEED = 20240229
 TINY = 1e-12
 _BLOCK = 8192
-_LOW = 254.0
-"""The low byte divides a step of the high one into this many."""
+_PARTS = np.float32(15)
+"""The low half divides a step of the high one into this many."""
+_MIDDLE = np.float32(8)
+"""The low half of a row that the high half describes exactly."""
 
 
 class FineCodes(NamedTuple):
-    """Rows as two bytes per dimension; a scale of 0 marks a row without a vector."""
+    """Rows as a byte and a half per dimension; a scale of 0 marks a row without a vector."""
 
     high: NDArray[np.int8]
-    low: NDArray[np.int8]
+    low: NDArray[np.uint8]
+    """Two dimensions per byte: those of the first half of the vector in the lower bits."""
     scale: Floats
 
-    def pick(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> FineCodes:
+    def pick(self, places: NDArray[np.int64]) -> FineCodes:
         """Some of the rows."""
-        return FineCodes(self.high[places], self.low[places], self.scale[places])
+        return FineCodes(
+            self.high.take(places, axis=0), self.low.take(places, axis=0), self.scale.take(places)
+        )
 
 
 def join(parts: Sequence[FineCodes]) -> FineCodes:
@@ -91,34 +98,45 @@ def encode(vectors: NDArray[Any]) -> FineCodes:
         sound = np.isfinite(norms) & (norms > 0)
         data[~sound] = 0
         data /= np.where(sound, norms, 1)[:, None]
+    data = turn(data)
     scale = np.maximum(data.max(axis=1, initial=0), -data.min(axis=1, initial=0)) / np.float32(127)
     data /= np.where(sound, scale, 1)[:, None]
     high = np.rint(data)
     data -= high
-    data *= np.float32(_LOW)
-    return FineCodes(
-        high.astype(np.int8),
-        np.rint(data).astype(np.int8),
-        np.where(sound, scale, 0).astype(np.float32),
-    )
+    data *= _PARTS
+    np.rint(data, out=data)
+    data += _MIDDLE
+    parts = data.clip(0, 15).astype(np.uint8)
+    half = -(-data.shape[1] // 2)
+    low = parts[:, :half].copy()
+    low[:, : data.shape[1] - half] |= parts[:, half:] << 4
+    return FineCodes(high.astype(np.int8), low, np.where(sound, scale, 0).astype(np.float32))
+
+
+def _spread_out(codes: FineCodes) -> Floats:
+    """High and low halves put together, in steps of the low one, each too large by `_MIDDLE`."""
+    count, dim = codes.high.shape
+    half = codes.low.shape[1]
+    data = np.empty((count, dim), dtype=np.float32)
+    data[:, :half] = codes.low & 15
+    data[:, half:] = codes.low[:, : dim - half] >> 4
+    data += codes.high * _PARTS
+    return data
 
 
 def decode(codes: FineCodes) -> Floats:
-    """The vectors that fine codes stand for."""
-    data = codes.low.astype(np.float32)
-    data *= np.float32(1 / _LOW)
-    data += codes.high
-    data *= codes.scale[:, None]
+    """The vectors that fine codes stand for, in the turned axes."""
+    data = _spread_out(codes)
+    data -= _MIDDLE
+    data *= (codes.scale / _PARTS)[:, None]
     return data
 
 
 def fine_cosines(codes: FineCodes, query: Floats) -> Floats:
-    """Cosines with a unit query, the same to the last bit wherever the rows are stored."""
-    data = codes.low.astype(np.float32)
-    data *= np.float32(1 / _LOW)
-    data += codes.high
-    found = np.vecdot(data, query)
-    found *= codes.scale
+    """Cosines with a turned unit query, the same to the last bit wherever the rows are stored."""
+    found = np.vecdot(_spread_out(codes), query)
+    found -= _MIDDLE * query.sum()
+    found *= codes.scale / _PARTS
     return found
 
 
@@ -178,6 +196,6 @@ def sketch(codes: FineCodes, frame: Frame) -> Sketches:
     return Sketches(planes, spread, bias)
 
 
-def pack(signs: NDArray[np.bool_]) -> Words:
-    """Rows of booleans as rows of 64-bit words."""
+def pack(signs: NDArray[np.bool_] | NDArray[np.uint8]) -> Words:
+    """Rows of flags (zero or not) as rows of 64-bit words."""
     return np.packbits(signs, axis=-1, bitorder="little").view("<u8").astype(np.uint64, copy=False)

@@ -7,6 +7,7 @@ so masks are kept. What depends on time changes only when some row's time comes:
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +29,31 @@ SLACK = 1.0
 KEPT = 16
 
 
-class _Kept:
-    """A mask with the stretch of time it holds for. `upto` is how many slots it covers."""
+class Admitted:
+    """The slots that a search may see: live, and admitted by every condition."""
 
-    __slots__ = ("mask", "moments", "upto")
-
-    def __init__(self, mask: Mask, upto: int, moments: list[tuple[float, float]]) -> None:
+    def __init__(self, mask: Mask, version: int) -> None:
         self.mask = mask
-        self.upto = upto
-        self.moments = moments
+        self.version = version
+        """The state of the table it is true of."""
+        self.count = int(np.count_nonzero(mask))
+
+    @cached_property
+    def slots(self) -> NDArray[np.int64]:
+        """The slots themselves, ascending."""
+        return np.flatnonzero(self.mask)
+
+
+class _Kept:
+    """The answer to a filter, live or not, for the first `upto` slots, with the stretch of time it holds for."""
+
+    __slots__ = ("admitted", "mask", "moments", "upto")
+
+    def __init__(self, room: int) -> None:
+        self.mask: Mask = np.zeros(room, dtype=bool)
+        self.upto = 0
+        self.moments = [(-inf, inf), (-inf, inf)]
+        self.admitted: Admitted | None = None
 
 
 class Masks:
@@ -46,25 +63,23 @@ class Masks:
         self.table = table
         self._kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
 
-    def mask(self, where: Filter) -> tuple[Mask, int]:
-        """One flag per slot: live, and admitted by every condition; and how many there are."""
+    def admitted(self, where: Filter) -> Admitted:
+        """What a filter admits now."""
         table = self.table
         key = _key(where)
         times = (where.valid_at, None if where.min_confidence is None else where.now)
         kept = self._kept.get(key)
         if kept is None or not _holds(kept, times):
-            kept = _Kept(np.zeros(len(table.alive), dtype=bool), 0, [(-inf, inf), (-inf, inf)])
-            self._kept[key] = kept
+            kept = self._kept[key] = _Kept(len(table.alive))
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        if kept.upto < table.count:
-            self._extend(kept, where)
-        mask = kept.mask[: table.count]
-        if table.live < table.count:
-            mask = mask & table.alive[: table.count]
-        return mask, int(np.count_nonzero(mask))
+        if kept.admitted is None or kept.admitted.version != table.version:
+            if kept.upto < table.count:
+                self._extend(kept, where)
+            kept.admitted = Admitted(kept.mask[: table.count] & table.alive[: table.count], table.version)
+        return kept.admitted
 
     def _extend(self, kept: _Kept, where: Filter) -> None:
         """Decide the slots that came after the mask was made."""

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAGIC = b"skepseg1"
-VERSION = 1
+VERSION = 2
 ALIGN = 64
 FILE_MODE = 0o600
 _PREFIX = struct.Struct("<8sII")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -21,6 +22,7 @@ from skep.storage.segments.lexical import (
 )
 from skep.storage.segments.postings import idf
 from skep.storage.segments.scan import Scanner, codes_of, cosines_of
+from skep.storage.segments.turning import turn_back, turn_one
 from skep.storage.segments.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -81,7 +83,6 @@ class SegmentIndex:
         source: The store the index is derived from.
         tail_limit: Rows kept in memory before they become a segment.
         read_only: Use what the folder holds, write nothing.
-        lock: Shared with whoever holds the store while asking, so that two locks are never taken in two orders.
     """
 
     def __init__(
@@ -91,10 +92,9 @@ class SegmentIndex:
         *,
         tail_limit: int = 4096,
         read_only: bool = False,
-        lock: threading.RLock | None = None,
     ) -> None:
         self._source = source
-        self._lock = lock or threading.RLock()
+        self._lock = threading.RLock()
         self._upkeep = Upkeep(folder, source, tail_limit=tail_limit, read_only=read_only)
         self._masks = Masks(self._upkeep.table)
         self._scores = WordScores()
@@ -155,7 +155,7 @@ class SegmentIndex:
         return self._trusting(answer)
 
     def vectors(self, rows: Ints) -> Singles:
-        """The unit vectors of some rows, to within a hundred-thousandth; zeros where there is none."""
+        """The unit vectors of some rows, nearly exact; zeros where there is none."""
 
         def answer() -> Singles:
             table = self._upkeep.table
@@ -164,7 +164,7 @@ class SegmentIndex:
             order = np.argsort(slots, kind="stable")
             order = order[slots[order] >= 0]
             for part, codes in codes_of(table, slots[order]):
-                out[order[part]] = decode(codes)
+                out[order[part]] = turn_back(decode(codes))
             return out
 
         return self._trusting(answer)
@@ -239,17 +239,17 @@ class SegmentIndex:
                 return answer()
 
     def _unit(self, vector: Singles | None) -> Singles | None:
-        """A query vector of length 1; None if it has no direction."""
+        """A query vector of length 1, turned; None if it has no direction."""
         dim = self._upkeep.table.dim
         if vector is None or not dim:
             return None
-        query = np.asarray(vector, dtype=np.float64).reshape(-1)
+        query = np.asarray(vector, dtype=np.float32).reshape(-1)
         if len(query) != dim:
             raise EmbedderMismatchError(
                 f"the query has {len(query)} dimensions and the bank {dim}; embed it with the bank's embedder"
             )
-        norm = float(np.sqrt(query @ query))
-        return (query / norm).astype(np.float32) if np.isfinite(norm) and norm > 0 else None
+        norm = math.sqrt(np.vecdot(query, query))
+        return turn_one(query / np.float32(norm)) if math.isfinite(norm) and norm > 0 else None
 
     def _search(
         self,
@@ -261,15 +261,16 @@ class SegmentIndex:
         weights: Mapping[str, float] | None,
     ) -> Pool:
         table = self._upkeep.table
-        mask, admitted = self._masks.mask(where)
+        admitted = self._masks.admitted(where)
         scores = self._scores.score(table, terms, weights)
-        chosen, words_total = self._scores.best(table.rows, mask, k_words)
+        chosen, words_total = self._scores.best(table.rows, admitted.mask, k_words)
         if query is None:
             cosine = np.full(len(chosen), np.nan, dtype=np.float32)
             return _pool(table, chosen, scores[chosen], cosine, words_total, 0)
-        seen = table.has_vector[: table.count]
-        vectors_total = admitted if table.all_vectors else int(np.count_nonzero(mask & seen))
-        near = self._scanner.near(table, query, mask, admitted, k_vectors)
+        vectors_total = admitted.count
+        if not table.all_vectors:
+            vectors_total = int(np.count_nonzero(admitted.mask & table.has_vector[: table.count]))
+        near = self._scanner.near(table, query, admitted, k_vectors)
         field = distinct_sorted(np.concatenate([near, chosen]))
         cosine = cosines_of(table, field, query)
         there = np.flatnonzero(~np.isnan(cosine)) if not table.all_vectors else slice(None)

@@ -8,6 +8,7 @@ rows, and the tail, go straight to the third round.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,7 @@ from skep.storage.segments.codes import (
 )
 
 if TYPE_CHECKING:
+    from skep.storage.segments.filters import Admitted
     from skep.storage.segments.table import Table
 
 Ints = NDArray[np.int64]
@@ -47,13 +49,13 @@ SAMPLED = 4096
 """Rows on which the bar of the first round is found."""
 FEW = 2000
 """So few rows are multiplied at once."""
-FIRST_ROOT = 42
+FIRST_ROOT = 44
 """Rows after the first round: this times the root of how many there are."""
 SECOND = 1500
 """Rows after the second round, or a multiple of what is wanted."""
 GATHER_SHARE = 16
 """A filter that admits fewer than one row in so many skips the first round."""
-_SHIFTS = np.arange(BITS - 1, -1, -1, dtype=np.uint8)[:, None]
+_BITS = (1 << np.arange(BITS - 1, -1, -1)).astype(np.uint8)[:, None]
 
 
 def codes_of(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes]]:
@@ -78,10 +80,8 @@ def cosines_of(table: Table, slots: Ints, query: Floats) -> Floats:
 
 
 class Probe(NamedTuple):
-    """A query as the sketches are asked: its signs, and its axes coded with `BITS` bits each."""
+    """A query as the sketches are asked: its axes coded with `BITS` bits each, of which the first is the sign."""
 
-    signs: list[np.uint64]
-    """Per word."""
     bias_worth: np.float32
     """What bias counts against agreeing signs."""
     planes: list[list[np.uint64]]
@@ -93,13 +93,13 @@ class Probe(NamedTuple):
 def make_probe(frame: Frame, query: Floats) -> Probe:
     """Turn a query into the frame and code it."""
     turned = np.vecdot(frame.axes, query - frame.mean)
-    size = max(float(np.sqrt(np.vecdot(turned, turned) / len(turned))), TINY)
+    size = max(math.sqrt(np.vecdot(turned, turned) / len(turned)), TINY)
     gain = 2 * float(frame.gain[0])
-    levels = turned * np.float32(0.5 / (STEP * size)) + np.float32(1 << BITS - 1)
-    levels = levels.clip(0, (1 << BITS) - 1).astype(np.uint8)
-    planes = pack(((levels >> _SHIFTS) & 1).view(bool))
+    levels = turned * np.float32(0.5 / (STEP * size))
+    levels += np.float32(1 << BITS - 1)
+    np.clip(levels, 0, (1 << BITS) - 1, out=levels)
+    planes = pack(levels.astype(np.uint8) & _BITS)
     return Probe(
-        signs=list(pack(turned > 0)),
         bias_worth=np.float32(1 / max(gain * size * MEAN_SIZE, TINY)),
         planes=[list(plane) for plane in planes],
         worths=[np.float32(gain * STEP * size * (1 << bit)) for bit in range(BITS - 1, -1, -1)],
@@ -124,22 +124,23 @@ class Scanner:
         """Let go of the table that was searched last."""
         self._sample = Sample(None)
 
-    def near(self, table: Table, query: Floats, mask: Mask, admitted: int, k: int) -> Ints:
+    def near(self, table: Table, query: Floats, admitted: Admitted, k: int) -> Ints:
         """Sorted slots that hold, all but surely, the `k` nearest of the admitted rows."""
-        sketched = mask[: table.base]
-        tail = np.flatnonzero(mask[table.base :] & table.has_vector[table.base : table.count])
-        count = admitted - len(tail)
-        if count > FEW and table.frame is not None:
-            slots = self._narrow(table, make_probe(table.frame, query), sketched, count, k)
+        if admitted.count <= FEW or table.frame is None:
+            slots = admitted.slots
+            if not table.all_vectors:
+                slots = slots[table.has_vector[slots]]
         else:
-            slots = np.flatnonzero(sketched & table.has_vector[: table.base])
-        if len(tail):
-            slots = np.concatenate([slots, tail + table.base])
+            slots = self._narrow(table, make_probe(table.frame, query), admitted.mask[: table.base], k)
+            tail = np.flatnonzero(admitted.mask[table.base :] & table.has_vector[table.base : table.count])
+            if len(tail):
+                slots = np.concatenate([slots, tail + table.base])
         wanted = k + k // 4 + 16
         return slots if len(slots) <= wanted else slots[_top(self._coarse(table, slots, query), wanted)]
 
-    def _narrow(self, table: Table, probe: Probe, mask: Mask, count: int, k: int) -> Ints:
-        """Two rounds over the sketches."""
+    def _narrow(self, table: Table, probe: Probe, mask: Mask, k: int) -> Ints:
+        """Two rounds over the sketches, block by block while a block is in the cache."""
+        count = max(int(np.count_nonzero(mask)), 1)
         slots: list[Ints] = []
         estimates: list[Floats] = []
         selective = count * GATHER_SHARE < len(mask)
@@ -152,16 +153,15 @@ class Scanner:
                 stop = min(start + BLOCK, segment.count)
                 sketches = segment.sketches.stretch(slice(start, stop))
                 flags = mask[base + start : base + stop]
+                agreement = None
                 if not selective:
-                    passed = np.greater_equal(
-                        self._agreement(sketches, probe),
-                        bar,
-                        out=self._flags[: stop - start],
-                    )
+                    agreement = self._agreeing(sketches.planes, probe.planes[0], stop - start)
+                    passed = self._flags[: stop - start]
+                    np.greater_equal(self._first_round(sketches, probe, agreement), bar, out=passed)
                     flags = passed if count == len(mask) else np.logical_and(passed, flags, out=passed)
                 local = flags.nonzero()[0]
                 if len(local):
-                    estimates.append(self._estimate(sketches, probe, local))
+                    estimates.append(self._second_round(sketches, probe, local, agreement))
                     local += base + start
                     slots.append(local)
         if not slots:
@@ -173,32 +173,40 @@ class Scanner:
         if self._sample.table is not table:
             self._sample = Sample(table)
         sample = self._sample
-        values = self._agreement(sample.sketches, probe)
+        sketches = sample.sketches
+        agreement = self._agreeing(sketches.planes, probe.planes[0], len(sample.slots))
+        values = self._first_round(sketches, probe, agreement)
         if count < len(mask):
             values = values[mask[sample.slots]]
         above = min(len(values), max(1, round(len(values) * wanted / count)))
         return float(np.partition(values, len(values) - above)[len(values) - above]) if above else -np.inf
 
-    def _agreement(self, sketches: Sketches, probe: Probe) -> Floats:
-        """The first round over a block: how many signs agree, given the spread and bias of each row."""
-        planes, spread, bias = sketches
-        size = len(spread)
+    def _first_round(self, sketches: Sketches, probe: Probe, agreement: NDArray[np.int8]) -> Floats:
+        """Rank a block by how many signs agree, given the spread and bias of each row."""
+        size = len(agreement)
         here, spare = self._estimates[:size], self._spare[:size]
-        np.copyto(here, self._agreeing(planes, probe.signs, size))
-        here *= spread
-        here += np.multiply(bias, probe.bias_worth, out=spare)
+        np.copyto(here, agreement)
+        here *= sketches.spread
+        here += np.multiply(sketches.bias, probe.bias_worth, out=spare)
         return here
 
-    def _estimate(self, sketches: Sketches, probe: Probe, local: Ints) -> Floats:
-        """The second round over some rows of a block: their cosines, estimated, up to a constant."""
+    def _second_round(
+        self, sketches: Sketches, probe: Probe, local: Ints, agreement: NDArray[np.int8] | None
+    ) -> Floats:
+        """Estimate, up to a constant, the cosines of some rows of a block, whose signs may be counted already."""
         planes, spread, bias = sketches
         words, size = len(planes), len(local)
+        out = np.zeros(size, dtype=np.float32)
+        known = 0
+        if agreement is not None:
+            np.copyto(out, agreement.take(local))
+            out *= probe.worths[0]
+            known = 1
         own = self._own[: words * size].reshape(words, size)
         for plane, row in zip(planes, own, strict=True):
             plane.take(local, out=row, mode="clip")
         spare = self._spare[:size]
-        out = np.zeros(size, dtype=np.float32)
-        for plane, worth in zip(probe.planes, probe.worths, strict=True):
+        for plane, worth in zip(probe.planes[known:], probe.worths[known:], strict=True):
             np.copyto(spare, self._agreeing(own, plane, size))
             spare *= worth
             out += spare

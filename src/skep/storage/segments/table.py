@@ -37,6 +37,8 @@ class Table:
         """Where the tail begins."""
         self.tail = Tail(dim)
         self.count = self.base
+        self.version = 0
+        """Differs after every change."""
         self._columns: dict[str, Array] = {}
         self.rows = self._gathered([segment.rows for segment in segments], "i8")
         self.alive = np.zeros(len(self.rows), dtype=bool)
@@ -81,6 +83,7 @@ class Table:
 
     def apply(self, rows: Iterable[IndexRow]) -> int:
         """Take in changed rows; returns the last event seen, 0 if there was none."""
+        self.version += 1
         seen = 0
         for row in rows:
             seen = max(seen, row.seq)
@@ -94,6 +97,7 @@ class Table:
 
     def hide(self, rows: Sequence[int]) -> None:
         """Show these rows no more."""
+        self.version += 1
         for row in rows:
             self._hide(int(row))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from skep.storage.base import IndexRow
 
 Floats = NDArray[np.float32]
-Number = TypeVar("Number", np.float32, np.int8)
+Number = TypeVar("Number", np.float32, np.uint8)
 
 
 class Entry(NamedTuple):
@@ -47,7 +47,7 @@ class Tail:
         self._words: dict[int, tuple[array[int], array[int]]] = {}
         self._tags: dict[int, set[int]] = {}
         self._high: Floats = np.zeros((0, dim), dtype=np.float32)
-        self._low = np.zeros((0, dim), dtype=np.int8)
+        self._low = np.zeros((0, -(-dim // 2)), dtype=np.uint8)
         self._scale: Floats = np.zeros(0, dtype=np.float32)
 
     def put(self, row: IndexRow) -> int:
