@@ -16,6 +16,13 @@ from benchmarks.speed.workload import DIM
 SYNCED_WRITES = 20
 
 
+def _acknowledged(line: dict[str, Any]) -> int:
+    """1 for an acknowledgement; an error if the writer says anything else."""
+    if "acknowledged" not in line:
+        raise EngineError(str(line.get("error", "it stopped writing before it was killed")))
+    return 1
+
+
 def one_kill(
     spec: Spec, store: Path, *, folder: Path, log: Path, first: int, patience_s: float
 ) -> dict[str, Any]:
@@ -28,15 +35,13 @@ def one_kill(
             writer.ask("load", timeout_s=120, box_s=60.0)
             writer.ask("settle", timeout_s=120)
         writer.send("stream", first=first)
-        writer.line(60)
-        acknowledged = 1
+        acknowledged = _acknowledged(writer.line(60))
         ends = time.monotonic() + patience_s
         while time.monotonic() < ends:
-            if "acknowledged" not in writer.line(60):
-                break
-            acknowledged += 1
+            acknowledged += _acknowledged(writer.line(60))
     finally:
-        writer.kill()
+        unread = writer.kill()
+    acknowledged += sum(_acknowledged(line) for line in unread)
     reader = Process(spec, DIM, log)
     try:
         reader.ask("open", timeout_s=120, path=str(store), folder=str(folder))

@@ -62,7 +62,7 @@ class Plan:
     @property
     def total_writes(self) -> int:
         """For writes, write-then-find and the kill scenario."""
-        return max(3000, 4 * self.rounds * self.changes)
+        return max(3000, 1500 * self.kills, 4 * self.rounds * self.changes)
 
 
 QUICK = Plan("quick", (1_000, 10_000), 3, 30, 20, 3, 2, 45.0, 3.0)

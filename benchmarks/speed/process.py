@@ -96,12 +96,16 @@ class Process:
         if self._popen.poll() is None:
             os.kill(self.pid, signal.SIGCONT)
 
-    def kill(self) -> None:
-        """SIGKILL to the whole session, then wait."""
+    def kill(self) -> list[dict[str, Any]]:
+        """SIGKILL to the whole session; what it had said by then and nobody had read."""
         if self._popen.poll() is None:
             os.killpg(self.pid, signal.SIGKILL)
         self._popen.wait()
+        out = self._popen.stdout
+        rest = self._buffer + (out.read() if out is not None and not out.closed else b"")
+        self._buffer = b""
         self._close()
+        return [json.loads(line) for line in rest.split(b"\n")[:-1]]
 
     def finish(self, timeout_s: float = 30) -> None:
         """Close the engine and end the process, by force if it does not go."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from benchmarks.speed.environments import Spec
-from benchmarks.speed.kill import one_kill
+from benchmarks.speed.kill import kills, one_kill
 from benchmarks.speed.metrics import mean_recall
 from benchmarks.speed.process import EngineError, Process, UnsupportedError
 from benchmarks.speed.truth import exact
@@ -132,6 +132,13 @@ def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> 
     with pytest.raises(EngineError, match="no_such_engine"):
         worker.ask("open", timeout_s=30, path="x", folder="y")
     worker.kill()
+
+
+def test_a_killed_store_can_be_written_and_killed_again(tmp_path: Path, folder: Path) -> None:
+    found = kills(FLOOR_HERE, 3, folder, tmp_path / "work")
+
+    assert (found["status"], found["kills"]) == ("ok", 3), found
+    assert found["missing"] == {"stored": 0, "keyword": 0, "vector": 0}
 
 
 def test_nothing_acknowledged_is_missing_after_a_kill(tmp_path: Path, folder: Path) -> None:

@@ -27,9 +27,9 @@ cache queue ledger token schema worker mailer report cluster parser index folder
 """
 NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
-STATEMENTS = {"hybrid": 210, "words": 30, "meaning": 145, "default": 580}
+STATEMENTS = {"hybrid": 18, "words": 18, "meaning": 18, "default": 22}
 """SQLite statements per recall of five hits, by kind of recall."""
-STEPS = {"hybrid": 450, "words": 450, "meaning": 450, "default": 1600}
+STEPS = {"hybrid": 450, "words": 450, "meaning": 450, "default": 3600}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 CALLS = {"hybrid": 13_500, "words": 5_200, "meaning": 11_000, "default": 19_500}
 """Python and C function calls per recall."""
