@@ -219,6 +219,9 @@ class Reading(History):
         query = clean_text("query", query, self._engine.settings.text_limit)
         deployed = self._recall.deployed() if preset is None else {}
         limit = int(clean_number("limit", limit or deployed.get("limit", 5) if limit != 0 else 0, 1, 10_000))
+        narrowing = (
+            deployed if kind is None and not tags else {}
+        )  # a call that says what it wants is not narrowed
         if as_of is not None:
             return self.as_of(as_of).recall(
                 query, limit=limit, kind=kind, tags=tags, domain=domain, agent=agent, scope=scope,
@@ -227,7 +230,7 @@ class Reading(History):
                 expand=expand, reranker=reranker, explain=explain,
             )  # fmt: skip
         where = self._filter(
-            kind=kind or deployed.get("kinds"),
+            kind=kind or narrowing.get("kinds"),
             status=(*CURRENT, "superseded", "merged") if include_superseded else CURRENT,
             tags=tags,
             domain=domain,
@@ -240,8 +243,8 @@ class Reading(History):
             min_confidence=min_confidence,
             min_importance=min_importance,
         )
-        if not where.tags and deployed.get("tags"):
-            where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in deployed["tags"]))
+        if narrowing.get("tags"):
+            where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in narrowing["tags"]))
         found = self._recall.run(
             query,
             where,
@@ -251,6 +254,7 @@ class Reading(History):
             expand=expand,
             reranker=reranker,
             explain=explain,
+            deployed=deployed,
         )
         share = clean_number("withhold", withhold, 0.0, 1.0)
         return _withholding(found, share, rng or Random()) if share else found

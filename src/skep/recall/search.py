@@ -56,9 +56,18 @@ class Recaller:
         preset: str | None = None,
         config: Mapping[str, Any] | RecallConfig | None = None,
         expand: Any = None,
+        deployed: Mapping[str, Any] | None = None,
     ) -> RecallConfig:
         """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
-        bank = {k: v for k, v in self.deployed().items() if k not in NARROWING} if preset is None else None
+        bank = (
+            {
+                k: v
+                for k, v in (deployed if deployed is not None else self.deployed()).items()
+                if k not in NARROWING
+            }
+            if preset is None
+            else None
+        )
         named = preset_named(preset or "default")
         chosen = config if isinstance(config, RecallConfig) else merge(named, bank, config)
         if expand:
@@ -84,9 +93,10 @@ class Recaller:
         reranker: Reranker | None = None,
         explain: bool = False,
         count_uses: bool = True,
+        deployed: Mapping[str, Any] | None = None,
     ) -> Recalled:
-        """Answer one query."""
-        chosen = self.config(preset, config, expand)
+        """Answer one query. `deployed` is the bank's own config, where the caller has read it already."""
+        chosen = self.config(preset, config, expand, deployed)
         with self._lock:
             answer = self._cached(query, where, limit, chosen, reranker, explain)
         if count_uses and answer.hits:

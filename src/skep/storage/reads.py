@@ -155,12 +155,13 @@ class Reads:
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """The rows of memories, by id."""
-        found: dict[str, int] = {}
-        for memory_id in ids:
-            row = self.connection.one("SELECT row FROM memories WHERE id = ?", (memory_id,))
-            if row is not None:
-                found[memory_id] = row
-        return found
+        asked = list(ids)
+        if not asked:
+            return {}
+        marks = ", ".join("?" * len(asked))
+        found = self.connection.rows(f"SELECT id, row FROM memories WHERE id IN ({marks})", asked)
+        rows = dict(found)  # type: ignore[arg-type]
+        return {memory_id: rows[memory_id] for memory_id in asked if memory_id in rows}
 
     def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:
         """The links of one memory."""

@@ -83,6 +83,7 @@ class SegmentIndex:
         source: The store the index is derived from.
         tail_limit: Rows kept in memory before they become a segment.
         read_only: Use what the folder holds, write nothing.
+        lock: Shared with whoever holds the store while asking, so that two locks are never taken in two orders.
     """
 
     def __init__(
@@ -92,9 +93,10 @@ class SegmentIndex:
         *,
         tail_limit: int = 4096,
         read_only: bool = False,
+        lock: threading.RLock | None = None,
     ) -> None:
         self._source = source
-        self._lock = threading.RLock()
+        self._lock = lock or threading.RLock()
         self._upkeep = Upkeep(folder, source, tail_limit=tail_limit, read_only=read_only)
         self._masks = Masks(self._upkeep.table)
         self._scores = WordScores()
