@@ -77,13 +77,17 @@ def _open(path: str) -> Hive:
 @click.argument("name", default="hive")
 @manifest_option
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def init(name: str, path: str, force: bool) -> None:
+@json_option
+def init(name: str, path: str, force: bool, as_json: bool) -> None:
     """Write a manifest to start from."""
     target = Path(path)
     if target.exists() and not force:
         raise click.ClickException(f"{target} is already there; pass --force to write over it")
     target.write_text(TEMPLATE.format(name=name), encoding="utf-8")
-    click.echo(f"wrote {target}; edit it, then: skep hive apply")
+    if as_json:
+        print_json({"path": str(target)})
+    else:
+        click.echo(f"wrote {target}; edit it, then: skep hive apply")
 
 
 @group.command()
