@@ -111,14 +111,22 @@ def cli_page() -> str:
         parts.append(_command(f"skep {name}", command))
         if isinstance(command, click.Group):
             sub = click.Context(command, info_name=name, parent=context)
-            parts += [_command(f"skep {name} {child}", command.get_command(sub, child)) for child in command.list_commands(sub)]
+            parts += [
+                _command(f"skep {name} {child}", command.get_command(sub, child))
+                for child in command.list_commands(sub)
+            ]
     return "\n".join(parts)
 
 
 def _command(name: str, command: click.Command | None) -> str:
     assert command is not None
-    arguments = " ".join(p.make_metavar(click.Context(command)) for p in command.params if isinstance(p, click.Argument))
-    parts = [f"## `{name}{' ' + arguments if arguments else ''}`\n", inspect.cleandoc(command.help or "") + "\n"]
+    arguments = " ".join(
+        p.make_metavar(click.Context(command)) for p in command.params if isinstance(p, click.Argument)
+    )
+    parts = [
+        f"## `{name}{' ' + arguments if arguments else ''}`\n",
+        inspect.cleandoc(command.help or "") + "\n",
+    ]
     for option in command.params:
         if isinstance(option, click.Option) and not option.hidden:
             flags = ", ".join(option.opts + option.secondary_opts)

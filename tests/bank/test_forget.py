@@ -48,9 +48,10 @@ def test_a_backup_that_cannot_be_reached_is_named(tmp_path: Path, bank_path: Pat
 
         receipt = bank.forget(memory.id)
 
-        assert [
-            text.partition(":")[0].rpartition("/")[2] for text in receipt.unreached
-        ] == ["copy.skep", "gone.skep"]
+        assert [text.partition(":")[0].rpartition("/")[2] for text in receipt.unreached] == [
+            "copy.skep",
+            "gone.skep",
+        ]
 
 
 def test_a_dry_run_says_what_would_go_and_erases_nothing(plain_bank: Bank) -> None:

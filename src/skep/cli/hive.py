@@ -209,20 +209,24 @@ def review(path: str, as_json: bool) -> None:
 @group.command()
 @click.argument("memory_id")
 @manifest_option
-def approve(memory_id: str, path: str) -> None:
+@json_option
+def approve(memory_id: str, path: str, as_json: bool) -> None:
     """Let a memory that was held back into the hive."""
     with _open(path) as hive:
-        click.echo(memory_line(hive.approve(memory_id)))
+        memory = hive.approve(memory_id)
+    print_json(memory) if as_json else click.echo(memory_line(memory))
 
 
 @group.command()
 @click.argument("memory_id")
 @click.option("--reason", default="dismissed in review", help="Why, for its history.")
 @manifest_option
-def dismiss(memory_id: str, reason: str, path: str) -> None:
+@json_option
+def dismiss(memory_id: str, reason: str, path: str, as_json: bool) -> None:
     """Refuse a memory that was held back."""
     with _open(path) as hive:
-        click.echo(memory_line(hive.dismiss(memory_id, reason)))
+        memory = hive.dismiss(memory_id, reason)
+    print_json(memory) if as_json else click.echo(memory_line(memory))
 
 
 @group.command()
@@ -288,10 +292,12 @@ def gc(path: str, as_json: bool) -> None:
 
 @group.command()
 @manifest_option
-def repair(path: str) -> None:
+@json_option
+def repair(path: str, as_json: bool) -> None:
     """Bring every copy up to date."""
     with _open(path) as hive:
-        click.echo(f"{hive.repair()} events moved")
+        moved = hive.repair()
+    print_json({"events": moved}) if as_json else click.echo(f"{moved} events moved")
 
 
 @group.command()

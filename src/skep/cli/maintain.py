@@ -47,6 +47,13 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option("--judge-url", help="Let an OpenAI-compatible or Anthropic endpoint decide.")
 @click.option("--judge-model", help="The model behind --judge-url.")
 @click.option("--judge-key", envvar="SKEP_JUDGE_KEY", help="The key for --judge-url.")
+@click.option("--judge-price", type=float, default=0.0, help="What a million tokens of --judge-url cost.")
+@click.option(
+    "--max-tokens", type=int, default=100_000, show_default=True, help="Ask the judge for no more than this."
+)
+@click.option(
+    "--max-money", type=float, default=1.0, show_default=True, help="Stop asking once this is spent."
+)
 @click.option(
     "--every", callback=_seconds, help="Run again and again, such as every 24h; for service managers."
 )
