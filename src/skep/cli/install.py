@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from skep.cli.shared import json_option, print_json
 from skep.integrations.clients import CLIENTS, Client, Place, client, edits
 from skep.integrations.install import Change, plan_install, plan_uninstall, show, write
 
@@ -36,6 +37,7 @@ def _command(command: str | None, absolute: bool) -> list[str]:
 @click.option("--absolute", is_flag=True, help="Write the full path of skep, for clients with another PATH.")
 @click.option("--print", "only_print", is_flag=True, help="Print the lines to add; touch nothing.")
 @click.option("--dry-run", is_flag=True, help="Say which files would change; touch nothing.")
+@json_option
 def install(
     *,
     client_name: str,
@@ -45,6 +47,7 @@ def install(
     absolute: bool,
     only_print: bool,
     dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Add skep to CLIENT: its MCP server, and hooks where the client has them.
 
@@ -53,11 +56,12 @@ def install(
     chosen, place = client(client_name), _place()
     wanted = edits(chosen, place, command=_command(command, absolute), project=project, hooks=not no_hooks)
     if only_print:
-        click.echo(show(wanted, place.home), nl=False)
+        shown = show(wanted, place.home)
+        print_json({"lines": shown}) if as_json else click.echo(shown, nl=False)
         return
     changes = plan_install(wanted)
-    _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run)
-    if not dry_run:
+    _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
+    if not dry_run and not as_json:
         _advise(chosen, command, absolute)
 
 
@@ -65,15 +69,20 @@ def install(
 @click.argument("client_name", metavar="CLIENT", type=NAMES)
 @click.option("--project", is_flag=True, help="Clean the project's file instead of the user's.")
 @click.option("--dry-run", is_flag=True, help="Say which files would change; touch nothing.")
-def uninstall(*, client_name: str, project: bool, dry_run: bool) -> None:
+@json_option
+def uninstall(*, client_name: str, project: bool, dry_run: bool, as_json: bool) -> None:
     """Take skep out of CLIENT's configuration; everything else stays. Memories are not touched."""
     place = _place()
     changes = plan_uninstall(edits(client(client_name), place, command=["skep"], project=project))
-    _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run)
+    _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
 
 
-def _report(changes: list[Change], *, dry_run: bool) -> None:
+def _report(changes: list[Change], *, dry_run: bool, as_json: bool) -> None:
     changed = [change for change in changes if change.changed]
+    if as_json:
+        files = [{"file": str(c.file), "backup": str(c.backup) if c.backup else None} for c in changed]
+        print_json({"dry_run": dry_run, "changed": files})
+        return
     for change in changed:
         verb = "would change" if dry_run else "changed"
         click.echo(f"{verb} {change.file}" + (f" (backup: {change.backup.name})" if change.backup else ""))
