@@ -35,9 +35,11 @@ format: $(STAMP)
 
 bench: $(STAMP)  ## Speed against peers, in minutes.
 	$(BIN)/python -m benchmarks.speed --quick
+	$(BIN)/python -m benchmarks.report
 
 bench-full: $(STAMP)  ## Speed against peers, all sizes.
 	$(BIN)/python -m benchmarks.speed --full
+	$(BIN)/python -m benchmarks.report
 
 bench-quality: $(STAMP)  ## Quality of every preset; DATA=folder of evaluation sets.
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))
