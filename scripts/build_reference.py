@@ -19,8 +19,8 @@ GROUPS = (
     ("Opening", ("open", "close")),
     (
         "Writing",
-        ("remember", "remember_many", "revise", "retract", "restore", "supersede", "merge", "mark", "confirm", "dispute",
-         "support", "forget"),
+        ("remember", "remember_many", "revise", "retract", "restore", "supersede", "merge", "mark", "confirm",
+         "dispute", "support", "forget"),
     ),
     (
         "Reading",

@@ -42,7 +42,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(bank_path: Path) -> None
     with opened(bank_path) as bank:
         connection = bank.engine.store.connection
         connection.db.pragma("max_page_count", connection.db.pragma("page_count"))
-        with pytest.raises(DiskFullError, match="free some"):
+        with pytest.raises(DiskFullError, match="free some"):  # noqa: PT012
             for number in range(2000):
                 bank.remember(f"one too many {number} " + "x" * 2000, on_conflict="ignore")
         connection.db.pragma("max_page_count", 1 << 30)
@@ -134,7 +134,7 @@ def test_a_damaged_file_is_an_error_or_still_whole_and_never_a_surprise(bank_pat
                 sick = any(f.level == "error" for f in bank.doctor(deep=True))
                 assert sick or found == before
         except SkepError as error:
-            assert isinstance(error, CorruptBankError | NotABankError) or "skep doctor" in str(error)
+            assert isinstance(error, CorruptBankError | NotABankError) or "skep doctor" in str(error)  # noqa: PT017
 
 
 def test_a_truncated_file_is_a_clear_error(bank_path: Path) -> None:

@@ -17,7 +17,7 @@ def test_forgetting_while_others_recall_breaks_no_answer(bank: Bank) -> None:
             while not done.is_set():
                 for hit in bank.recall("shared note", limit=20):
                     assert hit.memory.text
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             errors.append(error)
 
     readers = [threading.Thread(target=read) for _ in range(4)]
