@@ -55,6 +55,7 @@ class AgentBank(Bank):
         self.home = hive.member_of(name)
         super().__init__(self.home.bank.engine)
         self._own: Bank | None = None
+        self._asker: tuple[Bank | None, bool, Recaller] | None = None
 
     def close(self) -> None:
         """Let go of the hive; it stays open."""
@@ -74,10 +75,16 @@ class AgentBank(Bank):
 
     @property
     def _recall(self) -> Recaller:
-        asking = self.hive.asking(self._own)
-        if self._own is None and self.hive.plain:
-            return PlainRecaller(self._engine, super()._recall, asking)
-        return HiveRecaller(self._engine, asking)
+        alone = self._own is None and self.hive.plain
+        if self._asker is None or self._asker[0] is not self._own or self._asker[1] != alone:
+            asking = self.hive.asking(self._own)
+            fresh = (
+                PlainRecaller(self._engine, super()._recall, asking)
+                if alone
+                else HiveRecaller(self._engine, asking)
+            )
+            self._asker = (self._own, alone, fresh)
+        return self._asker[2]
 
     # Writing
 

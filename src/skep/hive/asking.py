@@ -84,9 +84,10 @@ class HiveRecaller(Recaller):
         reranker: Reranker | None = None,
         explain: bool = False,
         count_uses: bool = True,
+        deployed: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Answer one query."""
-        chosen = self.config(preset, config, expand)
+        chosen = self.config(preset, config, expand, deployed)
         with tracer.span("hive.recall", limit=limit) as span:
             answer, homes = ask_hive(
                 self._asking, query, where, chosen, limit=limit, reranker=reranker, explain=explain
@@ -117,12 +118,22 @@ class PlainRecaller(Recaller):
         preset: str | None = None,
         config: Mapping[str, Any] | RecallConfig | None = None,
         expand: Any = None,
+        deployed: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Recalled:
         """Answer one query."""
-        chosen = self.config(preset, config, expand)
+        chosen = self.config(preset, config, expand, deployed)
         answers = self._hive if chosen.weights.get("trust", 0.0) > 0 else self._bank
-        return answers.run(query, where, limit=limit, preset=preset, config=config, expand=expand, **options)
+        return answers.run(
+            query,
+            where,
+            limit=limit,
+            preset=preset,
+            config=config,
+            expand=expand,
+            deployed=deployed,
+            **options,
+        )
 
 
 def ask_hive(

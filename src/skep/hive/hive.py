@@ -227,7 +227,6 @@ class Hive(Reviewing):
 
     def asking(self, private: Bank | None = None, *, members: Sequence[str] | None = None) -> Asking:
         """What a recall over this hive needs to know of it."""
-        names = tuple(members or self.layout.members)
         local: dict[str, Callable[[Ask], Slice]] = {}
         fetch: dict[str, Callable[[Iterable[str], bool], Fetched]] = {}
         if private is not None:
@@ -236,6 +235,7 @@ class Hive(Reviewing):
             fetch["private"] = lambda ids, links: _from_bank(private, ids, links=links)
 
         def scatter() -> Scatter:
+            names = tuple(members or self.layout.members)
             return Scatter(
                 self.bus,
                 self.subjects,

@@ -7,7 +7,7 @@ which can be subclassed or replaced.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -227,19 +227,30 @@ class Orchestrator:
         return Processed(effect="applied")
 
 
+class _Prefixed:
+    """Names of one hive among names of many."""
+
+    def __init__(self, prefix: str, names: Container[str]) -> None:
+        self._prefix = prefix
+        self._names = names
+
+    def __contains__(self, name: object) -> bool:
+        return f"{self._prefix}{name}" in self._names
+
+
 class _Layers:
     """Several hives asked as one; implements `union.Members`."""
 
     def __init__(self, layers: Mapping[str, Asking]) -> None:
         self._scatters: dict[str, Asked] = {name: asking.scatter() for name, asking in layers.items()}
 
-    def ask(self, ask: Ask) -> Mapping[str, Slice]:
+    def ask(self, ask: Ask, *, but: Container[str] = ()) -> Mapping[str, Slice]:
         """The answers by hive and member."""
-        return {
-            f"{name}\x1f{member}": part
-            for name, scatter in self._scatters.items()
-            for member, part in scatter.ask(ask).items()
-        }
+        found: dict[str, Slice] = {}
+        for name, scatter in self._scatters.items():
+            parts = scatter.ask(ask, but=_Prefixed(f"{name}\x1f", but))
+            found.update({f"{name}\x1f{member}": part for member, part in parts.items()})
+        return found
 
     def fetch(self, ids: Mapping[str, str], *, links: bool = False) -> Fetched:
         """Memories by id, from the hive that sent each, or from all."""

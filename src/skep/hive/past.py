@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from skep.bank import Bank
@@ -38,9 +38,9 @@ class PastMembers:
             self._shelves["private"] = Shelf(private.engine.store, member="private")
         self.heard = Heard(asked=len(banks), answered=len(banks))
 
-    def ask(self, ask: Ask) -> Mapping[str, Slice]:
+    def ask(self, ask: Ask, *, but: Container[str] = ()) -> Mapping[str, Slice]:
         """The answers by member."""
-        return {name: shelf.answer(ask) for name, shelf in self._shelves.items()}
+        return {name: shelf.answer(ask) for name, shelf in self._shelves.items() if name not in but}
 
     def fetch(self, ids: Mapping[str, str], *, links: bool = False) -> Fetched:
         """Memories by id."""

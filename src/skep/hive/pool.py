@@ -70,6 +70,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_used_at: bytes = b""
     agents: tuple[tuple[str, ...], ...] = ()
     """Who wrote each, and who wrote what it was derived from."""
+    whole: bool = False
+    """Whether this is all the shelf has of the scopes asked for, so that it has no further neighbours."""
     held: int = 0
     """How many memories the shelf answers for."""
     terms: int = 0

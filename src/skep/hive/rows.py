@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from skep.hive.prepared import Prepared
 from skep.storage.base import Filter, IndexRow
 from skep.words import terms as terms_of
 
@@ -94,6 +95,9 @@ class Rows:
         self._talks: dict[str, list[tuple[float, int, int]]] = {}
         self._capacity = 0
         self._masks: dict[Filter, NDArray[np.bool_]] = {}
+        self._prepared: dict[tuple[Filter, bool, bool], Prepared] = {}
+        self._changes = 0
+        """Grows whenever rows or ownership change; what was prepared before is then outdated."""
         self._timed, self._least_sure, self._oldest = False, 1.0, math.inf
         self._grow(16)
 
@@ -136,6 +140,7 @@ class Rows:
                         self._derived.add(self._at[row.row])
             self._seen = head
             self._masks.clear()
+            self._changes += 1
             self._summarise()
 
     def _summarise(self) -> None:
@@ -154,6 +159,7 @@ class Rows:
         with self._lock:
             for at, memory_id in enumerate(self._ids):
                 self._columns["owned"][at] = self._columns["live"][at] and self._owns(memory_id, ())
+            self._changes += 1
 
     def _owns(self, memory_id: str, missing: tuple[str, ...]) -> bool:
         return self._first_for is None or self._first_for(memory_id, missing)

@@ -8,7 +8,7 @@ is made of the rest.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -90,53 +90,76 @@ class Scatter:
         self._uncovered: set[str] = set()
         self.heard = Heard(asked=len(self._names))
 
-    def ask(self, ask: Ask) -> Mapping[str, Slice]:
-        """The answers by member, within what is left of the deadline."""
-        with tracer.span("hive.scatter", members=len(self._names)) as span:
-            found = {name: answer(ask) for name, answer in self._local.items()}
-            gathered, missing = self._gather(ask)
+    def ask(self, ask: Ask, *, but: Container[str] = ()) -> Mapping[str, Slice]:
+        """The answers by member, within what is left of the deadline; some need not be asked."""
+        names = frozenset(name for name in self._names if name not in but)
+        with tracer.span("hive.scatter", members=len(names)) as span:
+            found = {name: answer(ask) for name, answer in self._local.items() if name not in but}
+            if not names - set(self.heard.missing):
+                return found
+            gathered, missing = self._gather(ask, names)
             found.update(gathered)
-            self._account(gathered, missing)
+            if len(names) == len(self._names):
+                self._account(gathered, missing)
             span.note(answered=self.heard.answered, completeness=round(self.heard.completeness, 4))
         return found
 
-    def _gather(self, ask: Ask) -> tuple[dict[str, Slice], set[str]]:
-        names, suspects = set(self._names), self._health.suspects()
+    def _gather(self, ask: Ask, names: frozenset[str]) -> tuple[dict[str, Slice], set[str]]:
+        suspects = self._health.suspects()
         waited = names - suspects if len(suspects) < len(names) else names
         answers: dict[str, Slice] = {}
         with self._bus.inbox() as inbox:
-            inbox.ask(self._subjects.ask, ShardQuery(ask=ask))
+            self._send(inbox, ask, names)
             self._collect(inbox, answers, len(waited), self._policy.hedge_after, ask)
-            missing = names - answers.keys()
+            missing = set(names - answers.keys())
             if missing and self._hedge and answers and self._left() > 0:
                 self.heard.hedged = True
                 hedge = msgspec.structs.replace(ask, missing=tuple(sorted(missing)))
                 instead: dict[str, Slice] = {}
                 with self._bus.inbox() as second:
                     second.ask(self._subjects.ask, ShardQuery(ask=hedge))
-                    self._collect(second, instead, len(answers), self._left(), ask)
+                    self._collect(second, instead, len(answers), self._left(), ask, among=answers)
                 self._collect(inbox, answers, 0, 0.0, ask)
-                missing = names - answers.keys()
+                missing = set(names - answers.keys())
                 self._uncovered = set(answers) - set(instead)
                 answers.update({f"{name}*": part for name, part in instead.items() if part.ids or part.held})
             elif missing:
                 self._collect(inbox, answers, len(names), self._left(), ask)
-                missing = names - answers.keys()
+                missing = set(names - answers.keys())
         for name, fault in out_of_range(answers).items():
             del answers[name]
             missing.add(name.removesuffix("*"))
             self.heard.faults[name.removesuffix("*")] = fault
         return answers, missing
 
-    def _collect(self, inbox: Inbox, answers: dict[str, Slice], expected: int, wait: float, ask: Ask) -> None:
+    def _send(self, inbox: Inbox, ask: Ask, names: frozenset[str]) -> None:
+        """Ask everybody at once, or a few by name."""
+        if len(names) == len(self._names):
+            inbox.ask(self._subjects.ask, ShardQuery(ask=ask))
+            return
+        for name in names:
+            inbox.ask(self._subjects.to(name), ShardQuery(ask=ask))
+
+    def _collect(
+        self,
+        inbox: Inbox,
+        answers: dict[str, Slice],
+        expected: int,
+        wait: float,
+        ask: Ask,
+        among: Container[str] | None = None,
+    ) -> None:
         """Take answers until enough members have spoken; a failure counts as having spoken."""
         until = self._now() + min(wait, self._left())
-        spoken = len(answers)
+        spoken = set(answers)
+        arrived = len(spoken)
         while True:
-            for envelope in inbox.take(expected, wait=max(0.0, until - self._now())):
-                spoken += 1
-                self._judge(envelope, answers, ask)
-            if spoken >= expected or self._now() >= until:
+            for envelope in inbox.take(max(expected, arrived + 1), wait=max(0.0, until - self._now())):
+                arrived += 1
+                if among is None or envelope.sender in among:
+                    spoken.add(envelope.sender)
+                    self._judge(envelope, answers, ask)
+            if len(spoken) >= expected or self._now() >= until:
                 return
 
     def _judge(self, envelope: Envelope, answers: dict[str, Slice], ask: Ask) -> None:

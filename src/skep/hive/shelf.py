@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +19,9 @@ import numpy as np
 from skep.hive.admission import admits
 from skep.hive.bm25 import impact, inverse_frequency
 from skep.hive.pool import Ask, Moment, Slice
+from skep.hive.prepared import Prepared
 from skep.hive.rows import Rows
+from skep.model import STATUSES
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
@@ -35,6 +38,9 @@ class Shelf(Rows):
         with self._lock:
             if not ask.near:
                 self.refresh()
+                ready = self._ready(ask)
+                if ready is not None:
+                    return ready.answer(ask, self._postings)
             size = len(self._rows)
             mine = self._columns["owned"][:size] if not ask.missing else self._instead(ask.missing)
             if ask.near:
@@ -57,6 +63,53 @@ class Shelf(Rows):
                 matched=int(matches.sum()),
                 embedded=int(embedded.sum()),
             )
+
+    def _ready(self, ask: Ask) -> Prepared | None:
+        """What was prepared for this filter, if every row it admits can be sent whatever the query."""
+        where = ask.where
+        size = len(self._rows)
+        if (
+            ask.missing
+            or ask.counters
+            or ask.vector is None
+            or ask.embedder != self._fingerprint
+            or len(ask.vector) != 4 * self._vectors.shape[1]
+            or size > min(ask.k_words, ask.k_vectors)
+            or (self._timed and where.valid_at is not None)
+            or where.min_importance is not None
+            or (where.min_confidence is not None and self._may_be_unsure(where, where.min_confidence))
+        ):
+            return None
+        key = (static_part(where), ask.texts, ask.vectors)
+        prepared = self._prepared.get(key)
+        if prepared is None or not prepared.fresh(self._changes):
+            prepared = self._prepare(ask, key[0], size)
+            if len(self._prepared) > 64:
+                self._prepared.clear()
+            self._prepared[key] = prepared
+        return prepared
+
+    def _prepare(self, ask: Ask, where: Filter, size: int) -> Prepared:
+        columns = self._columns
+        mine = columns["owned"][:size]
+        fits = mine & self._admitted(where, size) & columns["embedded"][:size]
+        at = np.flatnonzero(fits)
+        scoped = msgspec.structs.replace(Filter(), scope=where.scope, include_shared=where.include_shared)
+        scoped = msgspec.structs.replace(scoped, statuses=STATUSES)
+        empty = np.zeros((size, 0), np.uint16)
+        base = self._slice(
+            at,
+            ask,
+            empty,
+            np.zeros(size, np.float32),
+            held=int(mine.sum()),
+            terms=int(columns["length"][:size][mine].sum()),
+            embedded=len(at),
+            whole=int((mine & self._admitted(scoped, size)).sum()) == len(at),
+        )
+        rows: list[int] = at.tolist()
+        owned = frozenset(int(row) for row in np.flatnonzero(mine))
+        return Prepared(base, rows, self._vectors[at], owned, self._changes)
 
     def _instead(self, missing: tuple[str, ...]) -> NDArray[np.bool_]:
         live = self._columns["live"]
@@ -206,9 +259,7 @@ class Shelf(Rows):
     # Filters
 
     def _admitted(self, where: Filter, size: int) -> NDArray[np.bool_]:
-        static = msgspec.structs.replace(
-            where, now=0.0, valid_at=None, min_confidence=None, min_importance=None
-        )
+        static = static_part(where)
         mask = self._masks.get(static)
         if mask is None:
             mask = np.array([row is not None and admits(static, row) for row in self._meta], np.bool_)
@@ -231,3 +282,9 @@ class Shelf(Rows):
     def _may_be_unsure(self, where: Filter, bar: float) -> bool:
         days = max(0.0, where.now - self._oldest) / DAY
         return self._least_sure * math.exp(-where.decay_per_day * days) < bar
+
+
+@lru_cache(maxsize=1024)
+def static_part(where: Filter) -> Filter:
+    """A filter without what depends on the time of asking."""
+    return msgspec.structs.replace(where, now=0.0, valid_at=None, min_confidence=None, min_importance=None)

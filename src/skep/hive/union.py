@@ -7,7 +7,7 @@ position in the union.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -38,8 +38,8 @@ GONE = Memory(id="", kind="fact", text="")
 class Members(Protocol):
     """The shelves behind a union."""
 
-    def ask(self, ask: Ask) -> Mapping[str, Slice]:
-        """The answers by member."""
+    def ask(self, ask: Ask, *, but: Container[str] = ()) -> Mapping[str, Slice]:
+        """The answers by member; some need not be asked."""
         ...
 
     def fetch(self, ids: Mapping[str, str], *, links: bool = False) -> Fetched:
@@ -112,6 +112,7 @@ class Union:
         self._total_terms = 0
         self._having = np.zeros(0, np.int64)
         self._surrounded: set[int] = set()
+        self._whole: set[str] = set()
         self.same: dict[str, list[str]] = {}
         """Per candidate, others that say exactly the same."""
         self._memories: dict[str, Memory] = {}
@@ -164,6 +165,7 @@ class Union:
         self._template = ask
         answers = self._members.ask(ask)
         self._add(answers)
+        self._whole = {name for name, part in answers.items() if part.whole}
         for part in answers.values():
             self._held += part.held
             self._total_terms += part.terms
@@ -335,7 +337,7 @@ class Union:
             near.setdefault(self._keys[row], []).append((float(moments[row]), order_of(self._ids[row])))
         anchors = {key: tuple(found) for key, found in near.items()}
         ask = msgspec.structs.replace(self._template, near=anchors, window=2 * window, where=where)
-        self._add(self._members.ask(ask))
+        self._add(self._members.ask(ask, but=self._whole))
         self._surrounded.update(fresh)
 
     def _walk(self, row: int, talk: list[tuple[float, int, int]], middle: int, out: Ints) -> None:

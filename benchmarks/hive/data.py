@@ -1,0 +1,74 @@
+"""Evaluation sets as memories, and hives that hold them. The data stays outside of the repository."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from skep.embedding import default_embedder
+from skep.hive.hive import Hive
+from skep.hive.policy import HivePolicy
+
+POLICY = HivePolicy(
+    rate=1e9, burst=10**9, quality_at=0.0, promote_at=0.0, deadline=60.0, hedge_after=30.0, broadcast_at=1.0
+)
+"""Nothing is held back, so that every set-up holds the same memories; the gateway has its own tests."""
+
+
+def read(folder: Path, name: str) -> dict[str, Any]:
+    """One set: corpus, queries, and grades per query and document."""
+    home = folder / "conv" / name
+    found: dict[str, Any] = {"meta": json.loads((home / "META.json").read_text())}
+    for part in ("corpus", "queries"):
+        with gzip.open(home / f"{part}.jsonl.gz", "rt", encoding="utf-8") as file:
+            found[part] = [json.loads(line) for line in file]
+    found["qrels"] = {}
+    with gzip.open(home / "qrels.tsv.gz", "rt", encoding="utf-8") as file:
+        for line in file:
+            query, document, grade = line.rstrip("\n").split("\t")
+            found["qrels"].setdefault(query, {})[document] = int(grade)
+    return found
+
+
+def memories(corpus: list[dict[str, Any]], now: float) -> Iterator[dict[str, Any]]:
+    """The documents as arguments of `remember`, a second apart in the order of the set."""
+    start = now - 10 * len(corpus) - 86_400
+    for number, document in enumerate(corpus):
+        scope = document.get("meta", {}).get("scope")
+        yield {
+            "text": document["text"],
+            "title": document.get("title") or None,
+            "scope": {"project": str(scope)} if scope else None,
+            "metadata": {"doc": document["id"]},
+            "created_at": start + number,
+        }
+
+
+def build(kind: str, agents: int) -> Hive:
+    """An empty hive of a kind."""
+    names = [f"agent-{n:03}" for n in range(agents)]
+    options: dict[str, Any] = {"policy": POLICY, "embedder": default_embedder()}
+    if kind == "single":
+        return Hive.single(names[0], **options)
+    if kind == "flat":
+        return Hive.flat(names, **options)
+    if kind == "sharded":
+        return Hive.sharded(names, **options)
+    groups = max(1, agents // 5)
+    return Hive.federated({f"group-{g:02}": names[g::groups] for g in range(groups)}, **options)
+
+
+def fill(hive: Hive, corpus: list[dict[str, Any]], agents: int) -> dict[str, str]:
+    """Deal the documents out in turn, each to one agent; the document of each memory id."""
+    dealt: dict[str, list[dict[str, Any]]] = {}
+    for number, item in enumerate(memories(corpus, time.time())):
+        dealt.setdefault(f"agent-{number % agents:03}", []).append(item)
+    found: dict[str, str] = {}
+    for name, items in dealt.items():
+        for one in hive.agent(name).remember_many(items):
+            found[one.memory.id] = one.memory.metadata["doc"]
+    return found
