@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +74,23 @@ class Whole(Base):
         """The events that a replica with these versions lacks."""
         return self._engine.store.log.lacking(since or {})
 
-    def apply(self, events: Iterable[Event]) -> Applied:
-        """Take events of another replica; each counts once, whatever the order."""
+    def scattered(self) -> dict[str, list[int]]:
+        """Per actor, the counters of events that are here although some before them are not."""
+        return self._engine.store.log.scattered()
+
+    def events_in(self, ranges: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[Event]:
+        """The events whose counters lie in the ranges (both ends included), per actor in order."""
+        return self._engine.store.log.ranges(ranges)
+
+    def apply(self, events: Iterable[Event], *, partial: bool = False) -> Applied:
+        """Take events of another replica; each counts once, whatever the order.
+
+        Events with a gap before them wait until it is filled; with `partial`, for copies of single memories,
+        they count at once.
+        """
         self._engine.embeddings.adopt()
         applied = self._engine.store.apply(
-            events, now=self._engine.now(), embed=self._engine.embeddings.in_place
+            events, now=self._engine.now(), embed=self._engine.embeddings.in_place, partial=partial
         )
         clean_derived(self._engine, applied.forgotten_rows)
         if applied.forgotten:

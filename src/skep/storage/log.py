@@ -68,8 +68,12 @@ class Log:
             events.append(Event(actor=actor, counter=counter, hlc=stamp, kind=kind, body=made))
         return events
 
-    def insert(self, events: Sequence[Event], first_seq: int) -> None:
-        """Write events and what they mention; positions count up from `first_seq`."""
+    def insert(self, events: Sequence[Event], first_seq: int, *, gaps: bool = False) -> None:
+        """Write events and what they mention; positions count up from `first_seq`.
+
+        With `gaps`, counters may be missing before them; an actor's version then advances only as far as
+        nothing is missing.
+        """
         rows: list[tuple[Any, ...]] = []
         mentions: list[tuple[str, int]] = []
         newest: dict[str, tuple[int, int]] = {}
@@ -93,9 +97,53 @@ class Log:
             db.executemany("INSERT INTO mentions(memory, seq) VALUES(?,?)", mentions)
         db.executemany(
             "INSERT INTO actors(actor, counter, hlc) VALUES(?,?,?) ON CONFLICT(actor) DO UPDATE SET"
-            " counter = excluded.counter, hlc = max(hlc, excluded.hlc)",
-            [(actor, counter, hlc) for actor, (counter, hlc) in newest.items()],
+            " counter = max(counter, excluded.counter), hlc = max(hlc, excluded.hlc)",
+            [
+                (actor, self._reached(actor) if gaps else counter, hlc)
+                for actor, (counter, hlc) in newest.items()
+            ],
         )
+
+    def _reached(self, actor: str) -> int:
+        """The counter of an actor up to which nothing is missing, from the events that are here."""
+        have = self._c.one("SELECT counter FROM actors WHERE actor = ?", (actor,)) or 0
+        for (counter,) in self._c.rows(
+            "SELECT counter FROM events WHERE actor = ? AND counter > ? ORDER BY counter", (actor, have)
+        ):
+            if counter != have + 1:
+                break
+            have = counter
+        return have
+
+    def has(self, actor: str, counter: int) -> bool:
+        """Whether an event is here."""
+        sql = "SELECT 1 FROM events WHERE actor = ? AND counter = ?"
+        return self._c.one(sql, (actor, counter)) is not None
+
+    def scattered(self) -> dict[str, list[int]]:
+        """Per actor, the counters of events that are here although some before them are not."""
+        sql = "SELECT counter FROM events WHERE actor = ? AND counter > ? ORDER BY counter"
+        found = {
+            actor: [counter for (counter,) in self._c.rows(sql, (actor, version))]
+            for actor, version in self.versions().items()
+        }
+        return {actor: counters for actor, counters in found.items() if counters}
+
+    def ranges(self, wanted: Mapping[str, Sequence[tuple[int, int]]], batch: int = 1000) -> Iterator[Event]:
+        """The events whose counters lie in the ranges (both ends included), per actor in order."""
+        sql = (
+            f"SELECT {COLUMNS} FROM events WHERE actor = ? AND counter BETWEEN ? AND ?"
+            " ORDER BY counter LIMIT ?"
+        )
+        for actor in sorted(wanted):
+            for low, high in wanted[actor]:
+                while low <= high:
+                    rows = self._c.rows(sql, (actor, low, high, batch))
+                    for row in rows:
+                        yield event_of(row)
+                    if len(rows) < batch:
+                        break
+                    low = rows[-1][2] + 1
 
     def next_seq(self) -> int:
         """The position the next event will take."""

@@ -118,24 +118,38 @@ class SqliteStore(Reads):
         *,
         now: float,
         embed: Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]] | None = None,
+        partial: bool = False,
     ) -> Applied:
-        """Take events of other replicas: each once, in any order, gaps and future stamps held back."""
+        """Take events of other replicas: each once, in any order, future stamps held back.
+
+        Events with a gap before them wait until it is filled; with `partial` (copies of single memories in a
+        hive, where the gap may never be filled) they are taken at once.
+        """
         events = [checked(event) for event in events]
         horizon = pack(now + self.settings.max_drift_seconds)
         with self.writing():
             versions = self.log.versions()
             waiting = {(event.actor, event.counter): event for event in self.log.held()}
             known = 0
+            scattered = {} if partial else self.log.scattered()
             for event in events:
-                if event.counter <= versions.get(event.actor, 0) or (event.actor, event.counter) in waiting:
+                if (
+                    event.counter <= versions.get(event.actor, 0)
+                    or (event.actor, event.counter) in waiting
+                    or event.counter in scattered.get(event.actor, ())
+                    or (partial and self.log.has(event.actor, event.counter))
+                ):
                     known += 1
                 else:
                     waiting[event.actor, event.counter] = event
             ready: list[Event] = []
             for key in sorted(waiting):
                 event = waiting[key]
-                if event.counter == versions.get(event.actor, 0) + 1 and event.hlc <= horizon:
-                    versions[event.actor] = event.counter
+                while versions.get(event.actor, 0) + 1 in scattered.get(event.actor, ()):
+                    versions[event.actor] = versions.get(event.actor, 0) + 1
+                follows = partial or event.counter == versions.get(event.actor, 0) + 1
+                if follows and event.hlc <= horizon:
+                    versions[event.actor] = max(event.counter, versions.get(event.actor, 0))
                     ready.append(event)
             for event in ready:
                 del waiting[event.actor, event.counter]
@@ -144,7 +158,12 @@ class SqliteStore(Reads):
             ready.sort(key=lambda event: (event.hlc, event.actor, event.counter))
             ready = self._per_actor(ready)
             changes = (
-                self._take([self._scrubbed(e) for e in ready], fresh=False, embed=embed)
+                self._take(
+                    [self._scrubbed(e) for e in ready],
+                    fresh=False,
+                    embed=embed,
+                    gaps=partial or bool(scattered),
+                )
                 if ready
                 else Changes()
             )
@@ -179,8 +198,9 @@ class SqliteStore(Reads):
         *,
         fresh: bool,
         embed: Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]] | None,
+        gaps: bool = False,
     ) -> Changes:
-        self.log.insert(events, self.log.next_seq())
+        self.log.insert(events, self.log.next_seq(), gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
         for rows, texts, store in (
             (
