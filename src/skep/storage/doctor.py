@@ -94,7 +94,8 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
     else:
         yield Finding(check="integrity", level="ok", message="every page is sound")
     gaps = store.connection.rows(
-        "SELECT a.actor, a.counter, count(e.seq) FROM actors a LEFT JOIN events e ON e.actor = a.actor AND e.counter <= a.counter"
+        "SELECT a.actor, a.counter, count(e.seq) FROM actors a LEFT JOIN events e ON e.actor = a.actor"
+        " AND e.counter <= a.counter"
         " GROUP BY a.actor HAVING a.counter != count(e.seq)"
     )
     if gaps:
