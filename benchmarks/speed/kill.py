@@ -51,7 +51,7 @@ def one_kill(
     return {"acknowledged": acknowledged, **found}
 
 
-def kills(spec: Spec, count: int, folder: Path, work: Path) -> dict[str, Any]:
+def kills(spec: Spec, count: int, folder: Path, work: Path, *, longest_s: float = 0.8) -> dict[str, Any]:
     """Several kills of the same store, each at another moment."""
     store = work / "stores" / f"{spec.name}-kill"
     shutil.rmtree(store, ignore_errors=True)
@@ -71,7 +71,7 @@ def kills(spec: Spec, count: int, folder: Path, work: Path) -> dict[str, Any]:
                 folder=folder,
                 log=log,
                 first=total["acknowledged"] + total["kills"],
-                patience_s=moments.uniform(0.1, 0.8),
+                patience_s=moments.uniform(0.05, longest_s),
             )
             total["kills"] += 1
             total["acknowledged"] += got["acknowledged"]

@@ -135,7 +135,7 @@ def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> 
 
 
 def test_a_killed_store_can_be_written_and_killed_again(tmp_path: Path, folder: Path) -> None:
-    found = kills(FLOOR_HERE, 3, folder, tmp_path / "work")
+    found = kills(FLOOR_HERE, 3, folder, tmp_path / "work", longest_s=0.1)
 
     assert (found["status"], found["kills"]) == ("ok", 3), found
     assert found["missing"] == {"stored": 0, "keyword": 0, "vector": 0}
