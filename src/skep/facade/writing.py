@@ -121,7 +121,7 @@ class Writing(Base):
         bodies: list[dict[str, Any]] = []
         for number, item in enumerate(items):
             try:
-                if not isinstance(item, str | Mapping):
+                if not isinstance(item, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
                 bodies.append(
                     body_of({"text": item} if isinstance(item, str) else item, self._engine.settings)
