@@ -49,8 +49,8 @@ SAMPLED = 4096
 """Rows on which the bar of the first round is found."""
 FEW = 2000
 """So few rows are multiplied at once."""
-FIRST_ROOT = 44
-"""Rows after the first round: this times the root of how many there are."""
+FIRST_ROOT, FIRST_BASE, FIRST_SHARE = 44, 13000, 100
+"""Rows after the first round: so many times the root of how many there are; in large banks, fewer."""
 SECOND = 1500
 """Rows after the second round, or a multiple of what is wanted."""
 GATHER_SHARE = 16
@@ -144,7 +144,7 @@ class Scanner:
         slots: list[Ints] = []
         estimates: list[Floats] = []
         selective = count * GATHER_SHARE < len(mask)
-        wanted = max(FIRST_ROOT * count**0.5, 40.0 * k)
+        wanted = max(min(FIRST_ROOT * count**0.5, FIRST_BASE + count / FIRST_SHARE), 40.0 * k)
         bar = -np.inf if selective else self._bar(table, probe, mask, count, wanted)
         for base, segment in zip(table.bases, table.segments, strict=False):
             if segment.sketches is None:
