@@ -145,3 +145,13 @@ def test_init_makes_a_project_bank_that_git_ignores(tmp_path: Path, monkeypatch:
     CliRunner().invoke(app, ["add", "found from below"])
     monkeypatch.chdir(tmp_path)
     assert "found from below" in CliRunner().invoke(app, ["list"]).stdout
+
+
+def test_init_makes_the_bank_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SKEP_BANK", str(tmp_path / "named.skep"))
+    CliRunner().invoke(app, ["init"])
+    CliRunner().invoke(app, ["--bank", str(tmp_path / "other.skep"), "init"])
+    assert (tmp_path / "named.skep").exists()
+    assert (tmp_path / "other.skep").exists()
+    assert not (tmp_path / ".skep").exists()

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from skep.bank import Bank
-from skep.cli.shared import common, json_option, open_bank, print_json, progress_bar
+from skep.cli.shared import common, json_option, open_bank, outer_bank, print_json, progress_bar
 from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
 
 _LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -23,15 +23,16 @@ _LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
 def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     """Create a bank for this project (in .skep/) or for the user."""
     target: Path
-    if bank_path is not None:
-        target = Path(bank_path)
+    asked = bank_path or outer_bank() or os.environ.get("SKEP_BANK")
+    if asked is not None:
+        target = Path(asked).expanduser()
     elif project:
         target = Path.cwd() / PROJECT_FOLDER / BANK_NAME
     else:
         target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
     there = target.exists()
     with Bank.open(target) as bank:
-        if project and bank_path is None and not (target.parent / ".gitignore").exists():
+        if project and asked is None and not (target.parent / ".gitignore").exists():
             (target.parent / ".gitignore").write_text("*\n")
         actor = bank.actor
     if as_json:

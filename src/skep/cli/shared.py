@@ -45,13 +45,17 @@ def scope_of(user: str | None, project: str | None, session: str | None) -> dict
     return scope or None
 
 
+def outer_bank() -> str | None:
+    """The bank named before the command, as in `skep --bank FILE add ...`."""
+    ctx = click.get_current_context(silent=True)
+    given: Any = ctx.obj if ctx is not None else None
+    return cast("dict[str, str | None]", given)["bank"] if isinstance(given, dict) else None
+
+
 @contextlib.contextmanager
 def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
     """The bank a command works on."""
-    ctx = click.get_current_context(silent=True)
-    given: Any = ctx.obj if ctx is not None else None
-    outer = cast("dict[str, str | None]", given)["bank"] if isinstance(given, dict) else None
-    with Bank.open(bank_path or outer, create=create, **options) as bank:
+    with Bank.open(bank_path or outer_bank(), create=create, **options) as bank:
         yield bank
 
 
