@@ -44,10 +44,11 @@ def asking(data: dict[str, Any], agents: int = 100, count: int = 200) -> dict[st
     inside: list[float] = []
     original = scatter_module.Scatter.ask
 
-    def timed(self: Any, ask: Any) -> Any:
+    def timed(self: Any, ask: Any, **options: Any) -> Any:
         started = time.perf_counter()
-        found = original(self, ask)
-        inside.append(time.perf_counter() - started)
+        found = original(self, ask, **options)
+        if found:
+            inside.append(time.perf_counter() - started)
         return found
 
     wall: list[float] = []

@@ -62,11 +62,16 @@ def build(kind: str, agents: int) -> Hive:
     return Hive.federated({f"group-{g:02}": names[g::groups] for g in range(groups)}, **options)
 
 
-def fill(hive: Hive, corpus: list[dict[str, Any]], agents: int) -> dict[str, str]:
-    """Deal the documents out in turn, each to one agent; the document of each memory id."""
+def fill(hive: Hive, corpus: list[dict[str, Any]], agents: int, deal: str = "parts") -> dict[str, str]:
+    """Give each document to one agent; the document of each memory id.
+
+    `parts` gives every agent one stretch of the set, as agents that learn parts of a story; `turns` deals the
+    documents out in turn, which tears every conversation apart.
+    """
     dealt: dict[str, list[dict[str, Any]]] = {}
     for number, item in enumerate(memories(corpus, time.time())):
-        dealt.setdefault(f"agent-{number % agents:03}", []).append(item)
+        who = number * agents // len(corpus) if deal == "parts" else number % agents
+        dealt.setdefault(f"agent-{who:03}", []).append(item)
     found: dict[str, str] = {}
     for name, items in dealt.items():
         for one in hive.agent(name).remember_many(items):

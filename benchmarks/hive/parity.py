@@ -1,6 +1,12 @@
-"""Does spreading memories over agents cost answers? Recall@10 against one bank that holds everything.
+"""Does spreading memories over agents cost answers? Recall@10 beside banks that hold everything.
 
-python -m benchmarks.hive.parity DATA_FOLDER --out benchmarks/hive/parity.json
+    python -m benchmarks.hive.parity DATA_FOLDER --out benchmarks/hive/parity.json
+
+There are two banks to compare with, and they answer different questions. *Same authors* is one shared bank
+(a flat hive) with exactly the same memories, each under the agent that learnt it: what differs from it is
+the doing of the topology. *One author* is the bank of a single agent that learnt everything: what differs
+from it is also the doing of authorship, because recall reads the neighbours of a memory in a conversation
+only where the same agent wrote them.
 """
 
 from __future__ import annotations
@@ -24,11 +30,11 @@ def answerable(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [q for q in data["queries"] if any(g > 0 for g in data["qrels"].get(q["id"], {}).values())]
 
 
-def measure(data: dict[str, Any], kind: str, agents: int) -> dict[str, Any]:
+def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str, Any]:
     """Recall@10 and processor time of one set-up, each query asked by a random agent."""
     rng = random.Random(1)
     with build(kind, agents) as hive:
-        documents = fill(hive, data["corpus"], agents)
+        documents = fill(hive, data["corpus"], agents, deal)
         found: list[float] = []
         times: list[float] = []
         lists: list[list[str]] = []
@@ -48,6 +54,7 @@ def measure(data: dict[str, Any], kind: str, agents: int) -> dict[str, Any]:
     return {
         "topology": kind,
         "agents": agents,
+        "deal": deal,
         "queries": len(found),
         "recall_at_10": round(sum(found) / len(found), 4),
         "cpu_ms_p50": round(sorted(times)[len(times) // 2] * 1000, 2),
@@ -57,19 +64,28 @@ def measure(data: dict[str, Any], kind: str, agents: int) -> dict[str, Any]:
 
 
 def compare(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every set-up beside one bank holding everything."""
-    base = measure(data, "single", 1)
-    rows = [base]
-    for agents in AGENTS:
-        for kind in ("federated", "sharded"):
-            rows.append(measure(data, kind, agents))
+    """Every set-up beside both kinds of one bank."""
+    one_author = measure(data, "single", 1, "parts")
+    rows = [_beside(one_author, one_author, one_author)]
+    for deal in ("parts", "turns"):
+        for agents in AGENTS:
+            same_authors = measure(data, "flat", agents, deal)
+            rows.append(_beside(same_authors, same_authors, one_author))
+            for kind in ("federated", "sharded"):
+                rows.append(_beside(measure(data, kind, agents, deal), same_authors, one_author))
     for row in rows:
-        pairs = zip(row["lists"], base["lists"], strict=True)
-        row["same_lists"] = round(sum(a == b for a, b in pairs) / len(base["lists"]), 4)
-        row["points"] = round(100 * (row["recall_at_10"] - base["recall_at_10"]), 2)
-    for row in rows:
-        del row["lists"]
+        row.pop("lists", None)
     return rows
+
+
+def _beside(row: dict[str, Any], same_authors: dict[str, Any], one_author: dict[str, Any]) -> dict[str, Any]:
+    pairs = list(zip(row["lists"], same_authors["lists"], strict=True))
+    return {
+        **row,
+        "points_same_authors": round(100 * (row["recall_at_10"] - same_authors["recall_at_10"]), 2),
+        "points_one_author": round(100 * (row["recall_at_10"] - one_author["recall_at_10"]), 2),
+        "identical_answers": round(sum(a == b for a, b in pairs) / len(pairs), 4),
+    }
 
 
 def main() -> None:
