@@ -20,7 +20,7 @@ test: $(STAMP)  ## The tests that run in a few minutes.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-full: $(STAMP)  ## All tests, the long ones too.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	SKEP_SEARCH=10 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: $(STAMP)  ## Lint, types, direction of imports, docs examples.
 	$(BIN)/ruff check src tests benchmarks scripts

@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.conftest import SEARCH
 
 from skep.bank import Bank
 from skep.errors import SkepError
@@ -155,5 +156,5 @@ def state(bank: Bank) -> dict[str, Any]:
     return {**memories, "": links}
 
 
-Replicas.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+Replicas.TestCase.settings = settings(max_examples=25 * max(1, SEARCH), stateful_step_count=25, deadline=None)
 TestReplicas = Replicas.TestCase

@@ -8,6 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from tests.conftest import SEARCH
 
 from skep.config import Settings
 from skep.model import STATUSES
@@ -185,4 +186,14 @@ class Replay(RuleBasedStateMachine):
 
 
 TestReplay = Replay.TestCase
-TestReplay.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestReplay.settings = settings(max_examples=25 * max(1, SEARCH), stateful_step_count=25, deadline=None)
+
+
+def test_forgetting_what_never_arrived_takes_the_links_others_gave_it() -> None:
+    here, there = (SqliteStore.open(":memory:", Settings()) for _ in range(2))
+    kept = here.write([("remember", {"text": "use ruff"})], now=1.0)[0][0].id
+    unseen = there.write([("remember", {"text": "use black"})], now=1.0)[0][0].id
+    here.write([("link", {"src": unseen, "dst": kept, "rel": "related"})], now=2.0)
+    assert len(here.all_links()) == 1
+    here.write([("forget", {"memories": [unseen]})], now=3.0)
+    assert here.all_links() == []

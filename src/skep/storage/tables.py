@@ -160,9 +160,10 @@ class Tables:
             (memory_id,),
         )
         if not known:
-            if state.forgotten:
-                self._log.scrub(memory_id)
             self._create([state], changes)
+            if state.forgotten:  # others spoke of it before it came
+                self._log.scrub(memory_id)
+                self._drop_mentions(memory_id)
             return self._settle(memory_id) | self._settle_replaced_by(memory_id)
         row, title, text, was_forgotten, _own, old_target, old_tags = known[0]
         if state.forgotten:
@@ -324,7 +325,6 @@ class Tables:
 
     def _forget(self, memory_id: str, row: int, text: str, again: bool, changes: Changes) -> None:
         erased = changes.erased
-        db = self._c.db
 
         def count(place: str, number: int) -> None:
             erased[place] = erased.get(place, 0) + number
@@ -340,9 +340,13 @@ class Tables:
         count("rows", 1)
         count("vectors", self._vectors.erase(row))
         self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
+        count("links", self._drop_mentions(memory_id))
+
+    def _drop_mentions(self, memory_id: str) -> int:
+        """Take out the uses of a forgotten memory and the links it made; the number of links."""
         self._c.execute("DELETE FROM uses WHERE memory = ?", (memory_id,))
         self._c.execute("DELETE FROM links WHERE src = ?", (memory_id,))
-        count("links", db.changes())
+        return self._c.db.changes()
 
 
 def _known(state: State | None) -> State:
