@@ -16,7 +16,7 @@ from skep.errors import ConfigError
 from skep.model import Hit, Memory, Recalled, Stage
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
-from skep.semantics.conflicts import judge, whole_words
+from skep.semantics.conflicts import in_common, judge, whole_words
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ DAY = 86_400.0
 VERDICTS = 4096
 CONFIGS = 64
 MOSTLY = 0.4
+"""The share of words two hits must have in common to be compared."""
+ROUGHLY = 0.25
+"""The same for chunks, whose punctuation hides some of what is shared."""
 NEAR = 0.5
 CHECKED = 10
 """How many of the best hits are compared with one another for conflicts."""
@@ -221,7 +224,7 @@ class Recaller:
         """
         alike = [
             (i, j)
-            for i, j in alike_in_words([whole_words(hit.memory.text) for hit in hits], MOSTLY)
+            for i, j in _alike([hit.memory.text for hit in hits])
             if hits[i].memory.kind == hits[j].memory.kind
         ]
         if not alike:
@@ -261,23 +264,22 @@ class Recaller:
                 self._answers.popitem(last=False)
 
 
-def alike_in_words(texts: Sequence[set[str]], share: float) -> list[tuple[int, int]]:
-    """The pairs of texts that have at least this share of their words in common.
+def _alike(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """The pairs of texts that have most of their words in common.
 
-    Each text becomes one number with a bit per word, so that a pair costs two operations.
-
-    >>> alike_in_words([{"tea", "is", "hot"}, {"tea", "is", "cold"}, {"rain"}], 0.5)
-    [(0, 1)]
+    Chunks between blanks are compared first: they cost a quarter of finding words, and few pairs come near.
     """
-    bits: dict[str, int] = {}
-    numbers: list[int] = []
-    for words in texts:
-        number = 0
-        for word in words:
-            number |= bits.setdefault(word, 1 << len(bits))
-        numbers.append(number)
-    return [
-        (i, j)
-        for (i, a), (j, b) in combinations(enumerate(numbers), 2)
-        if (a & b).bit_count() >= share * max(1, (a | b).bit_count())
-    ]
+    chunks = [set(text.casefold().split()) for text in texts]
+    words: dict[int, set[str]] = {}
+
+    def of(place: int) -> set[str]:
+        if place not in words:
+            words[place] = whole_words(texts[place])
+        return words[place]
+
+    pairs: list[tuple[int, int]] = []
+    for (i, a), (j, b) in combinations(enumerate(chunks), 2):
+        shared = len(a & b)
+        if shared >= ROUGHLY * (len(a) + len(b) - shared) and in_common(of(i), of(j)) >= MOSTLY:
+            pairs.append((i, j))
+    return pairs

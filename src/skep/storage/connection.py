@@ -54,6 +54,8 @@ class Connection:
         with translated(self.path):
             db: Any = apsw.Connection(str(self.path), flags=flags)
             db.set_busy_timeout(self._busy_ms)
+            # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
+            db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             db.execute("PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY;")
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=268435456")
         return db
