@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import chain
 
 MEMO_ENTRIES = 1 << 16
 """Chunks remembered per side; the table is emptied when it is full."""
@@ -86,8 +87,7 @@ def terms(text: str) -> list[str]:
     >>> terms("Deployed foo_bar in PR #441")
     ['deploi', 'foo_bar', 'foo', 'bar', 'in', 'pr', '#441', '441']
     """
-    memo = _indexed
-    return [term for chunk in _chunks(text) for term in memo[chunk]]
+    return list(chain.from_iterable(map(_indexed.__getitem__, _chunks(text))))
 
 
 def query_terms(text: str) -> list[str]:
@@ -96,8 +96,7 @@ def query_terms(text: str) -> list[str]:
     >>> query_terms("who deployed the store?"), query_terms("Who is it?")
     (['deploi', 'store'], ['who', 'is', 'it'])
     """
-    memo = _queried
-    found = list(dict.fromkeys(term for chunk in _chunks(text) for term in memo[chunk]))
+    found = list(dict.fromkeys(chain.from_iterable(map(_queried.__getitem__, _chunks(text)))))
     return [term for term in found if term not in STOP] or found
 
 

@@ -37,6 +37,7 @@ _NEIGHBOUR = (
     " OFFSET {skip})"
 )
 
+_tags = msgspec.json.Decoder(tuple[str, ...])
 _NAME = re.compile(r":([a-z]\w*)")
 MANY = 4096
 """Rows a statement has room for; more are written into it."""
@@ -425,7 +426,7 @@ def _walk(
 
 
 def _decode_tags(tags: str) -> tuple[str, ...]:
-    return () if tags == "[]" else msgspec.json.decode(tags, type=tuple[str, ...])
+    return () if tags == "[]" else _tags.decode(tags)
 
 
 def _quoted(term: str) -> str:
