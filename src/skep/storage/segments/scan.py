@@ -53,7 +53,7 @@ FIRST_ROOT, FIRST_BASE, FIRST_SHARE = 44, 13000, 100
 """Rows after the first round: so many times the root of how many there are; in large banks, fewer."""
 SECOND, SECOND_SHARE = 1200, 24
 """Rows after the second round, or a multiple of what is wanted."""
-GATHER_SHARE = 16
+GATHER_SHARE = 7
 """A filter that admits fewer than one row in so many skips the first round."""
 _BITS = (1 << np.arange(BITS - 1, -1, -1)).astype(np.uint8)[:, None]
 
