@@ -57,7 +57,8 @@ class Connection:
             # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             db.execute("PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY;")
-            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=268435456")
+            # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
+            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0")
         return db
 
     def log_ahead(self) -> None:
