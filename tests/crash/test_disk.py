@@ -20,8 +20,8 @@ from skep.errors import (
     NewerVersionError,
     NotABankError,
     ReadOnlyError,
-    StorageError,
     SkepError,
+    StorageError,
 )
 from skep.storage.schema import VERSION
 from skep.storage.sqlite import SqliteStore

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import Clock
+
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
-from tests.conftest import Clock
 
 
 class Counting(HashingEmbedder):
