@@ -31,6 +31,14 @@ class BankSources:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._begin()
+
+    def _begin(self) -> None:
+        """Let go of what was read for the last query; stages ask again for what an earlier one has read."""
+        self._texts: dict[int, str] = {}
+        self._terms: tuple[str, ...] = ()
+        self._rows: Ints = np.zeros(0, dtype=np.int64)
+        self._impacts: Singles = np.zeros((0, 0), dtype=np.float32)
 
     @property
     def tokens(self) -> Tokens | None:
@@ -50,7 +58,8 @@ class BankSources:
     def search(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
     ) -> Pool:
-        """Candidates by words and by meaning under one filter."""
+        """Candidates by words and by meaning under one filter. Every recall begins with it."""
+        self._begin()
         return self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
 
     def idf(self, terms: Sequence[str]) -> Floats:
@@ -59,7 +68,14 @@ class BankSources:
 
     def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
         """The part of BM25 that each term gives to each row."""
-        return self._engine.index.impacts(terms, rows)
+        if len(self._rows) and self._terms == tuple(terms):
+            at = np.minimum(self._rows.searchsorted(rows), len(self._rows) - 1)
+            if (self._rows[at] == rows).all():
+                return self._impacts[at]
+        found = self._engine.index.impacts(terms, rows)
+        order = np.argsort(rows, kind="stable")
+        self._terms, self._rows, self._impacts = tuple(terms), rows[order], found[order]
+        return found
 
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The neighbours in time of each row."""
@@ -83,8 +99,12 @@ class BankSources:
 
     def texts(self, rows: Ints) -> list[str]:
         """Title and text of each row."""
-        found = self._engine.store.texts_of(rows.tolist())
-        return [found.get(row, "") for row in rows.tolist()]
+        asked = rows.tolist()
+        known = self._texts
+        missing = [row for row in asked if row not in known]
+        if missing:
+            known.update(self._engine.store.texts_of(missing))
+        return [known.get(row, "") for row in asked]
 
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row."""

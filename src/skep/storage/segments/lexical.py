@@ -35,7 +35,14 @@ class Lookup(NamedTuple):
 
 
 def look_up(table: Table, terms: Sequence[str]) -> Lookup:
-    """Find terms in every segment and in the tail."""
+    """Find terms in every segment and in the tail; a recall asks for the same ones several times."""
+    asked = (table.version, tuple(terms))
+    if table.lookup is None or table.lookup[0] != asked:
+        table.lookup = (asked, _look_up(table, terms))
+    return table.lookup[1]
+
+
+def _look_up(table: Table, terms: Sequence[str]) -> Lookup:
     keys = [key_of(term) for term in terms]
     asked = np.array(keys, dtype=np.uint64)
     found = np.array([table.tail.found_in(key) for key in keys], dtype=np.int64)

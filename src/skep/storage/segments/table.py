@@ -19,6 +19,7 @@ from skep.storage.segments.tail import Tail
 if TYPE_CHECKING:
     from skep.storage.base import IndexRow
     from skep.storage.segments.codes import Frame
+    from skep.storage.segments.lexical import Lookup
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -39,6 +40,8 @@ class Table:
         self.count = self.base
         self.version = 0
         """Differs after every change."""
+        self.lookup: tuple[tuple[int, tuple[str, ...]], Lookup] | None = None
+        """The terms that were looked up last, and at which version."""
         self._columns: dict[str, Array] = {}
         self.rows = self._gathered([segment.rows for segment in segments], "i8")
         self.alive = np.zeros(len(self.rows), dtype=bool)
