@@ -6,12 +6,24 @@ import sys
 
 
 def main() -> None:
-    """Run a command. A hook runs before every prompt, so it does not even wait for the command line's library."""
-    if sys.argv[1:2] == ["hook"]:
+    """Run a command.
+
+    A hook runs before every prompt, and a client waits for its server, so neither waits for the library that reads
+    command lines.
+    """
+    words = sys.argv[1:]
+    if words[:1] == ["hook"]:
         from skep.integrations.hooks import main as hook
 
-        hook(sys.argv[2:])
+        hook(words[1:])
         return
+    if "mcp" in words:
+        from skep.server.mcp.launch import read_plain, serve_plain
+
+        plain = read_plain(words)
+        if plain is not None:
+            serve_plain(plain)
+            return
     from skep.cli import main as command
 
     command()

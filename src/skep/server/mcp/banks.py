@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
 
 from skep.config import PROJECT_FOLDER, find_bank
 from skep.server.mcp.call import Call
@@ -85,6 +84,8 @@ class Banks:
 
 def path_of(uri: str) -> Path | None:
     """The folder that a `file:` address names."""
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None

@@ -138,6 +138,9 @@ class Server:
         if registry.complete is not None:
             self._handlers["completion/complete"] = self._complete
 
+    def close(self) -> None:
+        """Stop whatever works in the background."""
+
     def capabilities(self) -> Params:
         """What a client may use here."""
         found: Params = {"tools": {}}
