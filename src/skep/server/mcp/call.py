@@ -59,6 +59,24 @@ class Channel(Protocol):
         ...
 
 
+class _Nowhere:
+    """The way back of work that no request waits for."""
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Nobody listens."""
+
+    def request(self, method: str, params: Mapping[str, Any]) -> Params:  # noqa: ARG002
+        """Nobody can be asked."""
+        raise ToolError(f"{method} cannot be asked here")
+
+    def cancelled(self) -> bool:
+        """Nobody withdraws it."""
+        return False
+
+
+NOWHERE: Channel = _Nowhere()
+
+
 def no_bank() -> Bank:
     """Stands in where a registry of tools does without a bank."""
     raise ToolError("this server has no bank")
@@ -78,6 +96,10 @@ class Call:
     ) -> None:
         self.envelope = envelope
         self.params = params
+        self.reads = False
+        """Whether it only reads; then it must not even make the file of a bank."""
+        self.place: str | None = None
+        """The file of the bank, whether it is there yet or not."""
         self.touched: set[str] = set()
         """Resources that this call changed; whoever subscribed to them is told afterwards."""
         self._channel = channel

@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
 from skep.errors import SkepError
-from skep.server.mcp.call import Call, Cancelled, Channel, InputRequired, ToolError
+from skep.server.mcp.call import NOWHERE, Call, Cancelled, Channel, InputRequired, ToolError, no_bank
 from skep.server.mcp.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -31,6 +33,7 @@ from skep.server.mcp.protocol import (
     open_envelope,
 )
 from skep.server.mcp.registry import Registry, Reply
+from skep.server.mcp.watch import INTERVAL, Watch
 
 if TYPE_CHECKING:
     from skep.bank import Bank
@@ -43,7 +46,7 @@ SESSION_ONLY: Final = {
     "resources/unsubscribe",
 }
 STATELESS_ONLY: Final = {"server/discover", "subscriptions/listen"}
-SLOW: Final = {"tools/call", "resources/read", "prompts/get", "completion/complete"}
+SLOW: Final = {"tools/call", "resources/read", "resources/subscribe", "prompts/get", "completion/complete"}
 """Methods that may touch the bank, and so must not hold up the reading of further messages."""
 CACHE: Final[dict[str, Params]] = {
     "server/discover": {"ttlMs": 3_600_000, "cacheScope": "public"},
@@ -111,10 +114,12 @@ class Server:
         version: str,
         name: str = "skep",
         instructions: str = "",
-        bank: Callable[[Call, Session], Bank],
+        bank: Callable[[Call, Session], Bank] | None = None,
+        watch_seconds: float = INTERVAL,
     ) -> None:
         self.registry = registry
         self.hub = Hub()
+        self.watch = Watch(self.hub.publish, interval=watch_seconds)
         self.info: Params = {"name": name, "title": name, "version": version}
         self.instructions = instructions
         self._bank = bank
@@ -140,6 +145,7 @@ class Server:
 
     def close(self) -> None:
         """Stop whatever works in the background."""
+        self.watch.close()
 
     def capabilities(self) -> Params:
         """What a client may use here."""
@@ -190,7 +196,7 @@ class Server:
             channel=channel,
             envelope=envelope,
             params=request.params,
-            bank=lambda call: self._bank(call, session),
+            bank=lambda call: self._bank_of(call, session),
             log_level=session.log_level,
         )
         if request.method == "initialize":
@@ -200,6 +206,7 @@ class Server:
         handler = self._handlers.get(request.method)
         if handler is None:
             raise _unknown(request.method)
+        call.reads = request.method != "tools/call"
         try:
             result = handler(call, session)
         except InputRequired as question:
@@ -225,8 +232,33 @@ class Server:
                 INTERNAL_ERROR, f"internal error: {type(error).__name__}; see the server's log"
             ) from error
 
-    def listen(self, request: Request, key: object, send: Callable[[str, Params], None]) -> None:
-        """Open a stateless subscription; `send` carries its notifications until `hub.leave(key)`.
+    def _bank_of(self, call: Call, session: Session) -> Bank:
+        return self._bank(call, session) if self._bank is not None else no_bank()
+
+    def _follow(self, key: object, session: Session) -> None:
+        """Watch the bank of a session for changes by others."""
+        if self._bank is None:
+            return
+        envelope = session.envelope or Envelope(STATELESS_VERSIONS[-1], {}, {})
+        quiet = msgspec.structs.replace(envelope, capabilities={})
+        call = Call(
+            channel=NOWHERE, envelope=quiet, params={}, bank=lambda call: self._bank_of(call, session)
+        )
+        call.reads = True
+        try:
+            self.watch.follow(key, call.bank)
+        except SkepError as error:
+            raise RpcError(INTERNAL_ERROR, str(error)) from error
+
+    def leave(self, key: object) -> None:
+        """Close a subscription."""
+        self.hub.leave(key)
+        self.watch.leave(key)
+
+    def listen(
+        self, request: Request, key: object, send: Callable[[str, Params], None], session: Session
+    ) -> None:
+        """Open a stateless subscription; `send` carries its notifications until `leave(key)`.
 
         Raises:
             RpcError: The request is not well formed.
@@ -240,6 +272,8 @@ class Server:
         ]
         honoured: Params = {"resourceSubscriptions": known} if known and self.registry.resources else {}
         tag = {SUBSCRIPTION_KEY: request.id}
+        if honoured:
+            self._follow(key, session)
         send("notifications/subscriptions/acknowledged", {"_meta": tag, "notifications": honoured})
         if honoured:
             self.hub.listen(
@@ -299,6 +333,7 @@ class Server:
         if found is None:
             known = ", ".join(self.registry.tools)
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name!r}; there are {known}")
+        call.reads = found.reads
         try:
             return found.call(call, call.params.get("arguments")).wire()
         except (ToolError, SkepError) as error:
@@ -361,7 +396,11 @@ class Server:
         if not isinstance(uri, str):
             raise RpcError(INVALID_PARAMS, "uri must be a string")
         (session.subscriptions.discard if leave else session.subscriptions.add)(uri)
-        self.hub.listen(session, frozenset(session.subscriptions), session.notify)
+        if session.subscriptions:
+            self._follow(session, session)
+            self.hub.listen(session, frozenset(session.subscriptions), session.notify)
+        else:
+            self.leave(session)
         return {}
 
 

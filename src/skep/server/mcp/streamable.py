@@ -237,7 +237,7 @@ class Endpoint:
 
     def _drop(self, identity: str) -> None:
         owner = self._sessions.pop(identity)
-        self._server.hub.leave(owner.session)
+        self._server.leave(owner.session)
         for settle in owner.pending.values():
             settle(None)
         if owner.standing is not None:
@@ -327,11 +327,13 @@ class Endpoint:
         stream = Stream()
         key = (stream, asked.id)
         try:
-            self._server.listen(asked, key, lambda method, params: stream.put(notification(method, params)))
+            self._server.listen(
+                asked, key, lambda method, params: stream.put(notification(method, params)), Session()
+            )
         except RpcError as error:
             return _json(failure(asked.id, error), STATUS.get(error.code, 200))
         return StreamingResponse(
-            _drain(stream, lambda: self._server.hub.leave(key)), media_type=EVENT_TYPE, headers=EVENT_HEADERS
+            _drain(stream, lambda: self._server.leave(key)), media_type=EVENT_TYPE, headers=EVENT_HEADERS
         )
 
 

@@ -12,6 +12,7 @@ from skep.model import Kind, Memory, Scope
 from skep.server.mcp.call import Call, ToolError
 from skep.server.mcp.registry import Tool, tool
 from skep.server.mcp.render import conflict_line, hit_line, ids, memory_line, page, read_cursor
+from skep.server.mcp.watch import STATS, addresses
 
 MAX_RESULTS: Final = 100
 
@@ -225,7 +226,7 @@ def memory_status(call: Call) -> str:
             f"{waiting} pairs wait for a decision; the tools of `skep mcp --profile full` offer them"
         )
     lines.append(f"{status.links} links, {status.events} events, {status.size_bytes // 1024} KiB")
-    lines.append(f"bank: {status.path or 'in memory'}")
+    lines.append(f"bank: {status.path or f'{call.place}, which the first remember makes'}")
     return "\n".join(lines)
 
 
@@ -242,9 +243,9 @@ def client_name(call: Call) -> str | None:
 
 def touch(call: Call, *changed: str) -> None:
     """Note which resources a call changed."""
-    call.touched.add("memory://stats")
+    call.touched.add(STATS)
     for memory_id in changed:
-        call.touched.update((f"memory://{memory_id}", f"memory://{memory_id}/history"))
+        call.touched.update(addresses(memory_id))
 
 
 def default_tools() -> list[Tool]:
