@@ -70,7 +70,7 @@ def test_bad_arguments_come_back_as_something_the_model_can_mend(client: Client)
     result = client.call("add", b="four")
 
     assert result["isError"]
-    assert "a (required)" in result["content"][0]["text"]
+    assert result["content"][0]["text"] == "add: b must be a whole number, not 'four'. Also missing: a"
 
 
 def test_numbers_and_lists_sent_as_text_are_understood(client: Client) -> None:

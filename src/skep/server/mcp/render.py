@@ -17,6 +17,9 @@ CONFLICT_CHARS: Final = 300
 """How much of a conflicting memory is shown; enough to decide, and its id leads to the rest."""
 
 
+PAIR_CHARS: Final = 200
+
+
 def tokens(text: str) -> int:
     """About how many tokens a text costs; within a few per cent on prose."""
     return -(-len(text) // CHARS_PER_TOKEN)
@@ -51,18 +54,32 @@ def hit_line(hit: Hit, now: float, *, explain: bool = False) -> str:
         warnings.append("stale: check before relying on it")
     if "disagreement" in hit.flags:
         warnings.append("weak match: words and meaning disagree")
-    if explain:
-        warnings.append(hit.why())
-    return memory_line(hit.memory, now, warnings=warnings)
+    line = memory_line(hit.memory, now, warnings=warnings)
+    return f"{line}\n  why: {hit.why()}" if explain else line
+
+
+def found_nothing(reason: str | None) -> str:
+    """What to say, and to do, when nothing was found."""
+    why = f": {reason}" if reason else ""
+    return f"nothing found{why}. Try other words once; if that finds nothing either, it is not known."
 
 
 def conflict_line(conflict: Conflict, now: float) -> str:
     """One conflict: what kind, with which memory, and why."""
     text = clip(conflict.existing.text, CONFLICT_CHARS)
-    return (
-        f"{conflict.kind} ({conflict.reason}, similarity {conflict.similarity:.2f}): "
-        f"[{conflict.existing.id}] {text} ({age(conflict.existing.created_at, now)})"
-    )
+    return f"{_grounds(conflict)}: [{conflict.existing.id}] {text} ({age(conflict.existing.created_at, now)})"
+
+
+def pair_line(conflict: Conflict) -> str:
+    """Two stored memories that do not go together."""
+    newer = conflict.memory
+    other = f"[{newer.id}] {clip(newer.text, PAIR_CHARS)}" if newer else "(not stored)"
+    return f"{_grounds(conflict)}: [{conflict.existing.id}] {clip(conflict.existing.text, PAIR_CHARS)} <> {other}"
+
+
+def _grounds(conflict: Conflict) -> str:
+    reason = "" if conflict.reason == "similarity" else f"{conflict.reason}, "
+    return f"{conflict.kind} ({reason}similarity {conflict.similarity:.2f})"
 
 
 def event_line(event: Event) -> str:
@@ -81,6 +98,7 @@ def page(
     empty: str = "nothing found",
     more: str | None = None,
     within: str = "",
+    resumes: bool = True,
 ) -> str:
     """As many lines as fit the budget, from `start` on, and how to get the rest.
 
@@ -91,6 +109,7 @@ def page(
         empty: What to say when there is nothing.
         more: A cursor of the caller's own that leads beyond the last line.
         within: Put before a cursor that stays among these lines.
+        resumes: Whether the tool takes a cursor; if not, the rest is only counted.
     """
     if not lines:
         return empty
@@ -108,7 +127,9 @@ def page(
     if not shown:
         shown.append(clip(lines[start], room * CHARS_PER_TOKEN))
     left = len(lines) - start - len(shown)
-    if left:
+    if left and not resumes:
+        shown.append(f"{left} more; repeat with a larger max_tokens")
+    elif left:
         shown.append(f"{left} more; repeat with cursor={within + write_cursor(start + len(shown))!r}")
     elif more is not None:
         shown.append(f"more; repeat with cursor={more!r}")

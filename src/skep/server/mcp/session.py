@@ -32,6 +32,7 @@ from skep.server.mcp.protocol import (
     negotiate,
     open_envelope,
 )
+from skep.server.mcp.refusals import for_a_model
 from skep.server.mcp.registry import Registry, Reply
 from skep.server.mcp.watch import INTERVAL, Watch
 
@@ -336,8 +337,10 @@ class Server:
         call.reads = found.reads
         try:
             return found.call(call, call.params.get("arguments")).wire()
-        except (ToolError, SkepError) as error:
+        except ToolError as error:
             return Reply(text=str(error), failed=True).wire()
+        except SkepError as error:
+            return Reply(text=for_a_model(error), failed=True).wire()
 
     def _read(self, call: Call, _session: Session) -> Params:
         uri: Any = call.params.get("uri")
