@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from skep.server.mcp.protocol import (
     INVALID_PARAMS,
@@ -24,6 +24,10 @@ CAPABILITY_OF = {
     "elicitation/create": "elicitation",
 }
 """What a client must have declared before it may be asked."""
+
+
+PROGRESS_STEPS: Final = 100
+"""How often a client is told of progress at most; more would only be noise on the wire."""
 
 
 class ToolError(Exception):
@@ -121,6 +125,8 @@ class Call:
         """Tell the client how far the work is, if it asked; also a point at which a withdrawn call stops."""
         self.check()
         if not isinstance(self._token, int | str) or done <= self._progress:
+            return
+        if total is not None and done < total and done - self._progress < total / PROGRESS_STEPS:
             return
         self._progress = done
         body: Params = {"progressToken": self._token, "progress": done}

@@ -65,7 +65,6 @@ def _allowed(schema: Params) -> str:
 ADVICE: Final = {
     "`skep list` shows what there is": "recall shows ids in brackets",
     "`skep history` lists them": "history lists them",
-    "pass on_conflict='supersede' to replace them": "on_conflict=supersede replaces them",
 }
 """What the library tells a person to do, and what a model does instead."""
 

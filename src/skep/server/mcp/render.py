@@ -25,7 +25,9 @@ def tokens(text: str) -> int:
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
-def memory_line(memory: Memory, now: float, *, warnings: Sequence[str] = ()) -> str:
+def memory_line(
+    memory: Memory, now: float, *, warnings: Sequence[str] = (), notes: Sequence[str] = ()
+) -> str:
     """One memory as a model reads it: id, text, what it is, and what to beware of."""
     facts = [memory.kind, age(memory.created_at, now), f"confidence {memory.confidence:.2f}"]
     if memory.domain:
@@ -38,6 +40,7 @@ def memory_line(memory: Memory, now: float, *, warnings: Sequence[str] = ()) -> 
         facts.append(f"holds from {date(memory.valid_from)}")
     if memory.valid_to is not None:
         facts.append(f"holds until {date(memory.valid_to)}")
+    facts += notes
     title = f"{memory.title}: " if memory.title else ""
     line = f"[{memory.id}] {title}{memory.text} ({'; '.join(facts)})"
     return line + "".join(f"\n  ! {warning}" for warning in (*standing(memory), *warnings))
@@ -52,9 +55,8 @@ def hit_line(hit: Hit, now: float, *, explain: bool = False) -> str:
         warnings.append("outdated: a newer memory says otherwise")
     if "stale" in hit.flags and not hit.memory.stale:
         warnings.append("stale: check before relying on it")
-    if "disagreement" in hit.flags:
-        warnings.append("weak match: words and meaning disagree")
-    line = memory_line(hit.memory, now, warnings=warnings)
+    notes = ("weak match",) if "disagreement" in hit.flags else ()
+    line = memory_line(hit.memory, now, warnings=warnings, notes=notes)
     return f"{line}\n  why: {hit.why()}" if explain else line
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from skep.errors import SkepError
+from skep.errors import NotFoundError, SkepError
 from skep.server.mcp.call import NOWHERE, Call, Cancelled, Channel, InputRequired, ToolError, no_bank
 from skep.server.mcp.protocol import (
     INTERNAL_ERROR,
@@ -351,8 +351,13 @@ class Server:
             if parts is not None:
                 try:
                     contents = resource.read(call, uri, **parts)
-                except (ToolError, LookupError) as error:
+                except NotFoundError as error:
+                    reason = f"Resource not found: {for_a_model(error)}"
+                    raise RpcError(INVALID_PARAMS, reason, {"uri": uri}) from error
+                except ToolError as error:
                     raise RpcError(INVALID_PARAMS, f"Resource not found: {error}", {"uri": uri}) from error
+                except SkepError as error:
+                    raise RpcError(INTERNAL_ERROR, for_a_model(error)) from error
                 return {"contents": [{"uri": uri, "mimeType": resource.mime, **contents}]}
         raise RpcError(INVALID_PARAMS, "Resource not found", {"uri": uri})
 
