@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from skep.cli.shared import json_option, print_json
-from skep.integrations.clients import CLIENTS, Client, Place, client, edits
+from skep.integrations.clients import CLIENTS, Client, Place, client, edits, traces
 from skep.integrations.install import Change, plan_install, plan_uninstall, show, write
 
 NAMES = click.Choice([one.name for one in CLIENTS])
@@ -73,7 +73,7 @@ def install(
 def uninstall(*, client_name: str, project: bool, dry_run: bool, as_json: bool) -> None:
     """Take skep out of CLIENT's configuration; everything else stays. Memories are not touched."""
     place = _place()
-    changes = plan_uninstall(edits(client(client_name), place, command=["skep"], project=project))
+    changes = plan_uninstall(traces(client(client_name), place, project=project))
     _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
 
 

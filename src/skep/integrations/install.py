@@ -128,7 +128,7 @@ def _ours(group: Any) -> bool:
         for one in cast("list[Any]", handlers or [])
         if isinstance(one, dict)
     ]
-    return bool(commands) and all(HOOK_COMMAND in command for command in commands)
+    return bool(commands) and all(HOOK_COMMAND.search(command) for command in commands)
 
 
 def _read(file: Path) -> str | None:
