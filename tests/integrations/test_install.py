@@ -78,6 +78,20 @@ def test_a_backup_holds_what_was_there_before(place: Place) -> None:
     assert json.loads(file.read_text())["mcpServers"]["other"] == {"command": "x"}
 
 
+def test_a_backup_never_replaces_an_earlier_one(place: Place) -> None:
+    file = place.home / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mine": 1}')
+
+    for _ in range(2):
+        write(plan_install(edits(client("cursor"), place, command=["skep"])), now=0.0)
+        write(plan_uninstall(traces(client("cursor"), place)), now=0.0)
+
+    kept = [backup.read_text() for backup in sorted(file.parent.glob("*.bak"))]
+    assert kept.count('{"mine": 1}') == 2
+    assert len(kept) == 4
+
+
 def test_hooks_of_others_stay_and_an_older_one_of_ours_is_replaced(place: Place) -> None:
     file = place.home / ".claude" / "settings.json"
     file.parent.mkdir()
