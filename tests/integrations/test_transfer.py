@@ -11,6 +11,7 @@ from skep.bank import Bank
 from skep.cli.importers import import_foreign, is_export
 from skep.integrations.audit import audit, junk_of, report
 from skep.integrations.importers import read
+from skep.integrations.importers.base import item
 
 NOW = 1_790_000_000.0
 
@@ -120,7 +121,8 @@ def test_an_audit_finds_each_kind_of_trouble_and_changes_nothing(bank: Bank, tmp
     assert found.contradictions[0].count == 1
     assert sum(finding.count for finding in found.junk) == 1
     assert sum(finding.count for finding in found.staleness) == 3
-    assert "Junk: 1 (12.5%)" in text
+    assert "Junk\n  1 (12.5%) too little to mean anything" in text
+    assert "1 pair (2 memories, 25.0%) contradict each other" in text
     assert "Never use ruff for linting" in text
     assert [(finding.name, finding.count) for finding in found.secrets] == [("email", 1)]
     assert "ana@example.org" not in text.split("Secrets")[1]
@@ -128,4 +130,29 @@ def test_an_audit_finds_each_kind_of_trouble_and_changes_nothing(bank: Bank, tmp
 
 
 def test_an_audit_of_nothing_is_a_report_too(bank: Bank) -> None:
-    assert "0 memories" in report(audit([], source="jsonl", now=NOW, bank=bank))
+    text = report(audit([], source="jsonl", now=NOW, bank=bank))
+
+    assert text.startswith("No memories found, read as jsonl.")
+    assert "--from" in text
+
+
+def test_shares_are_of_memories_however_many_pairs_there_are(bank: Bank) -> None:
+    texts = [f"The gateway listens on port {port}" for port in range(8400, 8410)]
+    items = [made for n, text in enumerate(texts) if (made := item(text, origin="file", key=str(n)))]
+
+    found = audit(items, source="text", now=NOW, bank=bank)
+
+    [differing] = found.contradictions
+    assert differing.count > found.memories
+    assert differing.memories <= found.memories
+    assert f"{differing.count} pairs ({differing.memories} memories, 100.0%)" in report(found)
+
+
+def test_age_alone_is_shown_but_is_no_fault(bank: Bank) -> None:
+    old = item("Ana lives in Oslo with her cat", origin="file", key="1", created_at=NOW - 500 * 86_400)
+    assert old is not None
+
+    found = audit([old], source="text", now=NOW, bank=bank)
+
+    assert [finding.name for finding in found.staleness] == ["over a year old and never confirmed"]
+    assert found.affected == 0
