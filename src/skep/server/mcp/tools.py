@@ -66,7 +66,7 @@ def remember(
         Literal["warn", "supersede", "raise", "ignore"],
         Meta(
             description="If it contradicts or repeats a stored memory. warn: store it and report. "
-            "supersede: replace what is outdated, confirm what is repeated. raise: refuse."
+            "supersede: replace what is outdated, confirm what is repeated. raise: refuse. ignore: do not look."
         ),
     ] = "warn",
 ) -> str:
