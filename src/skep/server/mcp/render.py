@@ -42,7 +42,8 @@ def memory_line(
         facts.append(f"holds until {date(memory.valid_to)}")
     facts += notes
     title = f"{memory.title}: " if memory.title else ""
-    line = f"[{memory.id}] {title}{memory.text} ({'; '.join(facts)})"
+    text = memory.text.replace("\n", "\n    ")  # what stands in a memory never looks like a line of ours
+    line = f"[{memory.id}] {title}{text} ({'; '.join(facts)})"
     return line + "".join(f"\n  ! {warning}" for warning in (*standing(memory), *warnings))
 
 
