@@ -111,7 +111,19 @@ def test_recall_marks_what_is_contested_and_what_is_outdated(agent: Client) -> N
 
 
 def test_recall_of_an_empty_bank_says_so(agent: Client) -> None:
-    assert agent.text("recall", query="anything at all").startswith("nothing found")
+    assert agent.text("recall", query="anything at all").startswith("nothing found: nothing is stored yet")
+
+
+def test_replacing_and_confirming_say_which_memory_holds(agent: Client) -> None:
+    old = id_in(agent.text("remember", text="Use ruff for linting"))
+
+    replaced = agent.text("remember", text="Never use ruff for linting", on_conflict="supersede")
+    again = agent.text("remember", text="Never use ruff for linting", on_conflict="supersede")
+
+    new = id_in(replaced)
+    assert replaced.startswith(f"stored [{new}] in place of:\n- contradiction")
+    assert f"[{old}]" in replaced
+    assert again.startswith(f"already known as [{new}], which is confirmed")
 
 
 def test_a_memory_cannot_pass_for_lines_of_the_server(agent: Client) -> None:

@@ -15,6 +15,7 @@ from skep.server.mcp.render import conflict_line, found_nothing, hit_line, ids, 
 from skep.server.mcp.watch import STATS, addresses
 
 MAX_RESULTS: Final = 100
+NOTHING_YET: Final = "nothing found: nothing is stored yet. remember stores what a later session will need."
 SECRETS: Final = ("private-key", "token", "api-key", "bearer", "password")
 """What a model is never to store. A person's address or number may be what is to be remembered."""
 
@@ -92,7 +93,7 @@ def remember(
         agent=client_name(call),
     )
     touch(call, stored.memory.id, *(conflict.existing.id for conflict in stored.conflicts))
-    lines = [f"{stored.action} [{stored.memory.id}]"]
+    lines = [_done(stored)]
     if secrets or stored.redactions:
         lines.append("left out: " + ", ".join((*stored.redactions, *secrets)))
     now = bank.engine.now()
@@ -100,6 +101,13 @@ def remember(
     if stored.conflicts and stored.action == "stored":
         lines.append(_advice(stored))
     return "\n".join(lines)
+
+
+def _done(stored: Remembered) -> str:
+    """What became of it, in words that leave no doubt which memory holds now."""
+    if stored.action == "confirmed":
+        return f"already known as [{stored.memory.id}], which is confirmed; nothing new is stored"
+    return f"stored [{stored.memory.id}]" + (" in place of:" if stored.action == "superseded" else "")
 
 
 def _advice(stored: Remembered) -> str:
@@ -148,7 +156,8 @@ def recall(
     )
     now = bank.engine.now()
     lines = [hit_line(hit, now) for hit in found.hits]
-    return page(lines, max_tokens, start=read_cursor(cursor), empty=found_nothing(found.reason))
+    empty = found_nothing(found.reason) if lines or bank.find(limit=1).memories else NOTHING_YET
+    return page(lines, max_tokens, start=read_cursor(cursor), empty=empty)
 
 
 def revise(
