@@ -249,6 +249,30 @@ def test_a_session_becomes_episodes_once_and_without_secrets(bank_path: Path, tr
     assert (episode.agent, episode.source) == ("claude-code", "claude-code:s1/u1")
 
 
+def test_an_answer_that_the_transcript_still_lacks_is_kept_as_the_client_told_it(
+    bank_path: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "behind.jsonl"
+    question = claude_line("user", "How do we roll the gateway back to yesterday?", "q1")
+    thinking = claude_line("assistant", [{"type": "text", "text": "Let me look."}], "a1")
+    file.write_text(f"{question}\n{thinking}\n")
+    payload = Payload(
+        hook_event_name="Stop",
+        session_id="s9",
+        transcript_path=str(file),
+        last_assistant_message="Run make rollback; the key is AKIAIOSFODNN7EXAMPLE",
+    )
+
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        assert capture(bank, "claude-code", payload) == 1
+        assert capture(bank, "claude-code", payload) == 0
+        [kept] = bank.find("rollback", kind="episode").memories
+
+    assert "Run make rollback" in kept.text
+    assert "Let me look" not in kept.text
+    assert "AKIA" not in kept.text
+
+
 def test_private_parts_go_even_when_they_are_not_closed() -> None:
     assert without_private("a <private>b</private> c <PRIVATE>d") == "a  c"
     assert without_private("a <private>b <private>c</private> d</private> e") == "a  e"

@@ -61,6 +61,8 @@ class Payload(msgspec.Struct, kw_only=True):
     prompt: str = ""
     source: str = ""
     stop_hook_active: bool = False
+    last_assistant_message: str | None = None
+    """The answer itself, where a client tells it; its transcript may be behind."""
 
 
 def respond(client: str, raw: bytes, *, bank: str | None, environ: Mapping[str, str], now: float) -> str:
