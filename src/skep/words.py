@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import chain
 
 from skep.patterns import lazy
 
@@ -88,8 +89,7 @@ def terms(text: str) -> list[str]:
     >>> terms("Deployed foo_bar in PR #441")
     ['deploi', 'foo_bar', 'foo', 'bar', 'in', 'pr', '#441', '441']
     """
-    memo = _indexed
-    return [term for chunk in _chunks(text) for term in memo[chunk]]
+    return list(chain.from_iterable(map(_indexed.__getitem__, _chunks(text))))
 
 
 def query_terms(text: str) -> list[str]:
@@ -98,8 +98,7 @@ def query_terms(text: str) -> list[str]:
     >>> query_terms("who deployed the store?"), query_terms("Who is it?")
     (['deploi', 'store'], ['who', 'is', 'it'])
     """
-    memo = _queried
-    found = list(dict.fromkeys(term for chunk in _chunks(text) for term in memo[chunk]))
+    found = list(dict.fromkeys(chain.from_iterable(map(_queried.__getitem__, _chunks(text)))))
     return [term for term in found if term not in STOP] or found
 
 

@@ -21,6 +21,7 @@ from skep.errors import (
     NotABankError,
     ReadOnlyError,
     SkepError,
+    StorageError,
 )
 from skep.storage.schema import VERSION
 from skep.storage.sqlite import SqliteStore
@@ -193,7 +194,7 @@ def test_a_migration_that_fails_changes_nothing(bank_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(opening, "STEPS", (*opening.STEPS, "CREATE TABLE fine(x); CREATE TABLE broken("))
         patch.setattr(opening, "VERSION", VERSION + 1)
-        with pytest.raises(apsw.SQLError):
+        with pytest.raises(StorageError):
             opened(bank_path)
     with opened(bank_path) as bank:
         assert (bank.status().memories, bank.status().schema) == (5, VERSION)

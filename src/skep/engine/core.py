@@ -135,7 +135,7 @@ class Engine:
 
     def position(self) -> tuple[int, int]:
         """Where the bank stands; equal positions mean that every read gives the same answer."""
-        return self.store.head(), self.store.log.last_seq()
+        return self.store.head(), self.store.last_seq()
 
     def close(self) -> None:
         """Stop the workers, write what is still in memory, release the file."""

@@ -4,6 +4,7 @@ changed. Vectors of two embedders never meet: each has its own space, and exactl
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+QUERIES = 256
+"""How many queries' vectors are kept."""
 LEASE_SECONDS = 120.0
 """For how long rows handed to one process are kept from the others; a crash costs this much delay."""
 Progress = Callable[[int, int], None]
@@ -48,6 +51,8 @@ class Embeddings:
         self._adopted = not adopts
         self._workers: dict[int, EmbedWorker] = {}
         self._lock = threading.Lock()
+        self._asked: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
+        """Vectors of recent queries: they depend on the text and the embedder alone, so no write makes them wrong."""
 
     def adopt(self) -> None:
         """Give the embedder its space; done before the first write or search, so that opening costs nothing."""
@@ -82,7 +87,19 @@ class Embeddings:
         embedder = self.for_space(space) if space is not None else None
         if embedder is None:
             return None
-        return embedder.embed([text])[0]
+        key = (embedder.fingerprint, text)
+        with self._lock:
+            known = self._asked.get(key)
+            if known is not None:
+                self._asked.move_to_end(key)
+                return known
+        vector = embedder.embed([text])[0]
+        vector.flags.writeable = False
+        with self._lock:
+            self._asked[key] = vector
+            if len(self._asked) > QUERIES:
+                self._asked.popitem(last=False)
+        return vector
 
     def at_hand(self) -> bool:
         """Whether queries can be embedded with the model that made the stored vectors."""

@@ -28,7 +28,11 @@ NARROWING = ("limit", "tags", "kinds")
 """Keys of a deployed config that narrow a recall rather than rank it; arguments of the call override them."""
 DAY = 86_400.0
 VERDICTS = 4096
+CONFIGS = 64
 MOSTLY = 0.4
+"""The share of words two hits must have in common to be compared."""
+ROUGHLY = 0.25
+"""The same for chunks, whose punctuation hides some of what is shared."""
 NEAR = 0.5
 CHECKED = 10
 """How many of the best hits are compared with one another for conflicts."""
@@ -45,6 +49,7 @@ class Recaller:
         self._position: tuple[int, int] | None = None
         self._lock = threading.RLock()
         self._verdicts: dict[tuple[str, str, int, int], bool] = {}
+        self._configs: dict[tuple[str | None, bytes] | None, RecallConfig] = {}
         self.cache_hits = 0
 
     def deployed(self) -> dict[str, Any]:
@@ -59,17 +64,7 @@ class Recaller:
         deployed: Mapping[str, Any] | None = None,
     ) -> RecallConfig:
         """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
-        bank = (
-            {
-                k: v
-                for k, v in (deployed if deployed is not None else self.deployed()).items()
-                if k not in NARROWING
-            }
-            if preset is None
-            else None
-        )
-        named = preset_named(preset or "default")
-        chosen = config if isinstance(config, RecallConfig) else merge(named, bank, config)
+        chosen = config if isinstance(config, RecallConfig) else self._merged(preset, config, deployed)
         if expand:
             how = Expand() if expand is True else expand
             if isinstance(how, Mapping):
@@ -80,6 +75,27 @@ class Recaller:
                 )
             chosen = msgspec.structs.replace(chosen, expand=how)
         return chosen
+
+    def _merged(
+        self, preset: str | None, config: Mapping[str, Any] | None, deployed: Mapping[str, Any] | None
+    ) -> RecallConfig:
+        """The three layers as one config; the same few are asked for again and again, so they are kept."""
+        bank: Mapping[str, Any] = {}
+        if preset is None:
+            bank = deployed if deployed is not None else self.deployed()
+        try:
+            key = (preset, msgspec.json.encode((bank, config)))
+        except (TypeError, ValueError, msgspec.MsgspecError):
+            key = None  # not plain JSON: what follows says what is wrong with it
+        known = self._configs.get(key)
+        if known is None:
+            ranking = {name: value for name, value in bank.items() if name not in NARROWING}
+            known = merge(preset_named(preset or "default"), ranking or None, config)
+            if len(self._configs) >= CONFIGS:
+                self._configs.clear()
+            if key is not None:
+                self._configs[key] = known
+        return known
 
     def run(
         self,
@@ -114,11 +130,22 @@ class Recaller:
     ) -> Recalled:
         timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
         key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
-        answer = self._remembered(key) if reranker is None else None
-        if answer is None:
-            answer = self._answer(query, where, limit, chosen, reranker, explain)
-            if reranker is None:
-                self._keep(key, answer)
+        moment = self._engine.store.connection.snapshot
+        vector = None
+        if chosen.k_vectors and not self._engine.embeddings.embedder.instant:
+            with moment():
+                answer = self._remembered(key) if reranker is None else None
+            if answer is not None:
+                return answer
+            vector = self._engine.embeddings.query_vector(
+                query
+            )  # a service is not waited for inside a snapshot
+        with moment():
+            answer = self._remembered(key) if reranker is None else None
+            if answer is None:
+                answer = self._answer(query, where, limit, chosen, reranker, explain, vector)
+                if reranker is None:
+                    self._keep(key, answer)
         return answer
 
     def _answer(
@@ -129,27 +156,26 @@ class Recaller:
         config: RecallConfig,
         reranker: Reranker | None,
         explain: bool,
+        vector: Any,
     ) -> Recalled:
+        """Run the pipeline. Call inside a snapshot, so that everything it reads is of one moment."""
         from skep.recall.sources import BankSources
         from skep.retrieval.pipeline import run
 
         if self._sources is None:
             self._sources = BankSources(self._engine)
-        slow = config.k_vectors and not self._engine.embeddings.embedder.instant
-        vector = self._sources.embed(query) if slow else None  # a service is not waited for inside a snapshot
-        with self._engine.store.connection.snapshot():
-            self._engine.index.refresh()
-            found = run(
-                query,
-                config,
-                self._sources,
-                where.now,
-                where=where,
-                limit=limit,
-                vector=vector,
-                reranker=reranker,
-                explain=explain,
-            )
+        self._engine.index.refresh()
+        found = run(
+            query,
+            config,
+            self._sources,
+            where.now,
+            where=where,
+            limit=limit,
+            vector=vector if vector is not None and vector.any() else None,
+            reranker=reranker,
+            explain=explain,
+        )
         trace = found.trace
         if explain and not self._engine.embeddings.at_hand():
             note = "the model behind the stored vectors is not at hand: words alone, until `skep reembed` is done"
@@ -196,11 +222,10 @@ class Recaller:
         What contradicts or updates something says it mostly in the same words; looking only there keeps this off
         the bill of ordinary answers.
         """
-        words = [whole_words(hit.memory.text) for hit in hits]
         alike = [
             (i, j)
-            for i, j in combinations(range(len(hits)), 2)
-            if hits[i].memory.kind == hits[j].memory.kind and in_common(words[i], words[j]) >= MOSTLY
+            for i, j in _alike([hit.memory.text for hit in hits])
+            if hits[i].memory.kind == hits[j].memory.kind
         ]
         if not alike:
             return []
@@ -237,3 +262,24 @@ class Recaller:
             self._answers[key] = (now, until, answer)
             while len(self._answers) > self._engine.settings.cache_entries:
                 self._answers.popitem(last=False)
+
+
+def _alike(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """The pairs of texts that have most of their words in common.
+
+    Chunks between blanks are compared first: they cost a quarter of finding words, and few pairs come near.
+    """
+    chunks = [set(text.casefold().split()) for text in texts]
+    words: dict[int, set[str]] = {}
+
+    def of(place: int) -> set[str]:
+        if place not in words:
+            words[place] = whole_words(texts[place])
+        return words[place]
+
+    pairs: list[tuple[int, int]] = []
+    for (i, a), (j, b) in combinations(enumerate(chunks), 2):
+        shared = len(a & b)
+        if shared >= ROUGHLY * (len(a) + len(b) - shared) and in_common(of(i), of(j)) >= MOSTLY:
+            pairs.append((i, j))
+    return pairs

@@ -86,7 +86,11 @@ class Candidates:
 
     def noted(self, name: str, *, cut: int = 0, note: str = "") -> Candidates:
         """The same, with one more line in the trace."""
-        return replace(self, trace=(*self.trace, Stage(name=name, kept=len(self), cut=cut, note=note)))
+        line = Stage(name=name, kept=len(self), cut=cut, note=note)
+        return Candidates(
+            self.rows, self.words, self.cosine, self.created_at, self.importance, self.confidence,
+            self.score, self.signals, self.ranks, self.outdated, (*self.trace, line),
+        )  # fmt: skip
 
     def ordered(self) -> Candidates:
         """Best first; ties by importance, then newer, then row, which grows with the id."""
@@ -134,17 +138,16 @@ def join(first: Candidates, second: Candidates) -> Candidates:
 def rate(found: Candidates, call: Call) -> Candidates:
     """Signals and the fused score."""
     there = ~np.isnan(found.cosine)
-    lexical = signals.lexical(found.words)
-    semantic = signals.semantic(found.cosine)
+    matched = found.words > 0
     ranks = {
-        "lexical": signals.ranks(found.words, found.words > 0),
-        "semantic": signals.ranks(np.where(there, found.cosine, -2.0), there),
+        "lexical": signals.ranks(found.words, matched),
+        "semantic": signals.ranks(found.cosine, there),
     }
     values: dict[str, Floats] = {}
-    if lexical.any():
-        values["lexical"] = lexical
+    if matched.any():
+        values["lexical"] = signals.lexical(found.words)
     if there.any():
-        values["semantic"] = semantic
+        values["semantic"] = signals.semantic(found.cosine)
     values |= _priors(found, call)
     score = _fuse(found, values, ranks, call.config)
     return replace(found, score=score, signals=values, ranks=ranks)
@@ -185,7 +188,8 @@ def _priors(found: Candidates, call: Call) -> dict[str, Floats]:
         out["usage"] = signals.usage(counters.uses)
         if config.recency_basis == "last_used_at":
             basis = np.where(np.isnan(counters.last_used_at), found.created_at, counters.last_used_at)
-    out["recency"] = signals.recency(basis, call.now, rate=config.recency_rate)
+    if "recency" in asked:
+        out["recency"] = signals.recency(basis, call.now, rate=config.recency_rate)
     out["importance"] = found.importance
     out["confidence"] = found.confidence
     return {name: values for name, values in out.items() if name in asked}

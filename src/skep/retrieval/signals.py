@@ -20,7 +20,7 @@ DECAY_PER_DAY = 0.01
 
 def semantic(calibrated: ArrayLike) -> Floats:
     """Cosines on the calibrated scale, clipped at 0; absent ones (nan) are 0."""
-    return np.clip(np.nan_to_num(np.asarray(calibrated, dtype=np.float64), nan=0.0), 0.0, 1.0)
+    return np.minimum(np.fmax(np.asarray(calibrated, dtype=np.float64), 0.0), 1.0)
 
 
 def lexical(words: ArrayLike) -> Floats:
@@ -68,9 +68,11 @@ def ranks(values: ArrayLike, present: ArrayLike | None = None) -> NDArray[np.int
         present: Which candidates are in this ranking at all; all by default.
     """
     array = np.asarray(values, dtype=np.float64)
-    there = np.ones(len(array), dtype=bool) if present is None else np.asarray(present, dtype=bool)
-    out = np.full(len(array), int(there.sum()) + 1, dtype=np.int64)
-    inside = array[there]
-    ascending = np.sort(inside)
-    out[there] = len(inside) - np.searchsorted(ascending, inside, side="right") + 1
-    return out
+    if present is not None and not (there := np.asarray(present, dtype=bool)).all():
+        inside = ranks(array[there])
+        out = np.full(len(array), len(inside) + 1, dtype=np.int64)
+        out[there] = inside
+        return out
+    ascending = array.copy()
+    ascending.sort()
+    return len(array) + 1 - ascending.searchsorted(array, side="right")

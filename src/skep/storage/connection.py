@@ -42,6 +42,9 @@ class Connection:
         self._pid = os.getpid()
         self.trace: Counted | None = None
         self._ahead = False
+        self.moment = 0
+        """The number of the snapshot that is being read, 0 outside of one: while it stands, nothing changes."""
+        self._moments = 0
         self.db: Any = self._connect()
 
     def _connect(self) -> Any:
@@ -51,8 +54,11 @@ class Connection:
         with translated(self.path):
             db: Any = apsw.Connection(str(self.path), flags=flags)
             db.set_busy_timeout(self._busy_ms)
+            # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
+            db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             db.execute("PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY;")
-            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=268435456")
+            # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
+            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0")
         return db
 
     def log_ahead(self) -> None:
@@ -74,15 +80,21 @@ class Connection:
 
     def rows(self, sql: str, bindings: Any = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, under the lock, with errors translated."""
-        with self.lock, translated(self.path):
-            return self.execute(sql, bindings).fetchall()
+        try:
+            with self.lock:
+                return self.execute(sql, bindings).fetchall()
+        except apsw.Error as error:
+            raise explained(error, self.path) from error
 
     def one(self, sql: str, bindings: Any = ()) -> Any:
         """The first column of the first row, or None."""
-        with self.lock, translated(self.path):
-            for row in self.execute(sql, bindings):
-                return row[0]
-        return None
+        try:
+            with self.lock:
+                for row in self.execute(sql, bindings):
+                    return row[0]
+                return None
+        except apsw.Error as error:
+            raise explained(error, self.path) from error
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
@@ -115,9 +127,12 @@ class Connection:
                 yield
                 return
             self.execute("BEGIN")
+            self._moments += 1
+            self.moment = self._moments
             try:
                 yield
             finally:
+                self.moment = 0
                 self.execute("COMMIT")
 
     @contextlib.contextmanager
@@ -129,6 +144,11 @@ class Connection:
                 yield
             finally:
                 self.db.set_busy_timeout(self._busy_ms)
+
+    @property
+    def writing(self) -> bool:
+        """Whether a write is under way, so that what is read may not be true in the end."""
+        return not self.moment and self.db.in_transaction
 
     def data_version(self) -> int:
         """Changes when another connection has written."""
@@ -157,31 +177,37 @@ def translated(path: Path | str) -> Generator[None]:
     """SQLite's errors, in words that say what to do."""
     try:
         yield
-    except apsw.BusyError as error:
-        raise BusyError(
-            f"another process kept {path} locked for too long; try again, or look for a stuck process"
-        ) from error
-    except apsw.FullError as error:
-        raise DiskFullError(
-            f"no space left while writing {path}; free some and try again, nothing was lost"
-        ) from error
-    except apsw.ReadOnlyError as error:
-        raise ReadOnlyError(
-            f"{path} cannot be written; check its permissions and those of its folder"
-        ) from error
-    except apsw.NotADBError as error:
-        raise NotABankError(f"{path} is not a skep bank; choose another path or restore a backup") from error
-    except apsw.CorruptError as error:
-        raise CorruptBankError(
-            f"{path} is damaged ({error}); run `skep doctor`, then restore a backup or `skep export` what can be read"
-        ) from error
-    except apsw.CantOpenError as error:
-        raise ReadOnlyError(
-            f"{path} cannot be opened; check that its folder exists and may be written"
-        ) from error
-    except apsw.IOError as error:
-        raise StorageError(
-            f"reading or writing {path} failed ({error}); check the disk with `skep doctor`"
-        ) from error
-    except apsw.PermissionsError as error:
-        raise ReadOnlyError(f"access to {path} was refused; check its permissions") from error
+    except apsw.Error as error:
+        raise explained(error, path) from error
+
+
+def explained(error: apsw.Error, path: Path | str) -> StorageError:
+    """One of SQLite's errors, in words that say what to do."""
+    match error:
+        case apsw.BusyError():
+            return BusyError(
+                f"another process kept {path} locked for too long; try again, or look for a stuck process"
+            )
+        case apsw.FullError():
+            return DiskFullError(
+                f"no space left while writing {path}; free some and try again, nothing was lost"
+            )
+        case apsw.ReadOnlyError():
+            return ReadOnlyError(f"{path} cannot be written; check its permissions and those of its folder")
+        case apsw.NotADBError():
+            return NotABankError(f"{path} is not a skep bank; choose another path or restore a backup")
+        case apsw.CorruptError():
+            return CorruptBankError(
+                f"{path} is damaged ({error}); run `skep doctor`, then restore a backup or `skep export` what"
+                " can be read"
+            )
+        case apsw.CantOpenError():
+            return ReadOnlyError(f"{path} cannot be opened; check that its folder exists and may be written")
+        case apsw.IOError():
+            return StorageError(
+                f"reading or writing {path} failed ({error}); check the disk with `skep doctor`"
+            )
+        case apsw.PermissionsError():
+            return ReadOnlyError(f"access to {path} was refused; check its permissions")
+        case _:
+            return StorageError(f"{path}: {error}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -35,6 +37,11 @@ _NEIGHBOUR = (
     " OFFSET {skip})"
 )
 
+_tags = msgspec.json.Decoder(tuple[str, ...])
+_NAME = re.compile(r":([a-z]\w*)")
+MANY = 4096
+"""Rows a statement has room for; more are written into it."""
+
 
 class Reads:
     """The reading half of the store. What it caches is looked up again when anybody has written."""
@@ -45,9 +52,14 @@ class Reads:
         self.vectors = Vectors(connection)
         self.bank_id: str = connection.one("SELECT value FROM meta WHERE key = 'bank'")
         self._seen = -1
-        self._head = 0
-        self._spaces: list[Space] = []
+        self._moment = -1
         self._dirty = True
+        self._head: int | None = None
+        self._last: int | None = None
+        self._spaces: list[Space] = []
+        self._active: Space | None = None
+        self._settings: dict[str, str | None] = {}
+        self._boundary: tuple[float, float] | None = None
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory in whatever status; None if unknown or forgotten."""
@@ -62,10 +74,12 @@ class Reads:
         """Memories by row."""
         if not rows:
             return {}
-        marks = ", ".join(str(int(row)) for row in rows)
         space = self.active_space()
-        values = {"space": space.number if space else -1}
-        found = self.connection.rows(f"{SELECT} WHERE m.row IN ({marks}) AND m.forgotten = 0", values)
+        found = self._of_rows(
+            f"{SELECT} WHERE m.row IN (:rows) AND m.forgotten = 0",
+            rows,
+            {"space": space.number if space else -1},
+        )
         fingerprint = space.fingerprint if space else None
         return {row[-1]: memory_of(row, fingerprint) for row in found}
 
@@ -147,11 +161,16 @@ class Reads:
 
     def next_boundary(self, now: float) -> float:
         """When the next memory expires, begins or ceases to hold; infinity if none will."""
-        found = [
-            self.connection.one(f"SELECT min({column}) FROM memories WHERE {column} > ?", (now,))
-            for column in ("expires_at", "valid_from", "valid_to")
-        ]
-        return min((moment for moment in found if moment is not None), default=float("inf"))
+        with self.connection.lock:
+            self._look()
+            if self._boundary is None or not self._boundary[0] <= now < self._boundary[1]:
+                found = [
+                    self.connection.one(f"SELECT min({column}) FROM memories WHERE {column} > ?", (now,))
+                    for column in ("expires_at", "valid_from", "valid_to")
+                ]
+                upcoming = min((moment for moment in found if moment is not None), default=float("inf"))
+                self._boundary = (now, upcoming)
+            return self._boundary[1]
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """The rows of memories, by id."""
@@ -218,21 +237,14 @@ class Reads:
             for compare, order in (("<", "DESC"), (">", "ASC"))
             for skip in range(window)
         )
-        marks = ", ".join(str(int(row)) for row in rows)
         scoped = _SCOPED.replace("n.", "m.")
-        found = self.connection.rows(
-            f"SELECT m.row, {wanted} FROM memories m WHERE m.row IN ({marks}) AND {scoped}"
-        )
+        sql = f"SELECT m.row, {wanted} FROM memories m WHERE m.row IN (:rows) AND {scoped}"
+        found = self._of_rows(sql, rows)
         if not found:
             return {}
-        every = {row for line in found for row in line if row is not None}
-        marks = ", ".join(map(str, every))
-        about = {
-            row: rest
-            for row, *rest in self.connection.rows(
-                f"SELECT row, created_at, agent, kind, forgotten FROM memories WHERE row IN ({marks})"
-            )
-        }
+        every = list({row for line in found for row in line if row is not None})
+        sql = "SELECT row, created_at, agent, kind, forgotten FROM memories WHERE row IN (:rows)"
+        about = {row: rest for row, *rest in self._of_rows(sql, every)}
         return {
             row: (_walk(row, near[:window], about, seconds), _walk(row, near[window:], about, seconds))
             for row, *near in found
@@ -245,37 +257,54 @@ class Reads:
         condition, values = where_clause(where)
         space = self.active_space()
         values["space"] = space.number if space else -1
-        marks = ", ".join(str(int(row)) for row in rows)
         sql = (
             "SELECT m.row FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
-            f" WHERE m.row IN ({marks}) AND {condition}"
+            f" WHERE m.row IN (:rows) AND {condition}"
         )
-        return {row for (row,) in self.connection.rows(sql, values)}
+        found = self._of_rows(sql, rows, values)
+        return {row for (row,) in found}
 
     def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Title and text of rows, as indexed."""
         if not rows:
             return {}
-        marks = ", ".join(str(int(row)) for row in rows)
-        found = self.connection.rows(f"SELECT row, title, text FROM memories WHERE row IN ({marks})")
+        found = self._of_rows("SELECT row, title, text FROM memories WHERE row IN (:rows)", rows)
         return {row: searched_text(title, text) for row, title, text in found}
 
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
         """Uses, confirmations, last use and author of rows."""
         if not rows:
             return {}
-        marks = ", ".join(str(int(row)) for row in rows)
         sql = (
             "SELECT m.row, coalesce(u.count, 0), m.confirmations, u.last_at, m.agent FROM memories m"
-            f" LEFT JOIN uses u ON u.memory = m.id WHERE m.row IN ({marks})"
+            " LEFT JOIN uses u ON u.memory = m.id WHERE m.row IN (:rows)"
         )
-        return {
-            row: (uses, confirmed, at, agent) for row, uses, confirmed, at, agent in self.connection.rows(sql)
-        }
+        found = self._of_rows(sql, rows)
+        return {row: (uses, confirmed, at, agent) for row, uses, confirmed, at, agent in found}
+
+    def _of_rows(
+        self, sql: str, rows: Sequence[int], values: Mapping[str, Any] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Run a statement over the rows it names as `:rows`.
+
+        The room it leaves for them is a power of two, so that a few prepared statements serve calls of every size.
+        """
+        if len(rows) > MANY:
+            listed = ", ".join(str(int(row)) for row in rows)
+            return self.connection.rows(sql.replace(":rows", listed), values or {})
+        room = 1 << max(3, (len(rows) - 1).bit_length())
+        named = values or {}
+        text = _with_room(sql, tuple(named), room)
+        return self.connection.rows(text, (*named.values(), *map(int, rows), *(-1,) * (room - len(rows))))
 
     def setting(self, key: str) -> Any:
         """The value of a setting; None if it is not set."""
-        value = self.connection.one("SELECT value FROM settings WHERE key = ?", (key,))
+        with self.connection.lock:
+            self._look()
+            if key not in self._settings or self.connection.writing:
+                sql = "SELECT value FROM settings WHERE key = ?"
+                self._settings[key] = self.connection.one(sql, (key,))
+            value = self._settings[key]
         return None if value is None else msgspec.json.decode(value)
 
     def settings_under(self, prefix: str) -> dict[str, Any]:
@@ -289,17 +318,24 @@ class Reads:
     # The derived index reads these
 
     def moved(self) -> bool:
-        """Whether anything was written since the last call of `head`, here or in another process."""
+        """Whether anything was written since anything was last looked up, here or in another process."""
         return self._dirty or self.connection.data_version() != self._seen
 
     def head(self) -> int:
         """The number of the newest change of a searchable row."""
         with self.connection.lock:
             self._look()
-            if self._dirty:
-                self._dirty = False
-                self._head = self.connection.one("SELECT max(changed) FROM memories") or 0
+            if self._head is None:
+                self._head = int(self.connection.one("SELECT max(changed) FROM memories") or 0)
             return self._head
+
+    def last_seq(self) -> int:
+        """The position of the newest event; 0 in an empty bank."""
+        with self.connection.lock:
+            self._look()
+            if self._last is None:
+                self._last = self.log.last_seq()
+            return self._last
 
     def spaces(self) -> list[Space]:
         """The vector spaces, as anybody last left them."""
@@ -308,12 +344,21 @@ class Reads:
             return self._spaces
 
     def _look(self) -> None:
-        """Notice what other connections have written."""
+        """Let go of what was looked up before anybody wrote; asked once per snapshot, for nothing changes in one."""
+        moment = self.connection.moment
+        if moment and moment == self._moment and not self._dirty and self._seen >= 0:
+            return
         version = self.connection.data_version()
         if version != self._seen:
             self._dirty = True
             self._spaces = self.vectors.spaces()
+            self._active = next((space for space in self._spaces if space.state == "active"), None)
             self._seen = version
+        if self._dirty:
+            self._dirty = False
+            self._head = self._last = self._boundary = None
+            self._settings.clear()
+        self._moment = moment
 
     def changed_since(self, seq: int) -> Iterator[IndexRow]:
         """See `IndexSource`."""
@@ -335,7 +380,9 @@ class Reads:
 
     def active_space(self) -> Space | None:
         """The space recall uses."""
-        return next((space for space in self.spaces() if space.state == "active"), None)
+        with self.connection.lock:
+            self._look()
+            return self._active
 
     def building_space(self) -> Space | None:
         """The space that is being filled, if the embedder changed."""
@@ -379,8 +426,16 @@ def _walk(
 
 
 def _decode_tags(tags: str) -> tuple[str, ...]:
-    return () if tags == "[]" else msgspec.json.decode(tags, type=tuple[str, ...])
+    return () if tags == "[]" else _tags.decode(tags)
 
 
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
+
+
+@lru_cache(maxsize=256)
+def _with_room(sql: str, names: tuple[str, ...], room: int) -> str:
+    """Bindings by number: giving them by name takes longer than the search itself."""
+    numbers = {name: f"?{i}" for i, name in enumerate(names, 1)}
+    numbers["rows"] = ", ".join(f"?{i}" for i in range(len(names) + 1, len(names) + room + 1))
+    return _NAME.sub(lambda match: numbers[match[1]], sql)

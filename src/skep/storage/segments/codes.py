@@ -3,7 +3,7 @@
 A unit vector is first turned (see `turning`) and then kept twice. As a *fine code*: 8 + 4 bits per dimension
 (`high` and `low`) with one scale per row, which depends on nothing else, so that its cosine is the same wherever
 the row is stored. And as a *sketch*: the signs of its coordinates after the bank's mean is taken away and the axes
-are turned once more, at random. Signs are scanned by counting bits; the fine code decides. Of long vectors only the
+are turned once more. Signs are scanned by counting bits; the fine code decides. Of long vectors only the
 256 axes along which the bank varies most are sketched.
 
 The *frame* (mean and axes) only serves the sketch. All segments of one index share it.
@@ -158,13 +158,13 @@ def fit_frame(codes: FineCodes) -> Frame | None:
 
 
 def _axes(rows: Floats) -> Floats:
-    """Axes to take signs along: the foremost of the rows, turned at random."""
+    """Axes to take signs along: the foremost of the rows, turned so that each says as much as any other."""
     dim = rows.shape[1]
     count = min(MAX_WORDS, -(-dim // WORD)) * WORD
     axes = np.zeros((count, dim), dtype=np.float32)
     axes[: min(dim, count)] = _foremost(rows, count) if dim > count else np.eye(dim, dtype=np.float32)
-    turn = np.linalg.qr(np.random.default_rng(SEED).standard_normal((count, count)))[0]
-    return turn.astype(np.float32) @ axes
+    signs = np.random.default_rng(SEED).choice(np.array([-1, 1], dtype=np.float32), (3, count))
+    return turn(turn(turn(np.diag(signs[0])) * signs[1]) * signs[2]) @ axes
 
 
 def _foremost(rows: Floats, count: int) -> Floats:

@@ -7,6 +7,7 @@ so masks are kept. What depends on time changes only when some row's time comes:
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ class Admitted:
 
 
 class _Kept:
-    """The answer to a filter, live or not, for the first `upto` slots, with the stretch of time it holds for."""
+    """The answer to one part of a filter, live or not, for the first `upto` slots, and when it holds."""
 
     __slots__ = ("admitted", "mask", "moments", "upto")
 
@@ -54,70 +55,126 @@ class _Kept:
         self.upto = 0
         self.moments = [(-inf, inf), (-inf, inf)]
         self.admitted: Admitted | None = None
+        """With the dead slots taken out; only of the standing part."""
+
+    def holds(self, times: tuple[float | None, float | None]) -> bool:
+        """Whether it is true at these times."""
+        return all(t is None or low <= t < high for t, (low, high) in zip(times, self.moments, strict=True))
+
+
+Kept = OrderedDict[tuple[Any, ...], _Kept]
+Decide = Callable[["Table", "Filter", slice, Mask, _Kept], None]
 
 
 class Masks:
-    """The masks of one table, the most recently used ones."""
+    """The masks of one table, the most recently used ones.
+
+    A filter has a *standing* part, the same for nearly every search (what is current, at this time, sure enough),
+    and a *narrowing* part (whose, what kind, which tags). Each is decided for itself, so that a filter that was
+    never asked before costs little.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self._kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
+        self._standing: Kept = OrderedDict()
+        self._narrowing: Kept = OrderedDict()
+        self._both: OrderedDict[tuple[Any, ...], tuple[_Kept, Admitted]] = OrderedDict()
 
     def admitted(self, where: Filter) -> Admitted:
         """What a filter admits now."""
-        table = self.table
-        key = _key(where)
+        version = self.table.version
+        standing_key = _standing_key(where)
         times = (where.valid_at, None if where.min_confidence is None else where.now)
-        kept = self._kept.get(key)
-        if kept is None or not _holds(kept, times):
-            kept = self._kept[key] = _Kept(len(table.alive))
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(key)
-        if kept.admitted is None or kept.admitted.version != table.version:
-            if kept.upto < table.count:
-                self._extend(kept, where)
-            kept.admitted = Admitted(kept.mask[: table.count] & table.alive[: table.count], table.version)
-        return kept.admitted
+        standing = self._part(self._standing, standing_key, where, times, _stands)
+        if standing.admitted is None or standing.admitted.version != version:
+            alive = self.table.alive[: self.table.count]
+            standing.admitted = Admitted(standing.mask[: self.table.count] & alive, version)
+        narrowing_key = _narrowing_key(where)
+        if narrowing_key == _EVERYTHING:
+            return standing.admitted
+        key = standing_key + narrowing_key
+        known = self._both.get(key)
+        if known is not None and known[0] is standing and known[1].version == version:
+            self._both.move_to_end(key)
+            return known[1]
+        narrowing = self._part(self._narrowing, narrowing_key, where, (None, None), _narrows)
+        admitted = Admitted(narrowing.mask[: self.table.count] & standing.admitted.mask, version)
+        self._both[key] = (standing, admitted)
+        if len(self._both) > KEPT:
+            self._both.popitem(last=False)
+        return admitted
 
-    def _extend(self, kept: _Kept, where: Filter) -> None:
+    def _part(
+        self,
+        kept: Kept,
+        key: tuple[Any, ...],
+        where: Filter,
+        times: tuple[float | None, float | None],
+        decide: Decide,
+    ) -> _Kept:
+        """One part of a filter, decided for every slot there is."""
+        found = kept.get(key)
+        if found is None or not found.holds(times):
+            found = kept[key] = _Kept(len(self.table.alive))
+            if len(kept) > KEPT:
+                kept.popitem(last=False)
+        else:
+            kept.move_to_end(key)
+        if found.upto < self.table.count:
+            self._extend(found, where, decide)
+        return found
+
+    def _extend(self, kept: _Kept, where: Filter, decide: Decide) -> None:
         """Decide the slots that came after the mask was made."""
         table = self.table
         if len(kept.mask) < table.count:
             kept.mask = np.concatenate([kept.mask, np.zeros(len(table.alive) - len(kept.mask), dtype=bool)])
         part = slice(kept.upto, table.count)
         mask = np.ones(part.stop - part.start, dtype=bool)
-        _by_scope(table, where, part, mask)
-        _by_values(table, where, part, mask)
-        _by_tags(table, where, part, mask)
-        kept.moments[0] = _narrow(kept.moments[0], _by_time(table, where, part, mask))
-        kept.moments[1] = _narrow(kept.moments[1], _by_confidence(table, where, part, mask))
+        decide(table, where, part, mask, kept)
         kept.mask[part] = mask
         kept.upto = table.count
+        kept.admitted = None
 
 
-def _key(where: Filter) -> tuple[Any, ...]:
-    """Everything of a filter but the moments it is asked for."""
+def _stands(table: Table, where: Filter, part: slice, mask: Mask, kept: _Kept) -> None:
+    if where.statuses:
+        mask &= _among(table.column("status")[part], [STATUS_CODES.get(s, -1) for s in where.statuses])
+    kept.moments[0] = _narrow(kept.moments[0], _by_time(table, where, part, mask))
+    kept.moments[1] = _narrow(kept.moments[1], _by_confidence(table, where, part, mask))
+
+
+def _narrows(table: Table, where: Filter, part: slice, mask: Mask, _kept: _Kept) -> None:
+    _by_scope(table, where, part, mask)
+    _by_values(table, where, part, mask)
+    _by_tags(table, where, part, mask)
+
+
+def _standing_key(where: Filter) -> tuple[Any, ...]:
+    """What decides the standing part, but for the moments it is asked for."""
+    return (
+        where.statuses,
+        where.min_confidence,
+        where.decay_per_day if where.min_confidence is not None else None,
+        where.valid_at is None,
+    )
+
+
+def _narrowing_key(where: Filter) -> tuple[Any, ...]:
     return (
         where.scope,
-        where.include_shared,
+        where.include_shared and where.scope is not None,
         where.kinds,
-        where.statuses,
         where.tags,
         where.domains,
         where.agents,
         where.since,
         where.until,
-        where.min_confidence,
-        where.decay_per_day if where.min_confidence is not None else None,
         where.min_importance,
-        where.valid_at is None,
     )
 
 
-def _holds(kept: _Kept, times: tuple[float | None, float | None]) -> bool:
-    return all(t is None or low <= t < high for t, (low, high) in zip(times, kept.moments, strict=True))
+_EVERYTHING = (None, False, (), (), (), (), None, None, None)
 
 
 def _narrow(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
@@ -149,11 +206,6 @@ def _by_values(table: Table, where: Filter, part: slice, mask: Mask) -> None:
         mask &= _among(
             table.column("kind")[part],
             [KIND_CODES.get(kind, -1) for kind in where.kinds],
-        )
-    if where.statuses:
-        mask &= _among(
-            table.column("status")[part],
-            [STATUS_CODES.get(s, -1) for s in where.statuses],
         )
     if where.domains:
         mask &= _among(table.column("domain")[part], [key_of(domain) for domain in where.domains])

@@ -51,9 +51,9 @@ FEW = 2000
 """So few rows are multiplied at once."""
 FIRST_ROOT, FIRST_BASE, FIRST_SHARE = 44, 13000, 100
 """Rows after the first round: so many times the root of how many there are; in large banks, fewer."""
-SECOND = 1500
+SECOND, SECOND_SHARE = 1200, 24
 """Rows after the second round, or a multiple of what is wanted."""
-GATHER_SHARE = 16
+GATHER_SHARE = 7
 """A filter that admits fewer than one row in so many skips the first round."""
 _BITS = (1 << np.arange(BITS - 1, -1, -1)).astype(np.uint8)[:, None]
 
@@ -166,7 +166,7 @@ class Scanner:
                     slots.append(local)
         if not slots:
             return np.zeros(0, dtype=np.int64)
-        return np.concatenate(slots)[_top(np.concatenate(estimates), max(SECOND, 30 * k))]
+        return np.concatenate(slots)[_top(np.concatenate(estimates), max(SECOND, SECOND_SHARE * k))]
 
     def _bar(self, table: Table, probe: Probe, mask: Mask, count: int, wanted: float) -> float:
         """What about `wanted` of the admitted rows reach in the first round, found on a sample."""
