@@ -8,7 +8,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from skep.cli.install import install as command
 from skep.errors import ConfigError, NotFoundError
 from skep.integrations import jsonc
 from skep.integrations.clients import CLIENTS, Place, client, edits, traces
@@ -222,3 +224,17 @@ def test_hooks_of_somebody_elses_program_are_not_ours(place: Place) -> None:
     uninstall("claude-code", place)
 
     assert json.loads(settings.read_text()) == other
+
+
+@pytest.mark.parametrize(("words", "made"), [([], True), (["--no-hooks"], False), (["--dry-run"], False)])
+def test_hooks_find_a_bank_to_keep_sessions_in(
+    words: list[str], made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SKEP_BANK", str(tmp_path / "mine" / "bank.skep"))
+
+    for _ in range(2):
+        CliRunner().invoke(command, ["claude-code", *words], catch_exceptions=False)
+
+    assert (tmp_path / "mine" / "bank.skep").exists() == made
