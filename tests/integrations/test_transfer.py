@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from skep.bank import Bank
+from skep.cli import app
 from skep.cli.importers import import_foreign, is_export
+from skep.errors import InvalidInputError
 from skep.integrations.audit import audit, junk_of, report
 from skep.integrations.importers import read
 from skep.integrations.importers.base import item
@@ -134,6 +137,40 @@ def test_an_audit_of_nothing_is_a_report_too(bank: Bank) -> None:
 
     assert text.startswith("No memories found, read as jsonl.")
     assert "--from" in text
+
+
+def test_many_links_are_few_transactions_and_any_name_of_a_relation_will_do(
+    bank: Bank, tmp_path: Path
+) -> None:
+    people = [
+        {"type": "entity", "name": f"p{n}", "entityType": "person", "observations": []} for n in range(300)
+    ]
+    knows = [
+        {"type": "relation", "from": f"p{n}", "to": f"p{n + 1}", "relationType": "knows " * 100}
+        for n in range(299)
+    ]
+    file = tmp_path / "memory.jsonl"
+    file.write_text("\n".join(json.dumps(entry) for entry in (*people, *knows, *knows)))
+    begun: list[str] = []
+    bank.engine.store.connection.trace = lambda sql, _bindings: (
+        begun.append(sql) if "BEGIN IMM" in sql else None
+    )
+
+    done = import_foreign(bank, str(file), None)
+
+    assert (done["new"], done["links"]) == (300, 299)
+    assert len(begun) <= 4
+
+
+def test_a_file_that_cannot_be_read_makes_no_bank(tmp_path: Path) -> None:
+    file = tmp_path / "broken.jsonl"
+    file.write_text('{"text": "fine"}\n{"text": ')
+
+    done = CliRunner().invoke(app, ["--bank", str(tmp_path / "new.skep"), "import", str(file)])
+
+    assert isinstance(done.exception, InvalidInputError)
+    assert "line 2" in str(done.exception)
+    assert not (tmp_path / "new.skep").exists()
 
 
 def test_shares_are_of_memories_however_many_pairs_there_are(bank: Bank) -> None:
