@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skep.server.mcp.launch import Plain
 
 
 def main() -> None:
@@ -18,15 +22,26 @@ def main() -> None:
         hook(words[1:])
         return
     if "mcp" in words:
-        from skep.server.mcp.launch import read_plain, serve_plain
+        from skep.server.mcp.launch import read_plain
 
         plain = read_plain(words)
         if plain is not None:
-            serve_plain(plain)
+            _serve(plain)
             return
     from skep.cli import main as command
 
     command()
+
+
+def _serve(plain: Plain) -> None:
+    from skep.errors import SkepError
+    from skep.server.mcp.launch import serve_plain
+
+    try:
+        serve_plain(plain)
+    except SkepError as error:
+        sys.stderr.write(f"skep: {error}\n")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

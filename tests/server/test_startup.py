@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,20 @@ def test_both_readers_start_the_same_server(filled: Path) -> None:
     judged = used(filled, ("click",), "mcp", "--profile", "full", "--judge", "true", given=asked("rack"))
 
     assert (quick, judged) == ([], ["click"])
+
+
+def test_a_judge_that_is_no_command_line_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skep", "--bank", str(tmp_path / "b.skep"), "mcp"],
+        env={**os.environ, "SKEP_JUDGE": "claude 'oops"},
+        input=b"",
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith("skep: the judge")
+    assert b"Traceback" not in done.stderr
 
 
 def test_standard_output_carries_frames_and_stray_prints_go_elsewhere(tmp_path: Path) -> None:

@@ -63,11 +63,7 @@ class Serving:
         from skep.server.mcp.profiles import build_server
 
         one_thread()
-        command = None
-        if judge:
-            import shlex
-
-            command = shlex.split(judge)
+        command = _words(judge) if judge else None
         self.banks = Banks(bank, environ=environ, start=Path.cwd(), local=local)
         self.server = build_server(profile, self.banks, version=__version__, judge=command)
 
@@ -77,6 +73,19 @@ class Serving:
     def __exit__(self, *_error: object) -> None:
         self.server.close()
         self.banks.close()
+
+
+def _words(judge: str) -> list[str]:
+    import shlex
+
+    from skep.errors import ConfigError
+
+    try:
+        return shlex.split(judge)
+    except ValueError as error:
+        raise ConfigError(
+            f"the judge {judge!r} is not a command line ({error}); mend --judge or SKEP_JUDGE"
+        ) from error
 
 
 def one_thread() -> None:
