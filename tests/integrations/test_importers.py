@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep.bank import Bank
 from skep.errors import InvalidInputError, NotFoundError
 from skep.integrations.importers import SOURCES, detect, read
 from skep.integrations.importers.base import item, moment, source_of
@@ -414,3 +415,20 @@ def test_a_table_in_utf_16_is_read(tmp_path: Path) -> None:
     file.write_bytes("memory,date\nAna likes tea,2025-01-01\n".encode("utf-16"))
 
     assert [one.text for one in read(file)[1]] == ["Ana likes tea"]
+
+
+def test_a_bank_and_its_export_are_read_and_not_touched(tmp_path: Path) -> None:
+    path, export = tmp_path / "mine.skep", tmp_path / "mine.jsonl"
+    with Bank.open(path) as bank:
+        old = bank.remember("Use black for formatting", tags=["tools"], scope={"user": "ana"}).memory.id
+        new = bank.remember("Use ruff for formatting", kind="procedure", on_conflict="ignore").memory.id
+        bank.supersede(old, new)
+        bank.export(export)
+    before = path.read_bytes()
+
+    for file in (path, export):
+        source, items = read(file)
+        [one] = items
+        assert source.name == "skep"
+        assert (one.text, one.key, one.fields["kind"]) == ("Use ruff for formatting", new, "procedure")
+    assert path.read_bytes() == before

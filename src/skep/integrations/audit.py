@@ -315,7 +315,9 @@ def report(found: Audit) -> str:
                 lines.append(f"    … and {finding.count - len(finding.examples):,} more")
     if clean:
         lines += ["", f"None found: {', '.join(clean)}."]
-    lines += ["", "Nothing was changed. `skep import` takes the file in; `skep maintain` then cleans up."]
+    own = "`skep maintain --dry-run` shows what it would clean up."
+    other = "`skep import` takes the file in; `skep maintain` then cleans up."
+    lines += ["", f"Nothing was changed. {own if found.source == 'skep' else other}"]
     return "\n".join(lines)
 
 

@@ -70,11 +70,14 @@ class Watch:
         """Look once at every bank that somebody follows."""
         with self._lock:
             followed = list(self._followed.values())
-        for bank in followed:
+        looked: set[Bank] = set()
+        for ask in followed:
             try:
-                changed = self._news(bank())
+                bank = ask()
+                changed = self._news(bank) if bank not in looked else set[str]()
             except SkepError:  # not to be read just now: a tool call says why, and the next look may succeed
                 continue
+            looked.add(bank)
             if changed:
                 self._publish(changed)
 
