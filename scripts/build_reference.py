@@ -1,4 +1,4 @@
-"""Write docs/reference/bank.md and cli.md from the docstrings and the commands themselves.
+"""Write docs/reference/bank.md, cli.md and mcp.md from the docstrings, the commands and the tools themselves.
 
 Run it with `make docs`; a test fails when the pages are behind the code.
 """
@@ -13,6 +13,8 @@ import click
 
 from skep.bank import Bank
 from skep.cli import COMMANDS, app
+from skep.server.mcp.profiles import PROFILES
+from skep.server.mcp.registry import Tool
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 GROUPS = (
@@ -134,11 +136,52 @@ def _command(name: str, command: click.Command | None) -> str:
     return "\n".join(parts) + "\n"
 
 
+def mcp_page() -> str:
+    """The reference of the MCP tools."""
+    parts = [
+        "# MCP tools\n",
+        "Made from the tools by `scripts/build_reference.py`; it is what a model reads. How to serve them is in"
+        " [Serve a bank over MCP](../how-to/mcp.md).\n",
+    ]
+    own = {tool.name for tool in PROFILES["default"](None)}
+    for profile, tools in PROFILES.items():
+        parts.append(f"## Profile `{profile}`\n")
+        if profile == "full":
+            parts.append("Those of the default profile, and:\n")
+        parts += [_tool(tool) for tool in tools(None) if profile != "full" or tool.name not in own]
+    return "\n".join(parts)
+
+
+def _tool(tool: Tool) -> str:
+    marks = {
+        "reads only": tool.reads,
+        "can take something away": tool.destroys,
+        "may be repeated": tool.repeats,
+    }
+    notes = ", ".join(name for name, holds in marks.items() if holds)
+    parts = [f"### `{tool.name}`\n", tool.description + (f" ({notes})" if notes else "") + "\n"]
+    required = tool.schema.get("required", [])
+    for name, schema in tool.schema.get("properties", {}).items():
+        kind = (
+            " or ".join(f"`{one}`" for one in schema["enum"])
+            if "enum" in schema
+            else schema.get("type", "any")
+        )
+        low, high = schema.get("minimum"), schema.get("maximum")
+        bounds = f" {low:g} to {high:g}" if low is not None and high is not None else ""
+        default = f", default `{schema['default']}`" if "default" in schema else ""
+        must = ", required" if name in required else default
+        told = f": {schema['description']}" if "description" in schema else ""
+        parts.append(f"- `{name}` ({kind}{bounds}{must}){told}")
+    return "\n".join(parts) + "\n"
+
+
 def main() -> None:
-    """Write both pages."""
+    """Write all pages."""
     PAGES.mkdir(parents=True, exist_ok=True)
     (PAGES / "bank.md").write_text(bank_page(), encoding="utf-8")
     (PAGES / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (PAGES / "mcp.md").write_text(mcp_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skep.server.mcp.launch import Plain
 
 
 def main() -> None:
-    """Run a command. A hook runs before every prompt, so it does not even wait for the command line's library."""
-    if sys.argv[1:2] == ["hook"]:
+    """Run a command.
+
+    A hook runs before every prompt, and a client waits for its server, so neither waits for the library that reads
+    command lines.
+    """
+    words = sys.argv[1:]
+    if words[:1] == ["hook"]:
         from skep.integrations.hooks import main as hook
 
-        hook(sys.argv[2:])
+        hook(words[1:])
         return
+    if "mcp" in words:
+        from skep.server.mcp.launch import read_plain
+
+        plain = read_plain(words)
+        if plain is not None:
+            _serve(plain)
+            return
     from skep.cli import main as command
 
     command()
+
+
+def _serve(plain: Plain) -> None:
+    from skep.errors import SkepError
+    from skep.server.mcp.launch import serve_plain
+
+    try:
+        serve_plain(plain)
+    except SkepError as error:
+        sys.stderr.write(f"skep: {error}\n")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Events of other replicas stamped further ahead than this are held back until their time comes."""
     flush_uses_every: int = 64
     """Use counters are written to the log once per this many recalls, and on close."""
+    pure_reads: bool = False
+    """Whether reading leaves the file as it is, to the byte: use counters, and the space of a new embedder, wait for
+    the next write."""
     conflict_candidates: int = 8
     """How many near memories are compared with a new one."""
     cache_entries: int = 256
@@ -40,7 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if not value > 0:
+            if not isinstance(value, bool) and not value > 0:
                 raise ConfigError(f"setting {name} must be above 0, got {value!r}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -127,6 +126,8 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
     known = tuple(known)
     for key in given:
         if key not in known:
+            import difflib
+
             near = difflib.get_close_matches(str(key), known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
             raise UnknownKeyError(f"unknown key {key!r}{hint}", field=str(key))
@@ -231,6 +232,8 @@ def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     """One of a few words."""
     if value in choices:
         return str(value)
+    import difflib
+
     near = difflib.get_close_matches(str(value), choices, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise InvalidInputError(f"{field} must be one of {', '.join(choices)}, got {value!r}{hint}", field=field)

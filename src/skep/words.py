@@ -14,6 +14,8 @@ import re
 import unicodedata
 from itertools import chain
 
+from skep.patterns import lazy
+
 MEMO_ENTRIES = 1 << 16
 """Chunks remembered per side; the table is emptied when it is full."""
 MEMO_CHARS = 48
@@ -53,22 +55,22 @@ _WORD = rf"[\w{_MARKS}]"
 _BEFORE, _AFTER = "([{<\"'`*", ")]}>\"'`*.,:;!?"
 """What may stand around a plain word without making it anything else."""
 
-_special = re.compile(rf"[{_CJK}]+|[{_FLAGS}]{{2}}|[{_PICTURES}{_FLAGS}]")
-_cjk = re.compile(rf"[{_CJK}]")
-_pieces = re.compile(r"""[()\[\]{}<>"`|;,!*^¡¿«»“”„‹›、。，；！？（）「」…—–]+""")
-_edges = re.compile(rf"^(?:(?!{_WORD}).)+|(?:(?!{_WORD}).)+$", re.DOTALL)
-_sigil = re.compile(rf"[^\w{_MARKS}]*?([#@$]|(?<!\.)\.|--?)(?={_WORD})")
-_sharp = re.compile(r"[A-Za-z]{1,2}(?:\+\+|#)(?!\w)")
-_thousands = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
-_version = re.compile(r"[vV]?\d+(?:\.\d+)+$")
-_levels = (re.compile(r"[?&=#:@%$]+"), re.compile(r"[/\\~]+"), re.compile(r"[.\-+'·‐‑]+"))
-_ticket = re.compile(r"(?<=\w)#\d+\b")
-_humps = re.compile(rf"(?<=[a-z{_MARKS}])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_mixed = re.compile(r"(?:([^\W\d_]+)(\d+)|(\d+)([^\W\d_]+))$")
-_clitic = re.compile(r"'(?:s|ll|re|ve|d|m)$", re.IGNORECASE)
-_negated = re.compile(r"[a-z]+n't$", re.IGNORECASE)
+_special = lazy(rf"[{_CJK}]+|[{_FLAGS}]{{2}}|[{_PICTURES}{_FLAGS}]")
+_cjk = lazy(rf"[{_CJK}]")
+_pieces = lazy(r"""[()\[\]{}<>"`|;,!*^¡¿«»“”„‹›、。，；！？（）「」…—–]+""")
+_edges = lazy(rf"^(?:(?!{_WORD}).)+|(?:(?!{_WORD}).)+$", re.DOTALL)
+_sigil = lazy(rf"[^\w{_MARKS}]*?([#@$]|(?<!\.)\.|--?)(?={_WORD})")
+_sharp = lazy(r"[A-Za-z]{1,2}(?:\+\+|#)(?!\w)")
+_thousands = lazy(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
+_version = lazy(r"[vV]?\d+(?:\.\d+)+$")
+_levels = (lazy(r"[?&=#:@%$]+"), lazy(r"[/\\~]+"), lazy(r"[.\-+'·‐‑]+"))
+_ticket = lazy(r"(?<=\w)#\d+\b")
+_humps = lazy(rf"(?<=[a-z{_MARKS}])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_mixed = lazy(r"(?:([^\W\d_]+)(\d+)|(\d+)([^\W\d_]+))$")
+_clitic = lazy(r"'(?:s|ll|re|ve|d|m)$", re.IGNORECASE)
+_negated = lazy(r"[a-z]+n't$", re.IGNORECASE)
 _plain = re.compile(r"[a-z]+$")
-_accents = re.compile("[\u0300-\u036f]+")
+_accents = lazy("[\u0300-\u036f]+")
 _ignored = dict.fromkeys([0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF])
 _ignored |= dict.fromkeys([*range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400), 0x20E3])
 _letters = str.maketrans(
@@ -298,7 +300,7 @@ _RESIDUAL = (
 )  # fmt: skip
 _long, _short, _rest = (tuple(sorted(table, key=len, reverse=True)) for table in (_LONG, _SHORT, _RESIDUAL))
 _vowels = str.maketrans("abcdefghijklmnopqrstuvwxyz", "vcccvcccvcccccvcccccvcccyc")
-_y_vowel = re.compile("cy")
+_y_vowel = lazy("cy")
 
 
 def _shape(part: str) -> str:

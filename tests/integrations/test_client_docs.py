@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_the_page_of_the_server_names_every_tool_of_every_profile() -> None:
         if profile == "full":
             names -= {tool.name for tool in PROFILES["default"](None)}
         assert set(re.findall(r"`([a-z_]+)`", row)[1:]) == names
+
+
+def test_the_reference_of_the_tools_is_what_a_model_reads() -> None:
+    made = runpy.run_path(str(DOCS.parent / "scripts" / "build_reference.py"), run_name="reference")
+
+    assert (DOCS / "reference" / "mcp.md").read_text(encoding="utf-8") == made["mcp_page"](), (
+        "run `make docs`"
+    )
 
 
 def test_the_page_of_imports_names_every_source() -> None:

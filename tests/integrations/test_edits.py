@@ -47,6 +47,23 @@ def test_removing_what_was_put_gives_the_same_document_again() -> None:
     assert jsonc.parse(jsonc.remove(edited, ("mcpServers", "skep"))) == jsonc.parse(COMMENTED)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  // mine\n  "theme": "One Dark",\n}\n',
+        '{\n    "a": {\n        "b": [1, 2],\n    },\n}\n',
+        '{\n\t"a": 1\n}',
+        '{"a": {"command": "b"}, "c": 5}',
+        '{\r\n  "a": 1\r\n}\r\n',
+    ],
+)
+def test_a_document_is_the_same_to_the_byte_after_put_and_remove(text: str) -> None:
+    edited = jsonc.put(text, ("servers", "skep"), {"command": "skep", "args": ["mcp"]})
+
+    assert "skep" in edited
+    assert jsonc.remove(edited, ("servers", "skep")) == text
+
+
 def test_an_empty_file_becomes_a_document() -> None:
     assert jsonc.parse(jsonc.put("", ("a", "b"), 1)) == {"a": {"b": 1}}
 

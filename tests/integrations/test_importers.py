@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep.bank import Bank
 from skep.errors import InvalidInputError, NotFoundError
 from skep.integrations.importers import SOURCES, detect, read
 from skep.integrations.importers.base import item, moment, source_of
@@ -381,3 +382,53 @@ def test_front_matter_and_sections_hold_on_odd_input() -> None:
     assert front_matter("") == {}
     assert list(sections("")) == []
     assert len(list(sections("word " * 3000 + "\n\n" + "other " * 3000))) == 2
+
+
+def test_a_markdown_file_of_lists_is_a_memory_per_entry(tmp_path: Path) -> None:
+    file = tmp_path / "MEMORY.md"
+    file.write_text(
+        "# Rules\n\n- Use ruff for linting\n- Ana likes tea\n  in the morning\n\n## Deploy\n\nWe deploy on Fridays.\n"
+    )
+
+    items = list(read(file)[1])
+
+    assert [(one.text, one.fields["kind"]) for one in items] == [
+        ("Use ruff for linting", "fact"),
+        ("Ana likes tea in the morning", "fact"),
+        ("We deploy on Fridays.", "document"),
+    ]
+    assert items[1].fields["title"] == "Rules"
+    assert len({one.key for one in items}) == 3
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.txt", "a.md"])
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(b"\x00\x01\x02 not text")
+
+    with pytest.raises(InvalidInputError, match="not a text file"):
+        list(read(file)[1])
+
+
+def test_a_table_in_utf_16_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "export.csv"
+    file.write_bytes("memory,date\nAna likes tea,2025-01-01\n".encode("utf-16"))
+
+    assert [one.text for one in read(file)[1]] == ["Ana likes tea"]
+
+
+def test_a_bank_and_its_export_are_read_and_not_touched(tmp_path: Path) -> None:
+    path, export = tmp_path / "mine.skep", tmp_path / "mine.jsonl"
+    with Bank.open(path) as bank:
+        old = bank.remember("Use black for formatting", tags=["tools"], scope={"user": "ana"}).memory.id
+        new = bank.remember("Use ruff for formatting", kind="procedure", on_conflict="ignore").memory.id
+        bank.supersede(old, new)
+        bank.export(export)
+    before = path.read_bytes()
+
+    for file in (path, export):
+        source, items = read(file)
+        [one] = items
+        assert source.name == "skep"
+        assert (one.text, one.key, one.fields["kind"]) == ("Use ruff for formatting", new, "procedure")
+    assert path.read_bytes() == before

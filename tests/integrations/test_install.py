@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from skep.cli.install import install as command
 from skep.errors import ConfigError, NotFoundError
 from skep.integrations import jsonc
-from skep.integrations.clients import CLIENTS, Place, client, edits
+from skep.integrations.clients import CLIENTS, Place, client, edits, traces
 from skep.integrations.install import plan_install, plan_uninstall, write
 
 NAMES = [one.name for one in CLIENTS]
@@ -30,7 +33,7 @@ def install(name: str, place: Place, **options: object) -> list[Path]:
 
 
 def uninstall(name: str, place: Place) -> None:
-    write(plan_uninstall(edits(client(name), place, command=["skep"])), now=1.0)
+    write(plan_uninstall(traces(client(name), place)), now=1.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,6 +78,20 @@ def test_a_backup_holds_what_was_there_before(place: Place) -> None:
     [backup] = file.parent.glob("*.bak")
     assert json.loads(backup.read_text()) == {"mcpServers": {"other": {"command": "x"}}}
     assert json.loads(file.read_text())["mcpServers"]["other"] == {"command": "x"}
+
+
+def test_a_backup_never_replaces_an_earlier_one(place: Place) -> None:
+    file = place.home / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mine": 1}')
+
+    for _ in range(2):
+        write(plan_install(edits(client("cursor"), place, command=["skep"])), now=0.0)
+        write(plan_uninstall(traces(client("cursor"), place)), now=0.0)
+
+    kept = [backup.read_text() for backup in sorted(file.parent.glob("*.bak"))]
+    assert kept.count('{"mine": 1}') == 2
+    assert len(kept) == 4
 
 
 def test_hooks_of_others_stay_and_an_older_one_of_ours_is_replaced(place: Place) -> None:
@@ -147,3 +164,77 @@ def test_the_file_is_where_the_platform_keeps_it(platform: str, expected: str, p
     [edit] = edits(client("claude-desktop"), there, command=["skep"])
 
     assert edit.file == place.home / expected
+
+
+def test_opencode_keeps_the_shape_its_file_has(place: Place) -> None:
+    file = place.home / ".config" / "opencode" / "opencode.jsonc"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '{\n  // version 2\n  "mcp": {"servers": {"other": {"type": "local", "command": ["x"]}}}\n}\n'
+    )
+
+    install("opencode", place)
+
+    servers = jsonc.parse(file.read_text())["mcp"]["servers"]
+    assert servers["skep"] == {"type": "local", "command": ["skep", "mcp"]}
+    assert install("opencode", place) == []
+    uninstall("opencode", place)
+    assert jsonc.parse(file.read_text()) == {
+        "mcp": {"servers": {"other": {"type": "local", "command": ["x"]}}}
+    }
+    assert "// version 2" in file.read_text()
+
+
+def test_opencode_is_taken_out_of_either_shape(place: Place) -> None:
+    file = place.home / ".config" / "opencode" / "opencode.json"
+    install("opencode", place)
+    both = jsonc.put(file.read_text(), ("mcp", "servers"), {"other": {"type": "local", "command": ["x"]}})
+    file.write_text(both)
+
+    uninstall("opencode", place)
+
+    assert list(jsonc.parse(file.read_text())["mcp"]) == ["servers"]
+
+
+def test_a_projects_opencode_file_with_comments_is_the_one_that_is_edited(place: Place) -> None:
+    (place.cwd / "opencode.jsonc").write_text("{} // mine\n")
+
+    assert install("opencode", place, project=True) == [place.cwd / "opencode.jsonc"]
+
+
+def test_a_path_with_blanks_is_quoted_in_hooks_and_known_again(place: Place) -> None:
+    there = "/opt/my tools/skep"
+    plan = plan_install(edits(client("claude-code"), place, command=[there]))
+    write(plan, now=0.0)
+    settings = place.home / ".claude" / "settings.json"
+    [group] = json.loads(settings.read_text())["hooks"]["Stop"]
+
+    assert shlex.split(group["hooks"][0]["command"]) == [there, "hook", "claude-code"]
+    uninstall("claude-code", place)
+    assert "skep" not in settings.read_text()
+
+
+def test_hooks_of_somebody_elses_program_are_not_ours(place: Place) -> None:
+    settings = place.home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    other = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "miskep hook x"}]}]}}
+    settings.write_text(json.dumps(other))
+
+    install("claude-code", place)
+    uninstall("claude-code", place)
+
+    assert json.loads(settings.read_text()) == other
+
+
+@pytest.mark.parametrize(("words", "made"), [([], True), (["--no-hooks"], False), (["--dry-run"], False)])
+def test_hooks_find_a_bank_to_keep_sessions_in(
+    words: list[str], made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SKEP_BANK", str(tmp_path / "mine" / "bank.skep"))
+
+    for _ in range(2):
+        CliRunner().invoke(command, ["claude-code", *words], catch_exceptions=False)
+
+    assert (tmp_path / "mine" / "bank.skep").exists() == made

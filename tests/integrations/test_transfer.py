@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from skep.bank import Bank
+from skep.cli import app
 from skep.cli.importers import import_foreign, is_export
+from skep.errors import InvalidInputError
 from skep.integrations.audit import audit, junk_of, report
 from skep.integrations.importers import read
+from skep.integrations.importers.base import item
 
 NOW = 1_790_000_000.0
 
@@ -120,7 +124,8 @@ def test_an_audit_finds_each_kind_of_trouble_and_changes_nothing(bank: Bank, tmp
     assert found.contradictions[0].count == 1
     assert sum(finding.count for finding in found.junk) == 1
     assert sum(finding.count for finding in found.staleness) == 3
-    assert "Junk: 1 (12.5%)" in text
+    assert "Junk\n  1 (12.5%) too little to mean anything" in text
+    assert "1 pair (2 memories, 25.0%) contradict each other" in text
     assert "Never use ruff for linting" in text
     assert [(finding.name, finding.count) for finding in found.secrets] == [("email", 1)]
     assert "ana@example.org" not in text.split("Secrets")[1]
@@ -128,4 +133,63 @@ def test_an_audit_finds_each_kind_of_trouble_and_changes_nothing(bank: Bank, tmp
 
 
 def test_an_audit_of_nothing_is_a_report_too(bank: Bank) -> None:
-    assert "0 memories" in report(audit([], source="jsonl", now=NOW, bank=bank))
+    text = report(audit([], source="jsonl", now=NOW, bank=bank))
+
+    assert text.startswith("No memories found, read as jsonl.")
+    assert "--from" in text
+
+
+def test_many_links_are_few_transactions_and_any_name_of_a_relation_will_do(
+    bank: Bank, tmp_path: Path
+) -> None:
+    people = [
+        {"type": "entity", "name": f"p{n}", "entityType": "person", "observations": []} for n in range(300)
+    ]
+    knows = [
+        {"type": "relation", "from": f"p{n}", "to": f"p{n + 1}", "relationType": "knows " * 100}
+        for n in range(299)
+    ]
+    file = tmp_path / "memory.jsonl"
+    file.write_text("\n".join(json.dumps(entry) for entry in (*people, *knows, *knows)))
+    begun: list[str] = []
+    bank.engine.store.connection.trace = lambda sql, _bindings: (
+        begun.append(sql) if "BEGIN IMM" in sql else None
+    )
+
+    done = import_foreign(bank, str(file), None)
+
+    assert (done["new"], done["links"]) == (300, 299)
+    assert len(begun) <= 4
+
+
+def test_a_file_that_cannot_be_read_makes_no_bank(tmp_path: Path) -> None:
+    file = tmp_path / "broken.jsonl"
+    file.write_text('{"text": "fine"}\n{"text": ')
+
+    done = CliRunner().invoke(app, ["--bank", str(tmp_path / "new.skep"), "import", str(file)])
+
+    assert isinstance(done.exception, InvalidInputError)
+    assert "line 2" in str(done.exception)
+    assert not (tmp_path / "new.skep").exists()
+
+
+def test_shares_are_of_memories_however_many_pairs_there_are(bank: Bank) -> None:
+    texts = [f"The gateway listens on port {port}" for port in range(8400, 8410)]
+    items = [made for n, text in enumerate(texts) if (made := item(text, origin="file", key=str(n)))]
+
+    found = audit(items, source="text", now=NOW, bank=bank)
+
+    [differing] = found.contradictions
+    assert differing.count > found.memories
+    assert differing.memories <= found.memories
+    assert f"{differing.count} pairs ({differing.memories} memories, 100.0%)" in report(found)
+
+
+def test_age_alone_is_shown_but_is_no_fault(bank: Bank) -> None:
+    old = item("Ana lives in Oslo with her cat", origin="file", key="1", created_at=NOW - 500 * 86_400)
+    assert old is not None
+
+    found = audit([old], source="text", now=NOW, bank=bank)
+
+    assert [finding.name for finding in found.staleness] == ["over a year old and never confirmed"]
+    assert found.affected == 0

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from skep.server.mcp.call import Call, InputRequired, ToolError, no_bank
+from skep.server.mcp.call import Call, InputRequired, ToolError
 from skep.server.mcp.protocol import INVALID_PARAMS, RpcError
 from skep.server.mcp.registry import Prompt, Registry, Reply, Resource, Tool, tool
 from skep.server.mcp.session import Server
@@ -473,7 +473,7 @@ def build() -> Server:
         complete=lambda reference, argument: ["paris", "park", "party"],
         logging=True,
     )
-    return Server(registry, name="everything", version="1.0", bank=lambda call, session: no_bank())
+    return Server(registry, name="everything", version="1.0")
 
 
 def main() -> None:

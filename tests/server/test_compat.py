@@ -65,6 +65,16 @@ def test_an_unknown_entity_is_an_error_the_model_can_read(reference: Client) -> 
     assert result["content"][0]["text"] == "Entity with name Bo not found"
 
 
+def test_secrets_are_left_out_of_observations(reference: Client) -> None:
+    reference.call("create_entities", entities=[ANA])
+
+    contents = ["deploys with AKIAIOSFODNN7EXAMPLE"]
+    reference.call("add_observations", observations=[{"entityName": "Ana", "contents": contents}])
+
+    [ana] = graph(reference, "open_nodes", names=["Ana"])["entities"]
+    assert ana["observations"][-1] == "deploys with [api-key]"
+
+
 def test_deleting_an_entity_takes_its_observations_and_relations(reference: Client) -> None:
     reference.call("create_entities", entities=[ANA, ACME])
     reference.call("create_relations", relations=[WORKS])

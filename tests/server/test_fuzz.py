@@ -61,6 +61,12 @@ ANYTHING = st.recursive(
 )
 
 
+def stored(path: Path) -> dict[str, bytes]:
+    """The bytes of a bank by the name of the file they lie in; the empty write-ahead log of a reader is none."""
+    files = (path, path.with_name(path.name + "-wal"))
+    return {file.name: file.read_bytes() for file in files if file.exists() and file.stat().st_size}
+
+
 class Desk:
     """A bank with a few memories in it, and a server over it."""
 
@@ -87,11 +93,9 @@ class Desk:
         [answer] = out.getvalue().splitlines()
         return json.loads(answer)
 
-    def written(self) -> int:
-        """How many events there are, not counting use statistics."""
-        bank = next(iter(self.banks._open.values()), None)
-        events = bank.history(limit=10_000) if bank is not None else []
-        return sum(event.kind != "use" for event in events)
+    def stored(self) -> dict[str, bytes]:
+        """Every byte of the bank: the file, and what SQLite has not moved into it yet."""
+        return stored(self.path)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +118,7 @@ def test_arguments_of_any_shape_are_answered_and_reading_never_writes(
     desk: Desk, profile: str, tool: Tool, data: st.DataObject
 ) -> None:
     arguments = data.draw(from_schema(tool.schema, desk.ids) | ANYTHING, label="arguments")
-    before = desk.written()
+    before = desk.stored()
 
     answer = desk.call(profile, tool, arguments)
 
@@ -122,7 +126,7 @@ def test_arguments_of_any_shape_are_answered_and_reading_never_writes(
     if "result" in answer:
         assert answer["result"]["content"]
     if tool.reads:
-        assert desk.written() == before
+        assert desk.stored() == before
 
 
 def test_the_bank_is_whole_after_all_that(desk: Desk) -> None:
@@ -131,3 +135,55 @@ def test_the_bank_is_whole_after_all_that(desk: Desk) -> None:
 
     with Bank.open(desk.path) as bank:
         assert [finding for finding in bank.doctor(deep=True) if finding.level == "error"] == []
+
+
+def reading_tools() -> list[tuple[str, Tool]]:
+    return [(profile, tool) for profile, tool in TOOLS if tool.reads]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_session_that_only_reads_leaves_every_byte_as_it_was_even_when_it_ends(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    desk = Desk(tmp_path_factory.mktemp("reader"))
+    before = desk.stored()
+
+    calls = st.tuples(st.sampled_from(reading_tools()), st.data())
+    for (profile, tool), inner in data.draw(st.lists(calls, min_size=5, max_size=15)):
+        desk.call(profile, tool, inner.draw(from_schema(tool.schema, desk.ids)))
+        desk.call("full", recall_tool(), {"query": "which linter is used?"})
+    assert desk.stored() == before
+    desk.banks.close()
+
+    assert desk.stored() == before
+
+
+def recall_tool() -> Tool:
+    return next(tool for _, tool in TOOLS if tool.name == "recall")
+
+
+def test_reading_where_there_is_no_bank_makes_none(tmp_path: Path) -> None:
+    banks = Banks(None, environ={"HOME": str(tmp_path)}, start=tmp_path)
+    server = build_server("full", banks, version="1")
+    for _profile, tool in reading_tools():
+        params = {"name": tool.name, "arguments": {"query": "x", "text": "x"}, "_meta": META}
+        frame = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        Connection(server, io.BytesIO(json.dumps(frame).encode()), io.BytesIO()).run()
+    banks.close()
+
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_uses_are_counted_with_the_next_write(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for _ in range(3):
+        desk.call("full", recall_tool(), {"query": "which linter is used?"})
+    with Bank.open(desk.path) as bank:
+        assert bank.get(desk.ids[0]).uses == 0
+
+    desk.call("full", TOOLS[0][1], {"text": "something else entirely"})
+    desk.banks.close()
+
+    with Bank.open(desk.path) as bank:
+        assert bank.get(desk.ids[0]).uses == 3

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +17,11 @@ pytest.importorskip("starlette", reason="the http extra is not installed")
 from everything import build
 from mcp_wire import META
 
+from skep.bank import Bank
 from skep.errors import ConfigError
 from skep.server.http import create_app, refusal, serve_http
+from skep.server.mcp.banks import Banks
+from skep.server.mcp.profiles import build_server
 from skep.server.mcp.protocol import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 
 TOKEN = "let me in"
@@ -301,3 +307,41 @@ def test_a_stateless_subscription_is_acknowledged_first() -> None:
     assert first["method"] == "notifications/subscriptions/acknowledged"
     assert first["params"]["notifications"] == {"resourceSubscriptions": ["test://watched-resource"]}
     assert second["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 8}
+
+
+def test_a_subscriber_over_http_hears_of_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    with Bank.open(path) as bank:
+        known = bank.remember("Ana likes tea").memory.id
+    banks = Banks(str(path), environ={}, start=tmp_path, local=False)
+    server = build_server("default", banks, version="1", watch_seconds=0.01)
+    revise = "import sys; from skep import Bank\nwith Bank.open(sys.argv[1]) as b: b.revise(sys.argv[2], text='new')"
+
+    async def story() -> list[dict[str, Any]]:
+        wanted = {"notifications": {"resourceSubscriptions": [f"memory://{known}"]}, "_meta": META}
+        body = {"jsonrpc": "2.0", "id": 8, "method": "subscriptions/listen", "params": wanted}
+        changed = False
+
+        async def change(answer: Answer) -> None:
+            nonlocal changed
+            if not changed and b"acknowledged" in answer.body:
+                changed = True
+                await asyncio.to_thread(
+                    subprocess.run, [sys.executable, "-c", revise, str(path), known], check=True
+                )
+
+        answer = await Web(create_app(server, token=TOKEN)).send(
+            body,
+            mcp_protocol_version="2026-07-28",
+            mcp_method="subscriptions/listen",
+            on_body=change,
+            until=lambda answer: b"updated" in answer.body,
+        )
+        return answer.frames
+
+    try:
+        frames = asyncio.run(story())
+    finally:
+        server.close()
+        banks.close()
+    assert frames[1]["params"]["uri"] == f"memory://{known}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from everything import build
@@ -10,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_wire import META, Client, run_frames
 
-from skep.server.mcp.protocol import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from skep.server.mcp.call import Call, no_bank
+from skep.server.mcp.protocol import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    Envelope,
+)
 
 
 def frame(message: dict[str, Any]) -> bytes:
@@ -70,7 +78,7 @@ def test_bad_arguments_come_back_as_something_the_model_can_mend(client: Client)
     result = client.call("add", b="four")
 
     assert result["isError"]
-    assert "a (required)" in result["content"][0]["text"]
+    assert result["content"][0]["text"] == "add: b must be a whole number, not 'four'. Also missing: a"
 
 
 def test_numbers_and_lists_sent_as_text_are_understood(client: Client) -> None:
@@ -95,6 +103,29 @@ def test_progress_is_reported_only_to_who_asks_for_it(client: Client) -> None:
 
     told = [message["params"] for message in client.seen]
     assert [(note["progressToken"], note["progress"]) for note in told] == [("t", 0), ("t", 50), ("t", 100)]
+
+
+def test_progress_comes_in_a_hundred_steps_at_most_and_ends_at_the_end() -> None:
+    told: list[float] = []
+
+    class Wire:
+        def notify(self, method: str, params: Mapping[str, Any]) -> None:
+            told.append(params["progress"])
+
+        def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+            raise AssertionError(method)
+
+        def cancelled(self) -> bool:
+            return False
+
+    params = {"_meta": {"progressToken": 1}}
+    call = Call(
+        channel=Wire(), envelope=Envelope("2025-11-25", {}, {}), params=params, bank=lambda _call: no_bank()
+    )
+    for done in range(10_001):
+        call.progress(done, 10_000)
+
+    assert told == [float(step) for step in range(0, 10_001, 100)]
 
 
 def test_a_cancelled_call_stops_and_is_never_answered(client: Client) -> None:

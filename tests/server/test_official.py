@@ -106,7 +106,8 @@ def python_client(tmp_path: Path, mode: str) -> Any:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     server = [*SKEP, "--bank", str(tmp_path / "b.skep"), "mcp", "--profile", "full"]
-    return mcp.Client(stdio_client(StdioServerParameters(command=server[0], args=server[1:])), mode=mode)
+    started = StdioServerParameters(command=server[0], args=server[1:], env=dict(os.environ))
+    return mcp.Client(stdio_client(started), mode=mode)
 
 
 @pytest.fixture

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from skep.bank import Bank
+from skep.server.mcp.launch import Plain, read_plain
 
 PROBE = """
 import sys, io
@@ -44,6 +50,95 @@ def test_initialize_and_the_lists_are_answered_without_numpy_bank_or_index(tmp_p
 
     assert done.stdout.decode().split("\n") == ["[]", "[]", "[]", ""]
     assert list(tmp_path.iterdir()) == []
+
+
+USED = """
+import sys
+from skep.__main__ import main
+sys.argv = ["skep", "--bank", sys.argv[1], *sys.argv[2:]]
+main()
+print(*(name for name in {names!r} if name in sys.modules), file=sys.stderr)
+"""
+IDLE = (
+    "click", "numpy.ma", "skep.semantics.compare", "skep.lifecycle", "difflib", "secrets", "asyncio", "starlette",
+    "json",
+)  # fmt: skip
+
+
+def used(bank: Path, names: tuple[str, ...], *words: str, given: bytes = b"") -> list[str]:
+    """Which of the modules a fresh process of the command has loaded when it ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", USED.format(names=names), str(bank), *words],
+        input=given,
+        capture_output=True,
+        check=True,
+    )
+    return done.stderr.decode().split()
+
+
+def asked(query: str) -> bytes:
+    """A session in which one question is asked."""
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "recall", "arguments": {"query": query}},
+        },
+    ]
+    return "\n".join(json.dumps(message) for message in messages).encode()
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        bank.remember_many([f"Server {number} stands in rack {number % 7}" for number in range(300)])
+        bank.recall("server")
+    return tmp_path / "bank.skep"
+
+
+def test_the_first_recall_loads_nothing_it_does_not_need(filled: Path) -> None:
+    assert used(filled, (*IDLE, "numpy"), "mcp", given=asked("gateway of Ana")) == ["numpy"]
+
+
+def test_a_plain_command_line_is_read_as_the_full_reader_would(tmp_path: Path) -> None:
+    assert read_plain(["mcp"]) == Plain(None, "default")
+    assert read_plain(["--bank", "a", "mcp", "--bank", "b"]) == Plain("b", "default")
+    assert read_plain(["--bank=a", "mcp", "--profile", "full"]) == Plain("a", "full")
+    for words in (
+        ["mcp", "--http"],
+        ["mcp", "--profile", "none"],
+        ["mcp", "--profile"],
+        ["mcp", "mcp"],
+        ["mcp", "--help"],
+        ["--profile", "full", "mcp"],
+        ["search", "mcp"],
+        ["--bank", "mcp"],
+        [],
+    ):
+        assert read_plain(words) is None, words
+
+
+def test_both_readers_start_the_same_server(filled: Path) -> None:
+    quick = used(filled, ("click",), "mcp", "--profile", "full", given=asked("rack"))
+    judged = used(filled, ("click",), "mcp", "--profile", "full", "--judge", "true", given=asked("rack"))
+
+    assert (quick, judged) == ([], ["click"])
+
+
+def test_a_judge_that_is_no_command_line_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skep", "--bank", str(tmp_path / "b.skep"), "mcp"],
+        env={**os.environ, "SKEP_JUDGE": "claude 'oops"},
+        input=b"",
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith("skep: the judge")
+    assert b"Traceback" not in done.stderr
 
 
 def test_standard_output_carries_frames_and_stray_prints_go_elsewhere(tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ def audit(path: Path, source: str | None, as_json: bool) -> None:
     PATH is a file or folder of any kind that `skep import` reads.
     """
     from skep.bank import Bank
+    from skep.cli.shared import progress_bar
     from skep.integrations.audit import audit as examine
     from skep.integrations.audit import report
     from skep.integrations.importers import read
 
     chosen, items = read(path, source)
-    with Bank.open(":memory:") as bank:
-        found = examine(items, source=chosen.name, now=time.time(), bank=bank)
+    with Bank.open(":memory:") as bank, progress_bar("comparing") as progress:
+        found = examine(items, source=chosen.name, now=time.time(), bank=bank, progress=progress)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:

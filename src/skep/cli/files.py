@@ -67,7 +67,7 @@ def export(path: str, bank_path: str | None, as_json: bool) -> None:
 @common
 def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None, as_json: bool) -> None:
     """Take in PATH: a skep export, or the files of another memory."""
-    from skep.cli.importers import import_foreign, is_export
+    from skep.cli.importers import import_read, is_export, read_foreign
 
     if source is None and is_export(path):
         with open_bank(bank_path) as bank, progress_bar("importing") as progress:
@@ -77,8 +77,9 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
                 applied = bank.import_(path, progress=progress)
                 report = {"new": applied.new, "known": applied.known, "held": len(applied.held)}
     else:
+        name, items = read_foreign(path, source)
         with open_bank(bank_path) as bank, progress_bar("importing") as progress:
-            report = import_foreign(bank, path, source, dry_run=dry_run, progress=progress)
+            report = import_read(bank, name, items, dry_run=dry_run, progress=progress)
     if as_json:
         print_json(report)
     else:

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from skep.bank import Bank
+    from skep.integrations.importers import Item
 
 MARK = b'"skep-bank"'
 
@@ -21,6 +22,14 @@ def is_export(path: str) -> bool:
         return False
     with file.open("rb") as stream:
         return MARK in stream.readline(4096)
+
+
+def read_foreign(path: str, source: str | None) -> tuple[str, list[Item]]:
+    """What a file was taken for, and everything in it; read to its end before a bank is touched."""
+    from skep.integrations.importers import read
+
+    chosen, items = read(Path(path).expanduser(), source)
+    return chosen.name, list(items)
 
 
 def import_foreign(
@@ -40,12 +49,22 @@ def import_foreign(
         dry_run: Only count.
         progress: Called with how many are done, and of how many.
     """
-    from skep.integrations.importers import read
+    return import_read(bank, *read_foreign(path, source), dry_run=dry_run, progress=progress)
+
+
+def import_read(
+    bank: Bank,
+    name: str,
+    items: list[Item],
+    *,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The same for what is read already."""
     from skep.integrations.transfer import import_items
 
-    chosen, items = read(Path(path).expanduser(), source)
     done = import_items(bank, items, dry_run=dry_run, progress=progress)
-    return {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}
+    return {"from": name, "new": done.new, "known": done.known, "links": done.links}
 
 
 commands: list[click.Command] = []

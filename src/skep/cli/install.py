@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from skep.cli.shared import json_option, print_json
-from skep.integrations.clients import CLIENTS, Client, Place, client, edits
+from skep.integrations.clients import CLIENTS, Client, Place, client, edits, traces
 from skep.integrations.install import Change, plan_install, plan_uninstall, show, write
 
 NAMES = click.Choice([one.name for one in CLIENTS])
@@ -51,7 +51,8 @@ def install(
 ) -> None:
     """Add skep to CLIENT: its MCP server, and hooks where the client has them.
 
-    What is in the client's files stays there and is backed up first. Running it again changes nothing.
+    What is in the client's files stays there and is backed up first. Running it again changes nothing. With hooks, the
+    bank they keep sessions in is made if there is none.
     """
     chosen, place = client(client_name), _place()
     wanted = edits(chosen, place, command=_command(command, absolute), project=project, hooks=not no_hooks)
@@ -61,7 +62,12 @@ def install(
         return
     changes = plan_install(wanted)
     _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
-    if not dry_run and not as_json:
+    if dry_run:
+        return
+    made = _make_bank() if chosen.hooks and not no_hooks else None
+    if not as_json:
+        if made is not None:
+            click.echo(f"made {made}")
         _advise(chosen, command, absolute)
 
 
@@ -73,8 +79,20 @@ def install(
 def uninstall(*, client_name: str, project: bool, dry_run: bool, as_json: bool) -> None:
     """Take skep out of CLIENT's configuration; everything else stays. Memories are not touched."""
     place = _place()
-    changes = plan_uninstall(edits(client(client_name), place, command=["skep"], project=project))
+    changes = plan_uninstall(traces(client(client_name), place, project=project))
     _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
+
+
+def _make_bank() -> Path | None:
+    """Make the bank that hooks will keep a session in, where there is none yet: they never make one themselves."""
+    from skep.bank import Bank
+    from skep.config import find_bank
+
+    path = find_bank(None, os.environ, Path.cwd())
+    if path.exists():
+        return None
+    Bank.open(path).close()
+    return path
 
 
 def _report(changes: list[Change], *, dry_run: bool, as_json: bool) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
-from pathlib import Path
 
 import click
+
+from skep.server.mcp.launch import PROFILE_NAMES
 
 
 @click.command()
 @click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")
 @click.option(
     "--profile",
-    type=click.Choice(["default", "full", "reference", "search"]),
+    type=click.Choice(PROFILE_NAMES),
     default="default",
     show_default=True,
     help="Which tools: seven, all, those of the reference memory server, or search and fetch.",
@@ -43,24 +43,15 @@ def mcp(
     origins: tuple[str, ...],
 ) -> None:
     """Serve the bank to an agent over MCP, on standard input and output or over HTTP."""
-    from skep.server.mcp.banks import Banks
-    from skep.server.mcp.profiles import build_server
+    from skep.server.mcp.launch import Plain, Serving, serve_plain
 
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # small products: a pool of threads costs more than it gives
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     chosen = bank_path or (outer if isinstance(outer, str) else None)
-    banks = Banks(chosen, environ=os.environ, start=Path.cwd(), local=not http)
-    server = build_server(profile, banks, version=_version(), judge=shlex.split(judge) if judge else None)
-    try:
-        if http:
-            _serve_http(server, host=host, port=port, token=token, no_auth=no_auth, origins=origins)
-        else:
-            from skep.server.mcp.loop import serve_stdio
-
-            serve_stdio(server, wants_roots=not banks.named)
-    finally:
-        banks.close()
+    if not http:
+        serve_plain(Plain(chosen, profile), {**os.environ, **({"SKEP_JUDGE": judge} if judge else {})})
+        return
+    with Serving(chosen, profile, judge, os.environ, local=False) as serving:
+        _serve_http(serving.server, host=host, port=port, token=token, no_auth=no_auth, origins=origins)
 
 
 def _serve_http(
@@ -77,13 +68,6 @@ def _serve_http(
         click.echo(f"bearer token: {token}", err=True)
     click.echo(f"serving http://{host}:{port}/mcp", err=True)
     serve_http(server, host=host, port=port, token=token, origins=origins)
-
-
-def _version() -> str:
-    """The version, without importing what reads package metadata."""
-    from skep import __version__
-
-    return __version__
 
 
 commands = [mcp]

@@ -6,11 +6,12 @@ int8 and is memory-mapped, so that opening it reads nothing. `scripts/build_stat
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from skep.embedding.calibration import Calibration
 from skep.embedding.wordpiece import WordPiece
@@ -38,7 +39,7 @@ class StaticEmbedder:
     def __init__(self, folder: Path = DATA) -> None:
         self._folder = folder
         try:
-            about = json.loads((folder / "static.json").read_bytes())
+            about = msgspec.json.decode((folder / "static.json").read_bytes())
         except FileNotFoundError as error:
             raise EmbedderUnavailableError(
                 f"the word-vector table is missing from {folder}; reinstall skep, or make it with "

@@ -119,7 +119,7 @@ class WordPiece:
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self.vocabulary: tuple[str, ...] = tuple(vocabulary)
-        ids = {token: number for number, token in enumerate(self.vocabulary)}
+        ids = dict(zip(self.vocabulary, range(len(self.vocabulary)), strict=True))
         self.unknown: int = ids["[UNK]"]
         self._pieces = _WordCache(ids, self.unknown)
         self._ids = ids

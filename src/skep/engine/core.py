@@ -45,7 +45,9 @@ class Engine:
         self.frozen = frozen
         """A view of the past: nothing may be written, nor derived on disk."""
         self.sign: Sign | None = None
-        self.embeddings = Embeddings(store, embedder, spec, now, adopts=adopts)
+        self.embeddings = Embeddings(
+            store, embedder, spec, now, adopts=adopts, pure_reads=settings.pure_reads
+        )
         self._index_folder = index_folder
         self._index: SegmentIndex | None = None
         self._uses: dict[str, int] = {}
@@ -58,7 +60,7 @@ class Engine:
         if self._index is None:
             from skep.storage.segments import SegmentIndex
 
-            self.embeddings.adopt()
+            self.embeddings.before_reading()
             self._index = SegmentIndex(
                 self._index_folder,
                 self.store,
@@ -77,6 +79,8 @@ class Engine:
         )
         if changes.waiting:
             self.embeddings.work()
+        if self.settings.pure_reads:
+            self.flush_uses()
         return events, changes
 
     def as_stored(self, changes: Changes) -> list[Memory]:
@@ -110,7 +114,7 @@ class Engine:
                 self._uses[memory_id] = self._uses.get(memory_id, 0) + 1
             self._recalls += 1
             due = self._recalls >= self.settings.flush_uses_every
-        if due:
+        if due and not self.settings.pure_reads:
             self.flush_uses()
 
     def flush_uses(self) -> None:
@@ -136,7 +140,7 @@ class Engine:
     def close(self) -> None:
         """Stop the workers, write what is still in memory, release the file."""
         self.embeddings.stop()
-        if not (self.frozen or self.store.read_only):
+        if not (self.frozen or self.store.read_only or self.settings.pure_reads):
             self.flush_uses()
         self.store.close()
 

@@ -32,9 +32,17 @@ class Embeddings:
     """What a bank does with its embedder."""
 
     def __init__(
-        self, store: SqliteStore, embedder: Embedder, spec: str | None, now: Now, *, adopts: bool = True
+        self,
+        store: SqliteStore,
+        embedder: Embedder,
+        spec: str | None,
+        now: Now,
+        *,
+        adopts: bool = True,
+        pure_reads: bool = False,
     ) -> None:
         self.store = store
+        self._pure_reads = pure_reads
         self._now = now
         self.embedder = embedder
         self.spec = spec
@@ -51,6 +59,11 @@ class Embeddings:
         if not self._adopted:
             self.store.adopt(self.embedder.fingerprint, self.embedder.dim, self.spec)
             self._adopted = True
+
+    def before_reading(self) -> None:
+        """The same for a reader, which may be one that leaves the file alone."""
+        if not self._pure_reads:
+            self.adopt()
 
     def for_space(self, space: Space) -> Embedder | None:
         """The embedder that made a space; None if it cannot be had any more."""
@@ -69,7 +82,7 @@ class Embeddings:
 
     def query_vector(self, text: str) -> NDArray[np.float32] | None:
         """The vector of a query in the active space; None when the embedder of that space is not at hand."""
-        self.adopt()
+        self.before_reading()
         space = self.store.active_space()
         embedder = self.for_space(space) if space is not None else None
         if embedder is None:

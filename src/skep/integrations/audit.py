@@ -7,11 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from skep.integrations.importers.base import Item
+from skep.integrations.importers.plain import TEXTS
 from skep.integrations.wording import DAY, clip, date
 from skep.lifecycle.privacy import redact
 from skep.words import STOP, fold, query_terms
@@ -25,6 +26,8 @@ COMPARED: Final = 20_000
 """Memories compared pair by pair; in a larger file the newest ones are."""
 EXAMPLES: Final = 5
 OLD_DAYS: Final = 365
+OLD: Final = "over a year old and never confirmed"
+"""Worth a look, but no fault by itself: it does not count among what has a finding."""
 MIN_WORDS: Final = 2
 SYMBOL_SHARE: Final = 0.45
 EXAMPLE_CHARS: Final = 100
@@ -55,19 +58,24 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     source: str
     other: str | None = None
+    other_source: str = ""
     note: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of trouble: how often, and some cases."""
+    """One kind of trouble: how often, in how many memories, and some cases."""
 
     name: str
     count: int
+    """Memories, or pairs of them where two are compared."""
+    memories: int
+    """Different memories that are concerned; of two that say the same, one is."""
+    pairs: bool = False
     examples: tuple[Example, ...] = ()
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole report. `affected` are memories with at least one finding."""
+    """The whole report. `affected` are memories with a finding besides their age."""
 
     source: str
     memories: int
@@ -118,7 +126,7 @@ def staleness_of(item: Item, now: float) -> str | None:
     if age is not None and age > 30 and _PASSING.search(item.text):
         return "says now or soon, and is over a month old"
     if age is not None and age > OLD_DAYS:
-        return "over a year old and never confirmed"
+        return OLD
     return None
 
 
@@ -168,10 +176,16 @@ def _collect(items: Sequence[Item], why: Callable[[Item], str | None], bad: set[
         reason = why(item)
         if reason is not None:
             cases.setdefault(reason, []).append(item)
-            bad.add(item.key)
+            if reason != OLD:
+                bad.add(item.key)
     ordered = sorted(cases.items(), key=lambda case: -len(case[1]))
     return tuple(
-        Finding(name=name, count=len(found), examples=tuple(_example(item) for item in found[:EXAMPLES]))
+        Finding(
+            name=name,
+            count=len(found),
+            memories=len(found),
+            examples=tuple(_example(item) for item in found[:EXAMPLES]),
+        )
         for name, found in ordered
     )
 
@@ -186,7 +200,7 @@ def _secrets(items: Sequence[Item], bad: set[str]) -> tuple[Finding, ...]:
             text = clip(clean.text.replace("\n", " "), EXAMPLE_CHARS)
             cases.setdefault(kind, []).append(Example(text=text, source=_source(item)))
     return tuple(
-        Finding(name=kind, count=len(found), examples=tuple(found[:EXAMPLES]))
+        Finding(name=kind, count=len(found), memories=len(found), examples=tuple(found[:EXAMPLES]))
         for kind, found in sorted(cases.items(), key=lambda case: -len(case[1]))
     )
 
@@ -209,7 +223,8 @@ def _repeated(items: Sequence[Item], bad: set[str], wasted: set[str]) -> tuple[F
         )
         for key, count in again.most_common(EXAMPLES)
     )
-    return Finding(name="word for word", count=again.total(), examples=examples), list(first.values())
+    count = again.total()
+    return Finding(name="word for word", count=count, memories=count, examples=examples), list(first.values())
 
 
 def _compare(
@@ -219,11 +234,14 @@ def _compare(
     stored = bank.remember_many([item.fields for item in items])
     by_id = {one.memory.id: item for one, item in zip(stored, items, strict=True)}
     cases: dict[str, list[Example]] = {}
+    concerned: dict[str, set[str]] = {}
     for conflict in bank.find_conflicts(progress=progress):
         if conflict.memory is None:
             continue
         one, other = by_id[conflict.existing.id], by_id[conflict.memory.id]
-        bad.update((other.key,) if conflict.kind == "duplicate" else (one.key, other.key))
+        hit = {other.key} if conflict.kind == "duplicate" else {one.key, other.key}
+        concerned.setdefault(conflict.kind, set()).update(hit)
+        bad |= hit
         if conflict.kind == "duplicate":
             wasted.add(other.key)
         cases.setdefault(conflict.kind, []).append(
@@ -231,16 +249,27 @@ def _compare(
                 text=clip(one.text, EXAMPLE_CHARS),
                 source=_source(one),
                 other=clip(other.text, EXAMPLE_CHARS),
+                other_source=_source(other),
                 note=f"{conflict.reason}, similarity {conflict.similarity:.2f}",
             )
         )
-    near = cases.pop("duplicate", [])
-    names = {"contradiction": "contradict each other", "update": "one replaces the other"}
-    opposed = tuple(
-        Finding(name=names.get(kind, kind), count=len(found), examples=tuple(found[:EXAMPLES]))
-        for kind, found in sorted(cases.items())
-    )
-    return Finding(name="in other words", count=len(near), examples=tuple(near[:EXAMPLES])), opposed
+    names = {
+        "duplicate": "in other words",
+        "contradiction": "contradict each other",
+        "update": "differ, and one probably replaces the other",
+    }
+    found = {
+        kind: Finding(
+            name=name,
+            count=len(cases.get(kind, ())),
+            memories=len(concerned.get(kind, ())),
+            pairs=True,
+            examples=tuple(cases.get(kind, ())[:EXAMPLES]),
+        )
+        for kind, name in names.items()
+    }
+    opposed = tuple(finding for kind, finding in found.items() if kind != "duplicate" and finding.count)
+    return found["duplicate"], opposed
 
 
 def _example(item: Item) -> Example:
@@ -253,35 +282,62 @@ def _source(item: Item) -> str:
 
 def report(found: Audit) -> str:
     """The audit as a person reads it."""
-    total = max(1, found.memories)
+    if not found.memories:
+        return (
+            f"No memories found, read as {found.source}. If it is something else, say what with --from; "
+            f"in plain files a text is looked for under {', '.join(TEXTS)}."
+        )
     lines = [
-        f"{found.memories} memories, read as {found.source}; about {found.tokens} tokens",
-        f"{found.affected} ({found.affected / total:.0%}) have at least one finding; "
-        f"{found.wasted_tokens} tokens ({found.wasted_tokens / max(1, found.tokens):.0%}) are junk or said twice",
+        f"{_many(found.memories, 'memory', 'memories')}, about {found.tokens:,} tokens, read as {found.source}",
+        f"{found.affected:,} ({found.affected / found.memories:.0%}) have a finding besides their age; "
+        f"{found.wasted_tokens:,} tokens ({found.wasted_tokens / max(1, found.tokens):.0%}) are junk or said twice",
     ]
     if found.median_age_days is not None:
-        lines.append(f"median age {found.median_age_days:g} days, the oldest from {found.oldest}")
+        lines.append(f"median age {found.median_age_days:,.0f} days, the oldest from {found.oldest}")
     if found.compared < found.memories:
-        lines.append(f"{found.compared} were compared with one another")
+        lines.append(f"{found.compared:,} different ones were compared with one another")
+    clean: list[str] = []
     for title, findings in (
         ("Junk", found.junk),
-        ("Duplicates", found.duplicates),
+        ("Said twice", found.duplicates),
         ("Contradictions", found.contradictions),
         ("Stale", found.staleness),
         ("Secrets and personal data", found.secrets),
     ):
-        count = sum(finding.count for finding in findings)
-        lines += ["", f"{title}: {count} ({count / total:.1%})"]
+        if not findings:
+            clean.append(title.lower())
+            continue
+        lines += ["", title]
         for finding in findings:
-            lines.append(f"  {finding.count} {finding.name}")
+            lines.append(f"  {_figures(finding, found.memories)} {finding.name}")
             lines += [_case(example) for example in finding.examples]
-    lines += ["", "Nothing was changed. `skep import` takes the file in; `skep maintain` then cleans up."]
+            if finding.count > len(finding.examples) > 1:
+                lines.append(f"    … and {finding.count - len(finding.examples):,} more")
+    if clean:
+        lines += ["", f"None found: {', '.join(clean)}."]
+    own = "`skep maintain --dry-run` shows what it would clean up."
+    other = "`skep import` takes the file in; `skep maintain` then cleans up."
+    lines += ["", f"Nothing was changed. {own if found.source == 'skep' else other}"]
     return "\n".join(lines)
 
 
+def _many(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _figures(finding: Finding, total: int) -> str:
+    share = f"{finding.memories / total:.1%}"
+    if not finding.pairs:
+        return f"{finding.count:,} ({share})"
+    return (
+        f"{_many(finding.count, 'pair', 'pairs')} ({_many(finding.memories, 'memory', 'memories')}, {share})"
+    )
+
+
 def _case(example: Example) -> str:
-    line = f"    - {example.text!r}"
-    if example.other is not None:
-        line += f"\n      {example.other!r}"
-    notes: list[Any] = [part for part in (example.note, example.source) if part]
-    return line + (f"  ({'; '.join(notes)})" if notes else "")
+    if example.other is None:
+        notes = "; ".join(part for part in (example.note, example.source) if part)
+        return f"    - {example.text!r}" + (f"  ({notes})" if notes else "")
+    first = f"    - {example.text!r}" + (f"  ({example.source})" if example.source else "")
+    second = f"      {example.other!r}" + (f"  ({example.other_source})" if example.other_source else "")
+    return f"{first}\n{second}\n      {example.note}"

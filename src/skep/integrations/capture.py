@@ -42,7 +42,7 @@ def capture(bank: Bank, client: str, payload: Payload) -> int:
 
     if not payload.transcript_path:
         return 0
-    turns = read_turns(Path(payload.transcript_path))
+    turns = read_turns(Path(payload.transcript_path), payload.last_assistant_message or "")
     if not turns:
         return 0
     mark = f"hook/{client}/{payload.session_id or payload.transcript_path}"[:500]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from skep.errors import NotFoundError
+from skep.errors import ConfigError, NotFoundError
+from skep.integrations import jsonc
 
 Format = Literal["json", "toml"]
-HOOK_COMMAND: Final = "skep hook"
+HOOK_COMMAND: Final = re.compile(r"""\bskep(?:\.exe)?["']?\s+hook\b""")
 """By this a hook of ours is known again, whatever stands before it."""
 
 
@@ -101,6 +105,15 @@ def edits(
     return server + (_hooks(chosen.name, place, command, project=project) if hooks and chosen.hooks else [])
 
 
+def traces(chosen: Client, place: Place, *, project: bool = False) -> list[Edit]:
+    """Everything that an installation may have left, whichever shape the client's file had then."""
+    found = edits(chosen, place, command=["skep"], project=project)
+    if chosen.name == "opencode":
+        file = _opencode(place, project)
+        found = [_json(file, path, None) for path in (("mcp", "skep"), ("mcp", "servers", "skep"))]
+    return found
+
+
 def _server(name: str, place: Place, command: list[str], *, project: bool) -> list[Edit]:
     plain = {"command": command[0], "args": command[1:]}
     home, cwd = place.home, place.cwd
@@ -120,8 +133,11 @@ def _server(name: str, place: Place, command: list[str], *, project: bool) -> li
     if name == "gemini":
         return [_json(_gemini(place, project), ("mcpServers", "skep"), plain)]
     if name == "opencode":
-        file = cwd / "opencode.json" if project else _existing(_config(place) / "opencode", "opencode")
-        return [_json(file, ("mcp", "skep"), {"type": "local", "command": command, "enabled": True})]
+        file = _opencode(place, project)
+        local: dict[str, Any] = {"type": "local", "command": command}
+        if _has(file, ("mcp", "servers")):
+            return [_json(file, ("mcp", "servers", "skep"), local)]
+        return [_json(file, ("mcp", "skep"), {**local, "enabled": True})]
     if name == "cursor":
         return [_json((cwd if project else home) / ".cursor" / "mcp.json", ("mcpServers", "skep"), plain)]
     if name == "vscode":
@@ -137,7 +153,8 @@ def _server(name: str, place: Place, command: list[str], *, project: bool) -> li
 
 
 def _hooks(name: str, place: Place, command: list[str], *, project: bool) -> list[Edit]:
-    line = " ".join([*command, "hook", name])
+    words = [*command, "hook", name]
+    line = subprocess.list2cmdline(words) if place.platform == "win32" else shlex.join(words)
     if name == "claude-code":
         file = place.cwd / ".claude" / "settings.json" if project else _claude(place) / "settings.json"
         return [
@@ -190,6 +207,22 @@ def _codex(place: Place, project: bool) -> Path:
 
 def _gemini(place: Place, project: bool) -> Path:
     return (place.cwd if project else place.home) / ".gemini" / "settings.json"
+
+
+def _opencode(place: Place, project: bool) -> Path:
+    return _existing(place.cwd if project else _config(place) / "opencode", "opencode")
+
+
+def _has(file: Path, path: tuple[str, ...]) -> bool:
+    """Whether a file has an object at `path`: version 2 of opencode keeps servers one level deeper than version 1,
+    and reads both shapes."""
+    try:
+        found: Any = jsonc.parse(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, ConfigError):  # whoever edits the file says what is wrong with it
+        return False
+    for key in path:
+        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+    return isinstance(found, dict)
 
 
 def _config(place: Place) -> Path:

@@ -47,6 +47,8 @@ START_LIMIT: Final = 6
 START_IMPORTANCE: Final = 0.7
 BUSY_SECONDS: Final = 0.2
 PROMPT_CHARS: Final = 4000
+BLOCK: Final = "skep-memory"
+"""The tag around what a hook adds to a prompt; transcripts are read without it."""
 
 
 class Payload(msgspec.Struct, kw_only=True):
@@ -59,6 +61,8 @@ class Payload(msgspec.Struct, kw_only=True):
     prompt: str = ""
     source: str = ""
     stop_hook_active: bool = False
+    last_assistant_message: str | None = None
+    """The answer itself, where a client tells it; its transcript may be behind."""
 
 
 def respond(client: str, raw: bytes, *, bank: str | None, environ: Mapping[str, str], now: float) -> str:
@@ -188,10 +192,10 @@ def _context(heading: str, memories: Sequence[Memory], now: float) -> str:
     for memory in memories:
         title = f"{memory.title}: " if memory.title else ""
         marks = "".join(f" ! {mark}" for mark in standing(memory))
-        lines.append(
-            f"- [{memory.id}] {title}{clip(memory.text, TEXT_CHARS)} ({age(memory.created_at, now)}){marks}"
-        )
-    return f"<skep-memory>\n{heading}\n" + "\n".join(lines) + "\n</skep-memory>"
+        text = clip(memory.text, TEXT_CHARS).replace("\n", "\n    ")
+        lines.append(f"- [{memory.id}] {title}{text} ({age(memory.created_at, now)}){marks}")
+    said = "\n".join(lines).replace(f"{BLOCK}>", BLOCK)  # no memory ends the block that it stands in
+    return f"<{BLOCK}>\n{heading}\n{said}\n</{BLOCK}>"
 
 
 def _silence(client: str) -> str:

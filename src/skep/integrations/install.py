@@ -56,13 +56,18 @@ def write(changes: Iterable[Change], now: float) -> list[Change]:
         file = Path(os.path.realpath(change.file))
         backup = None
         if change.before is not None:
-            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
-            backup = file.with_name(f"{file.name}.skep-{stamp}.bak")
+            backup = _unused(file, time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)))
             _replace(backup, change.before, like=file)
         file.parent.mkdir(parents=True, exist_ok=True)
         _replace(file, change.after, like=file)
         done.append(msgspec.structs.replace(change, backup=backup))
     return done
+
+
+def _unused(file: Path, stamp: str) -> Path:
+    """A name for a backup that no earlier backup has, however soon after it this one is."""
+    names = (f"{file.name}.skep-{stamp}{suffix}.bak" for suffix in ("", *(f"-{n}" for n in range(1, 1000))))
+    return next(found for name in names if not (found := file.with_name(name)).exists())
 
 
 def show(edits: Iterable[Edit], home: Path) -> str:
@@ -128,7 +133,7 @@ def _ours(group: Any) -> bool:
         for one in cast("list[Any]", handlers or [])
         if isinstance(one, dict)
     ]
-    return bool(commands) and all(HOOK_COMMAND in command for command in commands)
+    return bool(commands) and all(HOOK_COMMAND.search(command) for command in commands)
 
 
 def _read(file: Path) -> str | None:

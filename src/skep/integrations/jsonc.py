@@ -166,7 +166,11 @@ def _cut(text: str, start: int, end: int) -> str:
     """Remove a span together with the comma and the line break that belong to it."""
     after = re.compile(r"[ \t]*,").match(text, end)
     before = re.compile(r",\s*$").search(text, 0, start)
-    if after is not None:
+    last = after is not None and re.compile(r"\s*[}\]]").match(text, after.end()) is not None
+    if after is not None and last:  # the last one, with a comma of its own: its whole line goes
+        start = before.start() + 1 if before is not None else len(text[:start].rstrip())
+        end = after.end()
+    elif after is not None:
         end = after.end()
         line = re.compile(r"[ \t]*\r?\n[ \t]*").match(text, end)
         end = line.end() if line is not None else end + len(text[end:]) - len(text[end:].lstrip(" "))

@@ -36,8 +36,13 @@ def without_private(text: str) -> str:
     return _MACHINE.sub("", text).strip()
 
 
-def read_turns(path: Path) -> list[Turn]:
-    """The finished turns of a transcript, oldest first; an unreadable line is passed over."""
+def read_turns(path: Path, last_answer: str = "") -> list[Turn]:
+    """The finished turns of a transcript, oldest first; an unreadable line is passed over.
+
+    Args:
+        path: The transcript.
+        last_answer: What was answered last, if it is known: a client may still be writing it down.
+    """
     turns: list[Turn] = []
     asked: tuple[str, str] | None = None
     answered = ""
@@ -48,6 +53,7 @@ def read_turns(path: Path) -> list[Turn]:
             asked, answered = (identity, text), ""
         elif text.strip():
             answered = text.strip()
+    answered = last_answer.strip() or answered
     if asked is not None and answered:
         turns.append(Turn(id=asked[0], asked=asked[1], answered=answered))
     return turns

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skep.errors import NotFoundError
-from skep.integrations.importers.base import Item
+from skep.facade.base import BULK
+from skep.integrations.importers.base import Item, label_of
 
 if TYPE_CHECKING:
     from skep.bank import Bank
+    from skep.storage.sqlite import Plan
 
 Progress = Callable[[int, int], None]
 
@@ -41,12 +43,17 @@ def import_items(
         return Imported(new=len(fresh), known=len(ids), links=len(links), dry_run=True)
     stored = bank.remember_many([item.fields for item in fresh], progress=progress)
     ids.update({item.key: one.memory.id for item, one in zip(fresh, stored, strict=True)})
-    made = 0
-    for key, rel, target in links:
-        if ids[key] != ids[target]:
-            bank.link(ids[key], ids[target], rel)
-            made += 1
-    return Imported(new=len(fresh), known=len(unique) - len(fresh), links=made)
+    wanted = dict.fromkeys(
+        (ids[key], ids[target], label_of(rel) or "related")
+        for key, rel, target in links
+        if ids[key] != ids[target]
+    )
+    plans: list[Plan] = [
+        ("link", {"src": src, "dst": dst, "rel": rel, "strength": 1.0}) for src, dst, rel in wanted
+    ]
+    for start in range(0, len(plans), BULK):
+        bank.engine.write(plans[start : start + BULK])
+    return Imported(new=len(fresh), known=len(unique) - len(fresh), links=len(plans))
 
 
 def _sources(bank: Bank, tags: set[str]) -> dict[str, str]:

@@ -87,10 +87,10 @@ class BankSources:
                 found[i, window - step] = there
             for step, there in enumerate(after):
                 found[i, window + step] = there
-        there = found[found >= 0]
-        if there.size:
-            allowed = self._engine.store.admitted(np.unique(there).tolist(), where)
-            found[~np.isin(found, list(allowed))] = -1
+        there = found[found >= 0].tolist()
+        if there:  # sets, not np.unique: that loads the masked arrays on first use, 20 ms of a first recall
+            allowed = self._engine.store.admitted(sorted(set(there)), where)
+            found[found >= 0] = [row if row in allowed else -1 for row in there]
         return found
 
     def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> Pool:

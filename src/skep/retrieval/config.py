@@ -7,7 +7,6 @@ all zero, and intervals that are upside down.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import math
 from collections.abc import Mapping
@@ -250,6 +249,8 @@ def _known(raw: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
 
 def did_you_mean(key: str, known: tuple[str, ...], where: str) -> str:
     """Say that a key is not known, and which one was probably meant."""
+    import difflib
+
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(known)}"
     return f"{where}: unknown key {key!r}; {hint}"

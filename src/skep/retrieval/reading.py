@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skep.patterns import lazy
 from skep.words import STOP, terms
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ HEAD_CHARS = 100
 HEAD_TERMS = 6
 """A subject stands among the first words of a text, or is its speaker."""
 
-_time = re.compile(
+_time = lazy(
     r"\b(?:\d{4}|january|february|march|april|may|june|july|august|september|october|november|december|"
     r"yesterday|today|tonight|tomorrow|ago|(?:mon|tues|wednes|thurs|fri|satur|sun)day|weekend|"
     r"(?:last|next|this) (?:week|month|year|night|summer|winter|spring|fall|autumn))\b",
     re.IGNORECASE,
 )
-_number = re.compile(
+_number = lazy(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice)\b",
     re.IGNORECASE,
 )

@@ -66,8 +66,8 @@ def _words_again(found: Candidates, call: Call) -> Candidates:
     head, near, joined = np.arange(size), np.zeros((size, 0), dtype=np.int64), 0
     if config.context > 0:
         near = sources.around(found.rows[:size], config.window, call.where)
-        fresh = np.setdiff1d(near[: config.shortlist], found.rows)
-        fresh = fresh[fresh >= 0]
+        beside = set(near[: config.shortlist].ravel().tolist()) - {-1, *found.rows.tolist()}
+        fresh = np.array(sorted(beside), dtype=np.int64)
         if len(fresh):
             joined = len(fresh)
             found = stage.join(found, stage.of_pool(sources.lookup(fresh, terms, call.vector), call))

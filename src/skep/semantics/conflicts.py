@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from skep.engine import Engine, Progress
 from skep.model import CURRENT, Conflict, Memory, Scope
-from skep.semantics.compare import Verdict, compare
 from skep.storage.base import Filter
 from skep.storage.rows import searched_text
 from skep.words import query_terms
+
+if TYPE_CHECKING:
+    from skep.semantics.compare import Verdict
 
 ContradictionFn = Callable[[Memory, Memory], bool]
 """Asked about a stored and a new memory when the rules say nothing; True means they contradict."""
@@ -52,6 +55,8 @@ def judge(
     existing: Memory, memory: Memory, similarity: float, contradiction_fn: ContradictionFn | None = None
 ) -> Conflict | None:
     """The conflict between two memories that were found to be near, if there is one."""
+    from skep.semantics.compare import compare  # its tables are read when something is to be compared
+
     verdict = compare(
         existing.text,
         memory.text,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,8 @@ _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 
 def new_actor() -> str:
     """A name for a replica that nobody else will draw."""
+    import secrets
+
     return "".join(secrets.choice(_ALPHABET) for _ in range(10))
 
 
@@ -105,6 +105,8 @@ def _migrate(connection: Connection) -> None:
         for number in range(version, VERSION):
             connection.db.execute(STEPS[number])
         if version == 0:
+            import secrets
+
             connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (secrets.token_hex(16),))
             connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))
         connection.db.pragma("user_version", VERSION)
@@ -162,4 +164,6 @@ def copy_file(connection: Connection, target: Path) -> None:
 
 def free_bytes(path: Path) -> int:
     """Space left on the disk of a file."""
+    import shutil
+
     return shutil.disk_usage(path.parent).free

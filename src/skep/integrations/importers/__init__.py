@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from skep.errors import InvalidInputError, NotFoundError
+from skep.integrations.importers.banks import is_bank, read_bank
 from skep.integrations.importers.base import Item, Source
 from skep.integrations.importers.chats import is_chatgpt, is_claude, read_chatgpt, read_claude
 from skep.integrations.importers.databases import is_claude_mem, is_mem0, read_claude_mem, read_mem0
@@ -31,6 +32,7 @@ from skep.integrations.importers.plain import (
 )
 
 SOURCES: Final[tuple[Source, ...]] = (
+    Source(name="skep", title="a skep bank or export", sniff=is_bank, read=read_bank),
     Source(name="reference", title="the reference memory server", sniff=is_reference, read=read_reference),
     Source(name="claude-mem", title="claude-mem", sniff=is_claude_mem, read=read_claude_mem),
     Source(name="mem0", title="mem0", sniff=is_mem0, read=read_mem0),

@@ -128,8 +128,19 @@ def load_json(path: Path) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """A text file, with broken bytes replaced."""
-    return path.read_bytes().decode("utf-8-sig", "replace")
+    """A text file, with broken bytes replaced.
+
+    Raises:
+        InvalidInputError: It is not text at all.
+    """
+    data = path.read_bytes()
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    if b"\0" in data:
+        raise InvalidInputError(
+            f"{path} is not a text file; name what it is with --from, or convert it first"
+        )
+    return data.decode("utf-8-sig", "replace")
 
 
 def head(path: Path, size: int = 65_536) -> str:

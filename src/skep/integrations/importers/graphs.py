@@ -36,7 +36,9 @@ def read_reference(path: Path) -> Iterator[Item]:
         try:
             entry: Any = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidInputError(f"{path}, line {number}: not valid JSON: {error}") from error
+            raise InvalidInputError(
+                f"{path}, line {number}: not valid JSON ({error}); mend or remove that line"
+            ) from error
         if not isinstance(entry, dict):
             continue
         entry = cast("dict[str, Any]", entry)

@@ -1,8 +1,8 @@
 """Notes in Markdown: one file, an Obsidian vault, or a basic-memory project.
 
-A note is split at its headings. basic-memory's observations (`- [category] text #tag`) become facts of
-their own, and its relations (`- relates_to [[Other]]`) and Obsidian's `[[links]]` become links between
-notes."""
+A note is split at its headings; in a single file, a section that is a list is split into its entries.
+basic-memory's observations (`- [category] text #tag`) become facts of their own, and its relations
+(`- relates_to [[Other]]`) and Obsidian's `[[links]]` become links between notes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.M)
 _OBSERVATION = re.compile(r"^[ \t]*[-*][ \t]+\[([^\[\]()]+)\][ \t]+(.+)$")
 _RELATION = re.compile(r"^[ \t]*[-*][ \t]+([^\[\]]*?)[ \t]*\[\[([^\]]+)\]\]")
 _WIKILINK = re.compile(r"!?\[\[([^\]|#]+)(?:#[^\]|]*)?(?:\|[^\]]*)?\]\]")
+_ENTRY = re.compile(r"(?:[-*+]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.+)$")
 _TAG = re.compile(r"(?<!\S)#([A-Za-z][\w/-]*)")
 _TIMECODE = re.compile(r"\d{1,3}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.S)
@@ -111,15 +112,15 @@ def _items(note: Note, origin: str, known: dict[str, str], modified: float) -> I
     ]
     links = tuple(dict.fromkeys(targets))
     made = False
-    for index, (heading, text) in enumerate(sections(rest)):
+    for part, kind, heading, text in _parts(rest, split=origin == "markdown"):
         title = note.title if heading in (None, note.title) else f"{note.title}: {heading}"
         found = item(
             _WIKILINK.sub(lambda match: match[1], text),
             origin=origin,
-            key=note.name if not made else f"{note.name}#{index}",
+            key=note.name if not made else f"{note.name}#{part}",
             links=links if not made else (("part_of", note.name),),
             tags=(*labels, *_TAG.findall(_CODE.sub("", text))),
-            kind="document",
+            kind=kind,
             title=title,
             created_at=created,
         )
@@ -139,6 +140,34 @@ def _items(note: Note, origin: str, known: dict[str, str], modified: float) -> I
         if found is not None:
             made = True
             yield found
+
+
+def _parts(body: str, *, split: bool) -> Iterator[tuple[str, str, str | None, str]]:
+    """Name, kind, heading and text of each memory in a note: a section, or, where asked for, an entry of a list."""
+    for index, (heading, text) in enumerate(sections(body)):
+        entries = list_entries(text) if split else ()
+        if not entries:
+            yield str(index), "document", heading, text
+        for number, entry in enumerate(entries):
+            yield f"{index}.{number}", "fact", heading, entry
+
+
+def list_entries(text: str) -> tuple[str, ...]:
+    """The entries of a text that is a list and nothing else; such files hold a statement per entry.
+
+    >>> list_entries("- use ruff\\n- Ana likes tea\\n  in the morning"), list_entries("Rules:\\n- use ruff")
+    (('use ruff', 'Ana likes tea in the morning'), ())
+    """
+    found: list[str] = []
+    for line in text.splitlines():
+        entry = _ENTRY.match(line)
+        if entry is not None:
+            found.append(entry[1].strip())
+        elif line.strip() and not (found and line[0] in " \t"):
+            return ()
+        elif line.strip():
+            found[-1] += " " + line.strip()
+    return tuple(found) if len(found) > 1 else ()
 
 
 def _take_apart(body: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]], str]:

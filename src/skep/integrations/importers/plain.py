@@ -50,7 +50,9 @@ def read_jsonl(path: Path) -> Iterator[Item]:
             try:
                 entry: Any = msgspec.json.decode(line)
             except (msgspec.DecodeError, RecursionError) as error:
-                raise InvalidInputError(f"{path}, line {number}: not valid JSON: {error}") from error
+                raise InvalidInputError(
+                    f"{path}, line {number}: not valid JSON ({error}); mend or remove that line"
+                ) from error
             made = _entry(entry, path, number)
             if made is not None:
                 yield made

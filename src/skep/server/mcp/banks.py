@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
 
 from skep.config import PROJECT_FOLDER, find_bank
 from skep.server.mcp.call import Call
@@ -17,13 +16,17 @@ from skep.server.mcp.session import Session
 if TYPE_CHECKING:
     from skep.bank import Bank
 
+MEMORY: Final = ":memory:"
 ROOTS_KEY: Final = "skep_roots"
 ROOTS_TIMEOUT: Final = 2.0
 """Seconds a first call waits for a client that was asked for its folders."""
 
 
 class Banks:
-    """Opens banks on first use and keeps them open; one process may serve clients of several projects."""
+    """Opens banks on first use and keeps them open; one process may serve clients of several projects.
+
+    A file is made by the first call that writes. Until then whoever reads sees an empty bank in memory.
+    """
 
     def __init__(
         self,
@@ -44,11 +47,17 @@ class Banks:
         self._opener = opener or _open
         self._lock = threading.Lock()
         self._open: dict[Path, Bank] = {}
+        self._nothing: Bank | None = None
 
     def of(self, call: Call, session: Session) -> Bank:
         """The bank for a call, opened if need be."""
         where = find_bank(self._path, self._environ, self._folder(call, session))
+        call.place = str(where)
         with self._lock:
+            if where not in self._open and call.reads and not where.exists():
+                if self._nothing is None:
+                    self._nothing = self._opener(MEMORY)
+                return self._nothing
             if where not in self._open:
                 self._open[where] = self._opener(str(where))
             return self._open[where]
@@ -57,6 +66,8 @@ class Banks:
         """Close everything that was opened."""
         with self._lock:
             banks, self._open = list(self._open.values()), {}
+            banks += [self._nothing] if self._nothing is not None else []
+            self._nothing = None
         for bank in banks:
             bank.close()
 
@@ -85,6 +96,8 @@ class Banks:
 
 def path_of(uri: str) -> Path | None:
     """The folder that a `file:` address names."""
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
@@ -96,5 +109,6 @@ def path_of(uri: str) -> Path | None:
 
 def _open(path: str) -> Bank:
     from skep.bank import Bank
+    from skep.config import Settings
 
-    return Bank.open(path)
+    return Bank.open(path, settings=Settings(pure_reads=True))

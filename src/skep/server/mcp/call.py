@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from skep.server.mcp.protocol import (
     INVALID_PARAMS,
@@ -24,6 +24,10 @@ CAPABILITY_OF = {
     "elicitation/create": "elicitation",
 }
 """What a client must have declared before it may be asked."""
+
+
+PROGRESS_STEPS: Final = 100
+"""How often a client is told of progress at most; more would only be noise on the wire."""
 
 
 class ToolError(Exception):
@@ -59,6 +63,24 @@ class Channel(Protocol):
         ...
 
 
+class _Nowhere:
+    """The way back of work that no request waits for."""
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Nobody listens."""
+
+    def request(self, method: str, params: Mapping[str, Any]) -> Params:  # noqa: ARG002
+        """Nobody can be asked."""
+        raise ToolError(f"{method} cannot be asked here")
+
+    def cancelled(self) -> bool:
+        """Nobody withdraws it."""
+        return False
+
+
+NOWHERE: Channel = _Nowhere()
+
+
 def no_bank() -> Bank:
     """Stands in where a registry of tools does without a bank."""
     raise ToolError("this server has no bank")
@@ -78,6 +100,10 @@ class Call:
     ) -> None:
         self.envelope = envelope
         self.params = params
+        self.reads = False
+        """Whether it only reads; then it must not even make the file of a bank."""
+        self.place: str | None = None
+        """The file of the bank, whether it is there yet or not."""
         self.touched: set[str] = set()
         """Resources that this call changed; whoever subscribed to them is told afterwards."""
         self._channel = channel
@@ -99,6 +125,8 @@ class Call:
         """Tell the client how far the work is, if it asked; also a point at which a withdrawn call stops."""
         self.check()
         if not isinstance(self._token, int | str) or done <= self._progress:
+            return
+        if total is not None and done < total and done - self._progress < total / PROGRESS_STEPS:
             return
         self._progress = done
         body: Params = {"progressToken": self._token, "progress": done}

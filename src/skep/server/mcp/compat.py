@@ -18,8 +18,8 @@ from skep.integrations.wording import clip
 from skep.model import Memory
 from skep.server.mcp.call import Call, ToolError
 from skep.server.mcp.protocol import Params
-from skep.server.mcp.registry import Reply, Tool, schema_of, tool
-from skep.server.mcp.tools import client_name, touch
+from skep.server.mcp.registry import IS_ID, Reply, Tool, schema_of, tool
+from skep.server.mcp.tools import client_name, touch, without_secrets
 
 if TYPE_CHECKING:
     from skep.bank import Bank
@@ -94,7 +94,7 @@ def add_observations(call: Call, *, observations: list[Added]) -> Reply:
     for one in observations:
         _known(bank, one.entity_name)
         present = {memory.text for memory in _of(bank, one.entity_name, OBSERVATION)}
-        fresh = [text for text in dict.fromkeys(one.contents) if text.strip() and text not in present]
+        fresh = [text for text in _storable(one.contents) if text not in present]
         for text in fresh:
             item = observation_item(one.entity_name, text)
             stored = bank.remember(item.pop("text"), **item, agent=client_name(call))
@@ -176,7 +176,9 @@ def search(call: Call, *, query: Annotated[str, Meta(description="A question or 
     return _json({"results": results})
 
 
-def fetch(call: Call, *, id: Annotated[str, Meta(description="An id from search.", min_length=1)]) -> Reply:
+def fetch(
+    call: Call, *, id: Annotated[str, Meta(description="An id from search.", min_length=1, extra=IS_ID)]
+) -> Reply:
     """Fetch the whole text of one memory by its id."""
     memory = call.bank().get(id)
     metadata = {"kind": memory.kind, "status": memory.status, "confidence": f"{memory.confidence:.2f}"}
@@ -226,9 +228,12 @@ def _object(**properties: Params) -> Params:
 
 
 def _observations(entity: Entity) -> list[dict[str, Any]]:
-    return [
-        observation_item(entity.name, text) for text in dict.fromkeys(entity.observations) if text.strip()
-    ]
+    return [observation_item(entity.name, text) for text in _storable(entity.observations)]
+
+
+def _storable(texts: list[str]) -> list[str]:
+    """Each text once, without secrets and without those that are empty."""
+    return [text for text in dict.fromkeys(without_secrets(text)[0] for text in texts) if text.strip()]
 
 
 def _all(bank: Bank, tags: list[str]) -> list[Memory]:

@@ -7,13 +7,20 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from skep.integrations.wording import clip
 from skep.model import CURRENT, Kind, Status
 from skep.server.mcp.call import Call
 from skep.server.mcp.learning import learning_tools
-from skep.server.mcp.registry import Tool, tool
-from skep.server.mcp.render import event_line, hit_line, memory_line, page, read_cursor
-from skep.server.mcp.tools import Budget, Cursor, Id, Limit, ScopeArgument, Tags, When, touch
+from skep.server.mcp.registry import IS_ID, Tool, tool
+from skep.server.mcp.render import (
+    event_line,
+    found_nothing,
+    hit_line,
+    memory_line,
+    page,
+    pair_line,
+    read_cursor,
+)
+from skep.server.mcp.tools import Budget, Cursor, Id, Limit, Tags, When, Within, touch
 
 
 def search_memory(
@@ -52,8 +59,7 @@ def search_memory(
     )
     now = bank.engine.now()
     lines = [hit_line(hit, now, explain=explain) for hit in found.hits]
-    empty = "nothing found" + (f": {found.reason}" if found.reason else "")
-    return page(lines, max_tokens, start=read_cursor(cursor), empty=empty)
+    return page(lines, max_tokens, start=read_cursor(cursor), empty=found_nothing(found.reason))
 
 
 def find(
@@ -65,7 +71,7 @@ def find(
     tags: Tags = [],  # noqa: B006 - read only
     domain: str | None = None,
     agent: Annotated[str | None, Meta(description="Who wrote it.")] = None,
-    scope: ScopeArgument = None,
+    scope: Within = None,
     since: When = None,
     until: When = None,
     limit: Limit = 20,
@@ -102,7 +108,8 @@ def find_conflicts(
     call: Call,
     *,
     id: Annotated[
-        str | None, Meta(description="Only conflicts of this memory; leave out for the whole bank.")
+        str | None,
+        Meta(description="Only conflicts of this memory; leave out for the whole bank.", extra=IS_ID),
     ] = None,
     max_tokens: Budget = 2000,
     cursor: Cursor = None,
@@ -111,20 +118,15 @@ def find_conflicts(
     with supersede, revise or forget."""
     bank = call.bank()
     found = bank.find_conflicts(id, progress=call.progress)
-    lines = [
-        f"{one.kind} ({one.reason}, similarity {one.similarity:.2f}): "
-        f"[{one.existing.id}] {clip(one.existing.text, 200)} <> "
-        + (f"[{one.memory.id}] {clip(one.memory.text, 200)}" if one.memory else "(not stored)")
-        for one in found
-    ]
+    lines = [pair_line(one) for one in found]
     return page(lines, max_tokens, start=read_cursor(cursor), empty="no conflicts")
 
 
 def supersede(
     call: Call,
     *,
-    old: Annotated[str, Meta(description="Id of the memory that no longer holds.")],
-    new: Annotated[str, Meta(description="Id of the memory that holds instead.")],
+    old: Annotated[str, Meta(description="Id of the memory that no longer holds.", extra=IS_ID)],
+    new: Annotated[str, Meta(description="Id of the memory that holds instead.", extra=IS_ID)],
     reason: str | None = None,
 ) -> str:
     """Say that a newer memory replaces an older one. The older leaves every recall and stays in history;
@@ -181,7 +183,8 @@ def history(
     call: Call,
     *,
     id: Annotated[
-        str | None, Meta(description="Id of a memory; leave out for the latest events of the bank.")
+        str | None,
+        Meta(description="Id of a memory; leave out for the latest events of the bank.", extra=IS_ID),
     ] = None,
     limit: Limit = 20,
     max_tokens: Budget = 1500,
@@ -196,7 +199,7 @@ def history(
 def undo(
     call: Call,
     *,
-    event: Annotated[str, Meta(description="Id of an event, from history.", min_length=1)],
+    event: Annotated[str, Meta(description="Id of an event, from history.", min_length=1, extra=IS_ID)],
     reason: str | None = None,
 ) -> str:
     """Take one event back, as if it had never been: a revision, a link, a supersede, even a remember.

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from skep.integrations.wording import age, clip, standing
 from skep.server.mcp.call import Call
-from skep.server.mcp.registry import Tool, tool
+from skep.server.mcp.registry import IS_ID, Tool, tool
 from skep.server.mcp.render import memory_line, page, read_cursor
 from skep.server.mcp.tools import Budget, Cursor, Limit, client_name, touch
 
@@ -26,7 +26,8 @@ def report_outcome(
     task: Annotated[str, Meta(description="What was to be done, in one sentence.", min_length=1)],
     success: bool,
     used: Annotated[
-        list[str], Meta(description="Ids of the memories that were relied on, as shown in brackets.")
+        list[str],
+        Meta(description="Ids of the memories that were relied on, as shown in brackets.", extra=IS_ID),
     ] = [],  # noqa: B006 - read only
     lesson: Annotated[
         str | None, Meta(description="What to do the same way, or differently, next time.")
@@ -94,8 +95,8 @@ def pending_judgements(
 def resolve_judgement(
     call: Call,
     *,
-    older: Annotated[str, Meta(description="Id of the older memory of the pair.", min_length=1)],
-    newer: Annotated[str, Meta(description="Id of the newer memory of the pair.", min_length=1)],
+    older: Annotated[str, Meta(description="Id of the older memory of the pair.", min_length=1, extra=IS_ID)],
+    newer: Annotated[str, Meta(description="Id of the newer memory of the pair.", min_length=1, extra=IS_ID)],
     decision: Annotated[
         Literal["MERGE", "KEEP_BOTH", "CONTRADICTION", "SUPERSEDED"],
         Meta(
@@ -131,14 +132,17 @@ def maintain_with(judge: Sequence[str] | None) -> Callable[..., str]:
         )
         if not dry_run:
             touch(call)
-        lines = [f"{found.changed} actions" + (" planned" if dry_run else f", {found.events} events")]
+        lines = [
+            f"{found.changed} action{'' if found.changed == 1 else 's'}"
+            + (" planned" if dry_run else f", {found.events} events")
+        ]
         for step in found.steps:
             lines += [f"{step.step}: {action}" for action in step.actions]
             if step.note:
                 lines.append(f"{step.step}: {step.note}")
         if found.queued:
             lines.append(f"{found.queued} pairs wait for a decision: pending_judgements")
-        return page(lines, max_tokens)
+        return page(lines, max_tokens, resumes=False)
 
     return maintain
 

@@ -153,8 +153,8 @@ class Connection:
         for settle in pending.values():
             settle(None)
         for identity in self._listening:
-            self._server.hub.leave((self, identity))
-        self._server.hub.leave(self._session)
+            self._server.leave((self, identity))
+        self._server.leave(self._session)
         for _ in self._workers:
             self._jobs.put(None)
         for worker in self._workers:
@@ -217,7 +217,7 @@ class Connection:
         try:
             self._server.envelope(self._session, asked)
             self._listening.add(asked.id)
-            self._server.listen(asked, (self, asked.id), flight.notify)
+            self._server.listen(asked, (self, asked.id), flight.notify, self._session)
         except RpcError as error:
             self._listening.discard(asked.id)
             self.write(failure(asked.id, error))
@@ -233,7 +233,7 @@ class Connection:
                 flight.withdrawn = True
             if identity in self._listening:
                 self._listening.discard(identity)
-                self._server.hub.leave((self, identity))
+                self._server.leave((self, identity))
         elif told.method in ("notifications/initialized", "notifications/roots/list_changed"):
             self._ask_roots()
 

@@ -11,6 +11,7 @@ from skep.server.mcp.prompts import INSTRUCTIONS, PROMPTS
 from skep.server.mcp.registry import Registry, Tool
 from skep.server.mcp.resources import RESOURCES
 from skep.server.mcp.session import Server
+from skep.server.mcp.watch import INTERVAL
 
 
 def _default(_judge: Sequence[str] | None) -> list[Tool]:
@@ -45,7 +46,14 @@ PROFILES: Final[dict[str, Callable[[Sequence[str] | None], list[Tool]]]] = {
 }
 
 
-def build_server(profile: str, banks: Banks, *, version: str, judge: Sequence[str] | None = None) -> Server:
+def build_server(
+    profile: str,
+    banks: Banks,
+    *,
+    version: str,
+    judge: Sequence[str] | None = None,
+    watch_seconds: float = INTERVAL,
+) -> Server:
     """The server that a client meets.
 
     Args:
@@ -53,6 +61,7 @@ def build_server(profile: str, banks: Banks, *, version: str, judge: Sequence[st
         banks: Where memories are.
         version: Our own version.
         judge: The command of an agent that decides what rules cannot, if the user named one.
+        watch_seconds: How often to look for changes by other processes while somebody subscribes to any.
     """
     own = profile in ("default", "full")
     registry = Registry(
@@ -60,4 +69,10 @@ def build_server(profile: str, banks: Banks, *, version: str, judge: Sequence[st
         resources=RESOURCES,
         prompts={prompt.name: prompt for prompt in PROMPTS} if own else {},
     )
-    return Server(registry, version=version, instructions=INSTRUCTIONS if own else "", bank=banks.of)
+    return Server(
+        registry,
+        version=version,
+        instructions=INSTRUCTIONS if own else "",
+        bank=banks.of,
+        watch_seconds=watch_seconds,
+    )

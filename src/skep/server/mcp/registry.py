@@ -11,9 +11,16 @@ from collections.abc import Callable
 from typing import Any, cast, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
+from skep.patterns import lazy
 from skep.server.mcp.call import Call, ToolError
 from skep.server.mcp.protocol import Params
+from skep.server.mcp.refusals import refusal
+
+_BRACKETED = lazy(r"\[[^\[\]\",]+\](?:[\s,]*\[[^\[\]\",]+\])*")
+IS_ID = {"id": True}
+"""The mark of an argument that names memories or events."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +53,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[..., Reply | str]
     arguments: type[msgspec.Struct] | None = None
     """Checks and converts the arguments; None hands them over as they came."""
+    ids: frozenset[str] = frozenset()
+    """Arguments that name memories or events."""
     output: Params | None = None
     reads: bool = False
     destroys: bool = False
@@ -93,24 +102,31 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             for name, value in given.items()
             if value is not None
         }
+        for name in self.ids & cleaned.keys():
+            cleaned[name] = _bare(cleaned[name])
         try:
             return msgspec.convert(cleaned, cast("type[msgspec.Struct]", self.arguments), strict=False)
         except (msgspec.ValidationError, RecursionError) as error:
-            required = cast("list[str]", self.schema.get("required", []))
-            names = ", ".join(f"{name} (required)" if name in required else name for name in properties)
-            raise ToolError(f"{self.name}: {error}. It takes: {names or 'no arguments'}") from error
+            raise ToolError(refusal(self.name, self.schema, cleaned, str(error))) from error
 
 
 def _unpack(value: object) -> object:
-    """Models often send a list as a string; read `'["a"]'` and `'a, b'` as what they mean."""
+    """Models often send a list as a string; read `'["a"]'`, `'[a], [b]'` and `'a, b'` as what they mean."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
         try:
             return msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError):
-            return value
+            return re.findall(r"\[([^\[\]]+)\]", value) if _BRACKETED.fullmatch(value.strip()) else value
     return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _bare(value: object) -> object:
+    """Ids are shown in brackets, and models hand them back so."""
+    if isinstance(value, str):
+        return value.strip().removeprefix("[").removesuffix("]")
+    return [_bare(one) for one in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +226,7 @@ def tool(
         title=title,
         description=" ".join((run.__doc__ or "").split()),
         schema=schema_of(arguments),
+        ids=frozenset(name for name in names if _names_memories(hints[name])),
         run=run,
         arguments=arguments,
         output=output,
@@ -217,6 +234,10 @@ def tool(
         destroys=destroys,
         repeats=repeats,
     )
+
+
+def _names_memories(hint: Any) -> bool:
+    return any(isinstance(part, Meta) and part.extra == IS_ID for part in getattr(hint, "__metadata__", ()))
 
 
 def schema_of(kind: Any) -> Params:

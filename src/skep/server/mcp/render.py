@@ -17,12 +17,17 @@ CONFLICT_CHARS: Final = 300
 """How much of a conflicting memory is shown; enough to decide, and its id leads to the rest."""
 
 
+PAIR_CHARS: Final = 200
+
+
 def tokens(text: str) -> int:
     """About how many tokens a text costs; within a few per cent on prose."""
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
-def memory_line(memory: Memory, now: float, *, warnings: Sequence[str] = ()) -> str:
+def memory_line(
+    memory: Memory, now: float, *, warnings: Sequence[str] = (), notes: Sequence[str] = ()
+) -> str:
     """One memory as a model reads it: id, text, what it is, and what to beware of."""
     facts = [memory.kind, age(memory.created_at, now), f"confidence {memory.confidence:.2f}"]
     if memory.domain:
@@ -35,8 +40,10 @@ def memory_line(memory: Memory, now: float, *, warnings: Sequence[str] = ()) -> 
         facts.append(f"holds from {date(memory.valid_from)}")
     if memory.valid_to is not None:
         facts.append(f"holds until {date(memory.valid_to)}")
+    facts += notes
     title = f"{memory.title}: " if memory.title else ""
-    line = f"[{memory.id}] {title}{memory.text} ({'; '.join(facts)})"
+    text = memory.text.replace("\n", "\n    ")  # what stands in a memory never looks like a line of ours
+    line = f"[{memory.id}] {title}{text} ({'; '.join(facts)})"
     return line + "".join(f"\n  ! {warning}" for warning in (*standing(memory), *warnings))
 
 
@@ -49,20 +56,33 @@ def hit_line(hit: Hit, now: float, *, explain: bool = False) -> str:
         warnings.append("outdated: a newer memory says otherwise")
     if "stale" in hit.flags and not hit.memory.stale:
         warnings.append("stale: check before relying on it")
-    if "disagreement" in hit.flags:
-        warnings.append("weak match: words and meaning disagree")
-    if explain:
-        warnings.append(hit.why())
-    return memory_line(hit.memory, now, warnings=warnings)
+    notes = ("weak match",) if "disagreement" in hit.flags else ()
+    line = memory_line(hit.memory, now, warnings=warnings, notes=notes)
+    return f"{line}\n  why: {hit.why()}" if explain else line
+
+
+def found_nothing(reason: str | None) -> str:
+    """What to say, and to do, when nothing was found."""
+    why = f": {reason}" if reason else ""
+    return f"nothing found{why}. Try other words once; if that finds nothing either, it is not known."
 
 
 def conflict_line(conflict: Conflict, now: float) -> str:
     """One conflict: what kind, with which memory, and why."""
     text = clip(conflict.existing.text, CONFLICT_CHARS)
-    return (
-        f"{conflict.kind} ({conflict.reason}, similarity {conflict.similarity:.2f}): "
-        f"[{conflict.existing.id}] {text} ({age(conflict.existing.created_at, now)})"
-    )
+    return f"{_grounds(conflict)}: [{conflict.existing.id}] {text} ({age(conflict.existing.created_at, now)})"
+
+
+def pair_line(conflict: Conflict) -> str:
+    """Two stored memories that do not go together."""
+    newer = conflict.memory
+    other = f"[{newer.id}] {clip(newer.text, PAIR_CHARS)}" if newer else "(not stored)"
+    return f"{_grounds(conflict)}: [{conflict.existing.id}] {clip(conflict.existing.text, PAIR_CHARS)} <> {other}"
+
+
+def _grounds(conflict: Conflict) -> str:
+    reason = "" if conflict.reason == "similarity" else f"{conflict.reason}, "
+    return f"{conflict.kind} ({reason}similarity {conflict.similarity:.2f})"
 
 
 def event_line(event: Event) -> str:
@@ -81,6 +101,7 @@ def page(
     empty: str = "nothing found",
     more: str | None = None,
     within: str = "",
+    resumes: bool = True,
 ) -> str:
     """As many lines as fit the budget, from `start` on, and how to get the rest.
 
@@ -91,6 +112,7 @@ def page(
         empty: What to say when there is nothing.
         more: A cursor of the caller's own that leads beyond the last line.
         within: Put before a cursor that stays among these lines.
+        resumes: Whether the tool takes a cursor; if not, the rest is only counted.
     """
     if not lines:
         return empty
@@ -108,7 +130,9 @@ def page(
     if not shown:
         shown.append(clip(lines[start], room * CHARS_PER_TOKEN))
     left = len(lines) - start - len(shown)
-    if left:
+    if left and not resumes:
+        shown.append(f"{left} more; repeat with a larger max_tokens")
+    elif left:
         shown.append(f"{left} more; repeat with cursor={within + write_cursor(start + len(shown))!r}")
     elif more is not None:
         shown.append(f"more; repeat with cursor={more!r}")

@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from skep.errors import SkepError
-from skep.server.mcp.call import Call, Cancelled, Channel, InputRequired, ToolError
+import msgspec
+
+from skep.errors import NotFoundError, SkepError
+from skep.server.mcp.call import NOWHERE, Call, Cancelled, Channel, InputRequired, ToolError, no_bank
 from skep.server.mcp.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -30,7 +32,9 @@ from skep.server.mcp.protocol import (
     negotiate,
     open_envelope,
 )
+from skep.server.mcp.refusals import for_a_model
 from skep.server.mcp.registry import Registry, Reply
+from skep.server.mcp.watch import INTERVAL, Watch
 
 if TYPE_CHECKING:
     from skep.bank import Bank
@@ -43,7 +47,7 @@ SESSION_ONLY: Final = {
     "resources/unsubscribe",
 }
 STATELESS_ONLY: Final = {"server/discover", "subscriptions/listen"}
-SLOW: Final = {"tools/call", "resources/read", "prompts/get", "completion/complete"}
+SLOW: Final = {"tools/call", "resources/read", "resources/subscribe", "prompts/get", "completion/complete"}
 """Methods that may touch the bank, and so must not hold up the reading of further messages."""
 CACHE: Final[dict[str, Params]] = {
     "server/discover": {"ttlMs": 3_600_000, "cacheScope": "public"},
@@ -111,10 +115,12 @@ class Server:
         version: str,
         name: str = "skep",
         instructions: str = "",
-        bank: Callable[[Call, Session], Bank],
+        bank: Callable[[Call, Session], Bank] | None = None,
+        watch_seconds: float = INTERVAL,
     ) -> None:
         self.registry = registry
         self.hub = Hub()
+        self.watch = Watch(self.hub.publish, interval=watch_seconds)
         self.info: Params = {"name": name, "title": name, "version": version}
         self.instructions = instructions
         self._bank = bank
@@ -137,6 +143,10 @@ class Server:
             self._handlers["logging/setLevel"] = self._set_level
         if registry.complete is not None:
             self._handlers["completion/complete"] = self._complete
+
+    def close(self) -> None:
+        """Stop whatever works in the background."""
+        self.watch.close()
 
     def capabilities(self) -> Params:
         """What a client may use here."""
@@ -187,7 +197,7 @@ class Server:
             channel=channel,
             envelope=envelope,
             params=request.params,
-            bank=lambda call: self._bank(call, session),
+            bank=lambda call: self._bank_of(call, session),
             log_level=session.log_level,
         )
         if request.method == "initialize":
@@ -197,6 +207,7 @@ class Server:
         handler = self._handlers.get(request.method)
         if handler is None:
             raise _unknown(request.method)
+        call.reads = request.method != "tools/call"
         try:
             result = handler(call, session)
         except InputRequired as question:
@@ -222,8 +233,33 @@ class Server:
                 INTERNAL_ERROR, f"internal error: {type(error).__name__}; see the server's log"
             ) from error
 
-    def listen(self, request: Request, key: object, send: Callable[[str, Params], None]) -> None:
-        """Open a stateless subscription; `send` carries its notifications until `hub.leave(key)`.
+    def _bank_of(self, call: Call, session: Session) -> Bank:
+        return self._bank(call, session) if self._bank is not None else no_bank()
+
+    def _follow(self, key: object, session: Session) -> None:
+        """Watch the bank of a session for changes by others."""
+        if self._bank is None:
+            return
+        envelope = session.envelope or Envelope(STATELESS_VERSIONS[-1], {}, {})
+        quiet = msgspec.structs.replace(envelope, capabilities={})
+        call = Call(
+            channel=NOWHERE, envelope=quiet, params={}, bank=lambda call: self._bank_of(call, session)
+        )
+        call.reads = True
+        try:
+            self.watch.follow(key, call.bank)
+        except SkepError as error:
+            raise RpcError(INTERNAL_ERROR, str(error)) from error
+
+    def leave(self, key: object) -> None:
+        """Close a subscription."""
+        self.hub.leave(key)
+        self.watch.leave(key)
+
+    def listen(
+        self, request: Request, key: object, send: Callable[[str, Params], None], session: Session
+    ) -> None:
+        """Open a stateless subscription; `send` carries its notifications until `leave(key)`.
 
         Raises:
             RpcError: The request is not well formed.
@@ -237,6 +273,8 @@ class Server:
         ]
         honoured: Params = {"resourceSubscriptions": known} if known and self.registry.resources else {}
         tag = {SUBSCRIPTION_KEY: request.id}
+        if honoured:
+            self._follow(key, session)
         send("notifications/subscriptions/acknowledged", {"_meta": tag, "notifications": honoured})
         if honoured:
             self.hub.listen(
@@ -296,10 +334,13 @@ class Server:
         if found is None:
             known = ", ".join(self.registry.tools)
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name!r}; there are {known}")
+        call.reads = found.reads
         try:
             return found.call(call, call.params.get("arguments")).wire()
-        except (ToolError, SkepError) as error:
+        except ToolError as error:
             return Reply(text=str(error), failed=True).wire()
+        except SkepError as error:
+            return Reply(text=for_a_model(error), failed=True).wire()
 
     def _read(self, call: Call, _session: Session) -> Params:
         uri: Any = call.params.get("uri")
@@ -310,8 +351,13 @@ class Server:
             if parts is not None:
                 try:
                     contents = resource.read(call, uri, **parts)
-                except (ToolError, LookupError) as error:
+                except NotFoundError as error:
+                    reason = f"Resource not found: {for_a_model(error)}"
+                    raise RpcError(INVALID_PARAMS, reason, {"uri": uri}) from error
+                except ToolError as error:
                     raise RpcError(INVALID_PARAMS, f"Resource not found: {error}", {"uri": uri}) from error
+                except SkepError as error:
+                    raise RpcError(INTERNAL_ERROR, for_a_model(error)) from error
                 return {"contents": [{"uri": uri, "mimeType": resource.mime, **contents}]}
         raise RpcError(INVALID_PARAMS, "Resource not found", {"uri": uri})
 
@@ -358,7 +404,11 @@ class Server:
         if not isinstance(uri, str):
             raise RpcError(INVALID_PARAMS, "uri must be a string")
         (session.subscriptions.discard if leave else session.subscriptions.add)(uri)
-        self.hub.listen(session, frozenset(session.subscriptions), session.notify)
+        if session.subscriptions:
+            self._follow(session, session)
+            self.hub.listen(session, frozenset(session.subscriptions), session.notify)
+        else:
+            self.leave(session)
         return {}
 
 

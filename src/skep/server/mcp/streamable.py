@@ -193,7 +193,7 @@ class Endpoint:
         except RpcError as error:
             return _json(failure(message.id, error), STATUS.get(error.code, 200))
         if message.method == "subscriptions/listen":
-            return self._listen(message)
+            return await self._listen(message)
         return await self._run(http, message, session, HttpFlight(None), None)
 
     async def _post_session(self, http: HttpRequest, message: Message) -> Response:
@@ -237,7 +237,7 @@ class Endpoint:
 
     def _drop(self, identity: str) -> None:
         owner = self._sessions.pop(identity)
-        self._server.hub.leave(owner.session)
+        self._server.leave(owner.session)
         for settle in owner.pending.values():
             settle(None)
         if owner.standing is not None:
@@ -323,15 +323,19 @@ class Endpoint:
 
         return StreamingResponse(_drain(stream, close), media_type=EVENT_TYPE, headers=EVENT_HEADERS)
 
-    def _listen(self, asked: Request) -> Response:
+    async def _listen(self, asked: Request) -> Response:
         stream = Stream()
         key = (stream, asked.id)
+
+        def send(method: str, params: Params) -> None:
+            stream.put(notification(method, params))
+
         try:
-            self._server.listen(asked, key, lambda method, params: stream.put(notification(method, params)))
+            await run_in_threadpool(self._server.listen, asked, key, send, Session())  # it may open a bank
         except RpcError as error:
             return _json(failure(asked.id, error), STATUS.get(error.code, 200))
         return StreamingResponse(
-            _drain(stream, lambda: self._server.hub.leave(key)), media_type=EVENT_TYPE, headers=EVENT_HEADERS
+            _drain(stream, lambda: self._server.leave(key)), media_type=EVENT_TYPE, headers=EVENT_HEADERS
         )
 
 

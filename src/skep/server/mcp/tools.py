@@ -8,15 +8,19 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from skep.model import Kind, Memory, Scope
+from skep.model import Kind, Memory, Remembered, Scope
 from skep.server.mcp.call import Call, ToolError
-from skep.server.mcp.registry import Tool, tool
-from skep.server.mcp.render import conflict_line, hit_line, ids, memory_line, page, read_cursor
+from skep.server.mcp.registry import IS_ID, Tool, tool
+from skep.server.mcp.render import conflict_line, found_nothing, hit_line, ids, memory_line, page, read_cursor
+from skep.server.mcp.watch import STATS, addresses
 
 MAX_RESULTS: Final = 100
+NOTHING_YET: Final = "nothing found: nothing is stored yet. remember stores what a later session will need."
+SECRETS: Final = ("private-key", "token", "api-key", "bearer", "password")
+"""What a model is never to store. A person's address or number may be what is to be remembered."""
 
-Id = Annotated[str, Meta(description="Id of a memory, as shown in brackets.", min_length=1)]
-Ids = Annotated[list[str], Meta(description="Ids of memories, as shown in brackets.")]
+Id = Annotated[str, Meta(description="Id of a memory, as shown in brackets.", min_length=1, extra=IS_ID)]
+Ids = Annotated[list[str], Meta(description="Ids of memories, as shown in brackets.", extra=IS_ID)]
 Text = Annotated[
     str, Meta(description="What to remember: one self-contained statement, in plain words.", min_length=1)
 ]
@@ -24,6 +28,10 @@ Unit = Annotated[float, Meta(ge=0, le=1)] | None
 Tags = Annotated[list[str], Meta(description="Labels, such as python or deploy.")]
 ScopeArgument = Annotated[
     Scope | None, Meta(description="Whom it is for. Leave out for memories that everybody shares.")
+]
+Within = Annotated[
+    Scope | None,
+    Meta(description="Only what is for this user, project or session, and what is for everybody."),
 ]
 When = Annotated[str | None, Meta(description="ISO date or time.")]
 Budget = Annotated[int, Meta(description="Size limit of the answer.", ge=50, le=100_000)]
@@ -38,7 +46,11 @@ def remember(
     *,
     text: Text,
     kind: Annotated[
-        Kind, Meta(description="fact: what is so. episode: what happened. procedure: how to do something.")
+        Kind,
+        Meta(
+            description="fact: what is so. episode: what happened. procedure: how to do something. "
+            "document: a piece of a file."
+        ),
     ] = "fact",
     title: str | None = None,
     tags: Tags = [],  # noqa: B006 - read only
@@ -55,15 +67,16 @@ def remember(
         Literal["warn", "supersede", "raise", "ignore"],
         Meta(
             description="If it contradicts or repeats a stored memory. warn: store it and report. "
-            "supersede: replace what is outdated, confirm what is repeated. raise: refuse."
+            "supersede: replace what is outdated, confirm what is repeated. raise: refuse. ignore: do not look."
         ),
     ] = "warn",
 ) -> str:
     """Store one memory for later sessions. Use it for decisions, preferences, corrections, how something
     works, what failed and why; not for what the code or the conversation already shows. One statement per
-    call, with names and dates spelled out. The answer lists stored memories that it contradicts or repeats:
-    decide which one holds."""
+    call, with names and dates spelled out. Keys and passwords are taken out. The answer lists stored memories
+    that it contradicts or repeats: decide which one holds."""
     bank = call.bank()
+    text, secrets = without_secrets(text)
     stored = bank.remember(
         text,
         kind=kind,
@@ -80,14 +93,31 @@ def remember(
         agent=client_name(call),
     )
     touch(call, stored.memory.id, *(conflict.existing.id for conflict in stored.conflicts))
-    lines = [f"{stored.action} [{stored.memory.id}]"]
-    if stored.redactions:
-        lines.append("redacted: " + ", ".join(stored.redactions))
+    lines = [_done(stored)]
+    if secrets or stored.redactions:
+        lines.append("left out: " + ", ".join((*stored.redactions, *secrets)))
     now = bank.engine.now()
     lines += [f"- {conflict_line(conflict, now)}" for conflict in stored.conflicts]
     if stored.conflicts and stored.action == "stored":
-        lines.append("Both are kept. If one no longer holds: revise(id=<old>, replaced_by=<new>).")
+        lines.append(_advice(stored))
     return "\n".join(lines)
+
+
+def _done(stored: Remembered) -> str:
+    """What became of it, in words that leave no doubt which memory holds now."""
+    if stored.action == "confirmed":
+        return f"already known as [{stored.memory.id}], which is confirmed; nothing new is stored"
+    return f"stored [{stored.memory.id}]" + (" in place of:" if stored.action == "superseded" else "")
+
+
+def _advice(stored: Remembered) -> str:
+    """What to do about conflicts, with the ids that it needs."""
+    new = stored.memory.id
+    for conflict in stored.conflicts:
+        if conflict.kind == "duplicate":
+            return f"Both are kept. To keep one: revise(id={new!r}, replaced_by={conflict.existing.id!r})."
+    old = stored.conflicts[0].existing.id
+    return f"Both are kept. If the older no longer holds: revise(id={old!r}, replaced_by={new!r})."
 
 
 def recall(
@@ -98,7 +128,7 @@ def recall(
     kind: Kind | None = None,
     tags: Annotated[list[str], Meta(description="Only memories with all of these.")] = [],  # noqa: B006
     domain: str | None = None,
-    scope: ScopeArgument = None,
+    scope: Within = None,
     since: When = None,
     until: When = None,
     include_superseded: Annotated[
@@ -126,7 +156,7 @@ def recall(
     )
     now = bank.engine.now()
     lines = [hit_line(hit, now) for hit in found.hits]
-    empty = "nothing found" + (f": {found.reason}" if found.reason else "")
+    empty = found_nothing(found.reason) if lines or bank.find(limit=1).memories else NOTHING_YET
     return page(lines, max_tokens, start=read_cursor(cursor), empty=empty)
 
 
@@ -143,7 +173,10 @@ def revise(
     valid_to: When = None,
     replaced_by: Annotated[
         str | None,
-        Meta(description="Id of the newer memory that holds instead; this one leaves every recall."),
+        Meta(
+            description="Id of the newer memory that holds instead; this one leaves every recall.",
+            extra=IS_ID,
+        ),
     ] = None,
 ) -> str:
     """Correct a stored memory, or mark it as replaced by a newer one. What it said before stays in its
@@ -158,6 +191,9 @@ def revise(
         "valid_to": valid_to,
     }
     changes = {name: value for name, value in given.items() if value is not None}
+    left_out: tuple[str, ...] = ()
+    if text is not None:
+        changes["text"], left_out = without_secrets(text)
     if not changes and replaced_by is None:
         raise ToolError("nothing to revise; pass text, another field, or replaced_by")
     bank = call.bank()
@@ -168,7 +204,8 @@ def revise(
         memory = bank.supersede(id, replaced_by)
         touch(call, replaced_by)
     touch(call, id)
-    return "revised " + memory_line(memory, bank.engine.now())
+    note = f"\nleft out: {', '.join(left_out)}" if left_out else ""
+    return "revised " + memory_line(memory, bank.engine.now()) + note
 
 
 def forget(
@@ -225,8 +262,16 @@ def memory_status(call: Call) -> str:
             f"{waiting} pairs wait for a decision; the tools of `skep mcp --profile full` offer them"
         )
     lines.append(f"{status.links} links, {status.events} events, {status.size_bytes // 1024} KiB")
-    lines.append(f"bank: {status.path or 'in memory'}")
+    lines.append(f"bank: {status.path or f'{call.place}, which the first remember makes'}")
     return "\n".join(lines)
+
+
+def without_secrets(text: str) -> tuple[str, tuple[str, ...]]:
+    """A text without keys, tokens and passwords, and the kinds of what was taken out."""
+    from skep.lifecycle import privacy
+
+    done = privacy.redact(text, SECRETS)
+    return (done.text, tuple(kind for kind in done.kinds if kind in SECRETS)) if done.found else (text, ())
 
 
 def ids_text(found: Sequence[str]) -> str:
@@ -242,9 +287,9 @@ def client_name(call: Call) -> str | None:
 
 def touch(call: Call, *changed: str) -> None:
     """Note which resources a call changed."""
-    call.touched.add("memory://stats")
+    call.touched.add(STATS)
     for memory_id in changed:
-        call.touched.update((f"memory://{memory_id}", f"memory://{memory_id}/history"))
+        call.touched.update(addresses(memory_id))
 
 
 def default_tools() -> list[Tool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,8 +83,8 @@ class Shelf:
     def put_segment(self, arrays: Arrays) -> Segment:
         """Keep a segment. It is not part of the index until it is published."""
         if self.folder is None or not self.writable:
-            return Segment(secrets.token_hex(8), arrays)
-        name = f"{secrets.token_hex(8)}.seg"
+            return Segment(_fresh(), arrays)
+        name = f"{_fresh()}.seg"
         size = write_file(self.folder / name, "segment", self.owner, arrays)
         return self._open_segment(self.folder, Listed(name, size))
 
@@ -94,7 +93,7 @@ class Shelf:
         if frame is None or self.folder is None or not self.writable:
             self._frame_name = None
             return
-        self._frame_name = f"{secrets.token_hex(8)}.frame"
+        self._frame_name = f"{_fresh()}.frame"
         write_file(self.folder / self._frame_name, "frame", self.owner, frame._asdict())
 
     def publish(self, segments: Sequence[Segment], position: int) -> None:
@@ -106,7 +105,7 @@ class Shelf:
             return
         manifest = Manifest(
             owner=self.owner,
-            generation=secrets.token_hex(8),
+            generation=_fresh(),
             position=position,
             frame=self._frame_name,
             segments=tuple(Listed(segment.name, segment.size) for segment in segments),
@@ -149,3 +148,10 @@ class Shelf:
             return Frame(*(arrays[field] for field in Frame._fields))
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
+
+
+def _fresh() -> str:
+    """A name that no other process will choose."""
+    import secrets
+
+    return secrets.token_hex(8)
