@@ -187,6 +187,34 @@ def clean_number(field: str, value: object, low: float, high: float) -> float:
     return float(value)
 
 
+def clean_count(field: str, value: object, low: int, high: int) -> int:
+    """A whole number within bounds."""
+    number = clean_number(field, value, low, high)
+    if number != int(number):
+        raise OutOfRangeError(f"{field} must be a whole number, got {value!r}", field=field)
+    return int(number)
+
+
+def clean_id(value: object, field: str = "memory_id") -> str:
+    """What may be the id of a memory or an event."""
+    if not isinstance(value, str):
+        raise WrongTypeError(
+            f"{field} must be an id such as 'k3v9qx2m7a-12', got {type(value).__name__}", field=field
+        )
+    return clean_text(field, value, 500)
+
+
+def clean_ids(field: str, value: object) -> tuple[str, ...]:
+    """Ids, each once; a single one stands for itself."""
+    if isinstance(value, str):
+        return (clean_id(value, field),)
+    if not isinstance(value, Iterable) or isinstance(value, Mapping | bytes):
+        raise WrongTypeError(
+            f"{field} must be an id or a list of ids, got {type(cast('object', value)).__name__}", field=field
+        )
+    return tuple(dict.fromkeys(clean_id(one, field) for one in cast("Iterable[object]", value)))
+
+
 def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> Scope:
     """A scope from a `Scope` or a mapping. Only a scope that is asked for may hold the wildcard."""
     if isinstance(value, Mapping):

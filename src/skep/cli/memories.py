@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from skep.cli.shared import (
+    asked_scope,
     common,
     memory_line,
     open_bank,
@@ -113,18 +114,14 @@ def _conflict_line(conflict: Conflict) -> str:
 @click.option("--as-of", help="Answer as the bank would have at that time.")
 @click.option("--min-confidence", type=float)
 @click.option("--preset", help="A named way to rank.")
-@click.option("--include-shared", is_flag=True, help="With a scope: also what is for everybody.")
 @click.option("--include-superseded", is_flag=True)
 @click.option("--expand", is_flag=True, help="Follow links from the hits.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
-@scope_options
+@asked_scope
 @common
 def search(
     query: str,
     kind: tuple[str, ...],
-    user: str | None,
-    project: str | None,
-    session: str | None,
     explain: bool,
     bank_path: str | None,
     as_json: bool,
@@ -132,9 +129,7 @@ def search(
 ) -> None:
     """Print the memories that answer QUERY, best first; nothing if nothing does."""
     with open_bank(bank_path, create=False) as bank:
-        found = bank.recall(
-            query, kind=kind or None, scope=scope_of(user, project, session), explain=explain, **options
-        )
+        found = bank.recall(query, kind=kind or None, explain=explain, **options)
     if as_json:
         print_json(found)
         return
@@ -180,15 +175,12 @@ def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
 @click.option("--since")
 @click.option("--until")
 @click.option("--cursor", help="Go on where the last page ended.")
-@scope_options
+@asked_scope
 @common
 def list_(
     text: str | None,
     kind: tuple[str, ...],
     status: tuple[str, ...],
-    user: str | None,
-    project: str | None,
-    session: str | None,
     bank_path: str | None,
     as_json: bool,
     **options: Any,
@@ -197,7 +189,7 @@ def list_(
     if status:
         options["status"] = None if "all" in status else status
     with open_bank(bank_path, create=False) as bank:
-        page = bank.find(text, kind=kind or None, scope=scope_of(user, project, session), **options)
+        page = bank.find(text, kind=kind or None, **options)
     if as_json:
         print_json(page)
         return
@@ -284,11 +276,12 @@ def forget(
 @click.command()
 @click.argument("memory_id", required=False)
 @click.option("--threshold", type=float, default=0.80, show_default=True)
+@asked_scope
 @common
-def conflicts(memory_id: str | None, threshold: float, bank_path: str | None, as_json: bool) -> None:
+def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **options: Any) -> None:
     """Find duplicates, contradictions and updates: of MEMORY_ID, or in the whole bank."""
     with open_bank(bank_path, create=False) as bank, progress_bar("comparing") as progress:
-        found = bank.find_conflicts(memory_id, threshold=threshold, progress=progress)
+        found = bank.find_conflicts(memory_id, progress=progress, **options)
     if as_json:
         print_json(found)
         return

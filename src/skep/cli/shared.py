@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
@@ -37,6 +38,17 @@ def scope_options(command: F) -> F:
     for name in ("session", "project", "user"):
         command = click.option(f"--{name}", help=f"The {name} of the scope.")(command)
     return command
+
+
+def asked_scope(command: F) -> F:
+    """Whose memories a command shows: the scope, as `scope`, and whether shared ones count as well."""
+
+    @functools.wraps(command)
+    def call(user: str | None, project: str | None, session: str | None, **options: Any) -> Any:
+        return command(scope=scope_of(user, project, session), **options)
+
+    shared = click.option("--include-shared", is_flag=True, help="With a scope: also what is for everybody.")
+    return scope_options(shared(cast("F", call)))
 
 
 def scope_of(user: str | None, project: str | None, session: str | None) -> dict[str, str] | None:

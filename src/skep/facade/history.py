@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Self
 
 from skep.clock import pack
 from skep.engine import Engine
 from skep.errors import NotFoundError, UndoError
-from skep.facade.base import Base
+from skep.facade.base import Base, ScopeLike
 from skep.model import Event
 from skep.storage.fold import fold, mentioned
-from skep.validation import Time, clean_time
+from skep.validation import Time, clean_count, clean_id, clean_time
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
@@ -31,21 +32,45 @@ class History(Base):
         self._past = None
         self._engine.close()
 
-    def history(self, memory_id: str | None = None, *, limit: int = 100) -> list[Event]:
-        """What happened to a memory, oldest first; without an id, what happened last in the bank, newest first."""
-        if memory_id is None:
-            return self._engine.store.log.newest(limit)
-        events = self._engine.store.log.of(memory_id)
-        if not events:
-            raise NotFoundError(f"there is no memory {memory_id!r}")
-        return events
+    def history(
+        self,
+        memory_id: str | None = None,
+        *,
+        limit: int | None = None,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> list[Event]:
+        """What happened to a memory, oldest first; without an id, what happened last in the bank, newest first.
 
-    def blame(self, memory_id: str) -> dict[str, Event]:
-        """Per field of a memory, the event that last set it."""
-        self._engine.known(memory_id)
+        Args:
+            memory_id: The memory; of one that was forgotten the events are left, without its text.
+            limit: The newest so many; by default all of a memory, and 100 of the bank.
+            scope: Only events all of whose memories are of this scope.
+            include_shared: With a scope: memories that have none count as well.
+        """
+        sees = self._sees(scope, include_shared)
+        most = None if limit is None else clean_count("limit", limit, 1, 1 << 40)
+        log = self._engine.store.log
+        if memory_id is None:
+            shown = (event for event in log.backwards() if self._shown(event, sees))
+            return list(islice(shown, most or 100))
+        if sees is not None:
+            self._seen(memory_id, sees)
+        events = [event for event in log.of(clean_id(memory_id)) if self._shown(event, sees)]
+        if not events:
+            raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")
+        return events[-most:] if most else events
+
+    def blame(
+        self, memory_id: str, *, scope: ScopeLike | None = None, include_shared: bool = False
+    ) -> dict[str, Event]:
+        """Per field of a memory, the event that last set it; with a scope, if the event speaks of nothing else."""
+        sees = self._sees(scope, include_shared)
+        self._seen(memory_id, sees)
         events = {event.id: event for event in self._engine.store.log.of(memory_id)}
         state = fold(memory_id, events.values())
-        return {field: events[event_id] for field, event_id in (state.blame if state else {}).items()}
+        found = {field: events[event_id] for field, event_id in (state.blame if state else {}).items()}
+        return {field: event for field, event in found.items() if self._shown(event, sees)}
 
     def event(self, event_id: str) -> Event:
         """One event by id."""

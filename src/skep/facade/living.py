@@ -137,18 +137,29 @@ class Living(Reading):
             include_shared=include_shared,
         )
 
-    def outcomes(self, memory_id: str | None = None) -> list[Outcome]:
-        """The outcomes in which a memory was used, oldest first; without an id, all of them."""
+    def outcomes(
+        self,
+        memory_id: str | None = None,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> list[Outcome]:
+        """The outcomes in which a memory was used, oldest first; without an id, all of them.
+
+        With a scope, those in which only memories of that scope were used.
+        """
         from skep.lifecycle.learning import outcome_of
 
-        if memory_id is None:
-            return [outcome_of(event) for event in self._engine.store.log.outcomes()]
-        self._engine.known(memory_id)
-        return [outcome_of(e) for e in self._engine.store.log.of(memory_id) if e.kind == "outcome"]
+        sees = self._sees(scope, include_shared)
+        log = self._engine.store.log
+        if memory_id is not None:
+            self._seen(memory_id, sees)
+        events = log.outcomes() if memory_id is None else log.of(memory_id)
+        return [outcome_of(e) for e in events if e.kind == "outcome" and self._shown(e, sees)]
 
-    def stats(self) -> dict[str, Any]:
-        """What outcomes say: how many, how they went, by domain and by kind of task."""
-        outcomes = self.outcomes()
+    def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
+        """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`."""
+        outcomes = self.outcomes(scope=scope, include_shared=include_shared)
         by_domain: dict[str, list[int]] = {}
         by_type: dict[str, list[int]] = {}
         for outcome in outcomes:
@@ -165,11 +176,18 @@ class Living(Reading):
             "by_task_type": {name: {"successes": s, "of": n} for name, (s, n) in sorted(by_type.items())},
         }
 
-    def utility(self) -> list[Effect]:
-        """What each memory that was sometimes withheld does to success, with intervals."""
+    def utility(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> list[Effect]:
+        """What each memory that was sometimes withheld does to success, with intervals; with a scope, of that scope."""
         from skep.lifecycle.utility import effects
 
-        return effects(self._engine.store.log.outcomes())
+        found = effects(self._engine.store.log.outcomes())
+        sees = self._sees(scope, include_shared)
+        if sees is None:
+            return found
+        memories = {effect.memory: self._engine.store.get(effect.memory) for effect in found}
+        return [
+            effect for effect in found if (memory := memories[effect.memory]) is not None and sees(memory)
+        ]
 
     def search_memory(
         self,

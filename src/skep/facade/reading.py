@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from skep.recall.search import Recaller
 
 
+_NOBODYS = Memory(id="", kind="fact", text="")
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Some of the memories that `find` found, newest first; `cursor` leads to the rest."""
 
@@ -144,16 +147,25 @@ class Reading(History):
         threshold: float = conflict_search.CANDIDATE,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         scope: ScopeLike | None = None,
+        include_shared: bool = False,
         progress: Progress | None = None,
     ) -> list[Conflict]:
-        """Duplicates, contradictions and updates among what is stored: of one memory, or in the whole bank."""
+        """Duplicates, contradictions and updates among what is stored: of one memory, or in the whole bank.
+
+        With a scope, among the memories of that scope; `include_shared` adds those that have none.
+        """
         threshold = clean_number("threshold", threshold, 0.0, 1.0)
+        sees = self._sees(scope, include_shared)
+        shared = sees is None or sees(_NOBODYS)
         if memory_id is not None:
-            memory = self._engine.memory(memory_id)
             return conflict_search.find_for(
-                self._engine, memory, threshold=threshold, contradiction_fn=contradiction_fn
+                self._engine,
+                self._seen(memory_id, sees),
+                threshold=threshold,
+                contradiction_fn=contradiction_fn,
+                shared=shared,
             )
-        where = self._filter(scope=scope)
+        where = self._filter(scope=scope, include_shared=include_shared)
         memories = [memory for _row, memory in self._engine.store.find(where, limit=1 << 40)]
         return list(
             conflict_search.scan(
@@ -162,6 +174,7 @@ class Reading(History):
                 threshold=threshold,
                 contradiction_fn=contradiction_fn,
                 progress=progress,
+                shared=shared,
             )
         )
 

@@ -36,11 +36,12 @@ def find_for(
     threshold: float = CANDIDATE,
     contradiction_fn: ContradictionFn | None = None,
     limit: int | None = None,
+    shared: bool = True,
 ) -> list[Conflict]:
-    """The conflicts of one memory with what is stored, surest first."""
+    """The conflicts of one memory with what is stored, surest first; `shared` says whether with shared ones too."""
     found: list[Conflict] = []
     for existing, similarity in _candidates(
-        engine, memory, threshold, limit or engine.settings.conflict_candidates
+        engine, memory, threshold, limit or engine.settings.conflict_candidates, shared=shared
     ):
         conflict = judge(existing, memory, similarity, contradiction_fn)
         if conflict is not None:
@@ -97,11 +98,14 @@ def scan(
     threshold: float = CANDIDATE,
     contradiction_fn: ContradictionFn | None = None,
     progress: Progress | None = None,
+    shared: bool = True,
 ) -> Iterator[Conflict]:
     """The conflicts among many memories, each pair once; the newer one stands as `memory`."""
     seen: set[tuple[str, str]] = set()
     for number, memory in enumerate(memories, 1):
-        for conflict in find_for(engine, memory, threshold=threshold, contradiction_fn=contradiction_fn):
+        for conflict in find_for(
+            engine, memory, threshold=threshold, contradiction_fn=contradiction_fn, shared=shared
+        ):
             pair = tuple(sorted((memory.id, conflict.existing.id)))
             if pair not in seen:
                 seen.add(pair)  # type: ignore[arg-type]
@@ -118,7 +122,7 @@ def _newer_last(conflict: Conflict, memory: Memory) -> Conflict:
 
 
 def _candidates(
-    engine: Engine, memory: Memory, threshold: float, limit: int
+    engine: Engine, memory: Memory, threshold: float, limit: int, *, shared: bool
 ) -> Iterator[tuple[Memory, float]]:
     """Stored memories worth comparing, with their similarity.
 
@@ -129,7 +133,7 @@ def _candidates(
     vector = engine.embeddings.query_vector(text)
     where = Filter(
         scope=memory.scope if not memory.scope.shared else Scope(),
-        include_shared=True,
+        include_shared=shared,
         kinds=(memory.kind,),
         statuses=CURRENT,
     )

@@ -175,14 +175,17 @@ class Log:
         )
         return event_of(rows[0]) if rows else None
 
-    def newest(self, limit: int, kind: str | None = None) -> list[Event]:
-        """The latest events, newest first."""
-        condition = "WHERE kind = :kind" if kind else ""
-        rows = self._c.rows(
-            f"SELECT {COLUMNS} FROM events {condition} ORDER BY seq DESC LIMIT :limit",
-            {"limit": limit, "kind": kind} if kind else {"limit": limit},
-        )
-        return [event_of(row) for row in rows]
+    def backwards(self, batch: int = 100) -> Iterator[Event]:
+        """Every event, newest first."""
+        before = 1 << 62
+        while True:
+            sql = f"SELECT {COLUMNS} FROM events WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+            rows = self._c.rows(sql, (before, batch))
+            for row in rows:
+                yield event_of(row)
+            if len(rows) < batch:
+                return
+            before = rows[-1][0]
 
     def outcomes(self) -> list[Event]:
         """Every outcome, oldest first."""
