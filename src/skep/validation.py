@@ -187,6 +187,13 @@ def clean_number(field: str, value: object, low: float, high: float) -> float:
     return float(value)
 
 
+def clean_flag(field: str, value: object) -> bool:
+    """True or False, and nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise WrongTypeError(f"{field} must be true or false, got {type(value).__name__}", field=field)
+    return value
+
+
 def clean_count(field: str, value: object, low: int, high: int) -> int:
     """A whole number within bounds."""
     number = clean_number(field, value, low, high)
@@ -335,9 +342,7 @@ def _polarity(field: str, value: Any, _settings: Settings) -> int:
 
 
 def _flag(field: str, value: Any, _settings: Settings) -> bool:
-    if not isinstance(value, bool):
-        raise WrongTypeError(f"{field} must be true or false, got {type(value).__name__}", field=field)
-    return value
+    return clean_flag(field, value)
 
 
 def _level(field: str, value: Any, _settings: Settings) -> int:

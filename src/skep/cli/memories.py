@@ -38,6 +38,7 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=float, help="Seconds after which it expires.")
+@click.option("--redact", is_flag=True, help="Take secrets and personal data out of the text first.")
 @click.option(
     "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
 )
@@ -54,7 +55,7 @@ def add(
     **fields: Any,
 ) -> None:
     """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects."""
-    fields = {key: value for key, value in fields.items() if value not in (None, ())}
+    fields = {key: value for key, value in fields.items() if value not in (None, (), False)}
     scope = scope_of(user, project, session)
     if scope:
         fields["scope"] = scope
@@ -69,6 +70,8 @@ def add(
                 click.echo(f"{result.action}", err=True)
             for conflict in result.conflicts:
                 click.echo(_conflict_line(conflict), err=True)
+            if result.redactions:
+                click.echo(f"taken out: {', '.join(result.redactions)}", err=True)
             return
         if sys.stdin.isatty():
             raise click.UsageError("give a text, or lines on standard input")

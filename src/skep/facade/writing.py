@@ -15,7 +15,18 @@ from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
 from skep.semantics import links as graph
 from skep.semantics import writing
 from skep.storage.fold import fold
-from skep.validation import Time, body_of, clean_choice, clean_tags, clean_text
+from skep.validation import (
+    REMEMBER_KEYS,
+    Time,
+    body_of,
+    clean_choice,
+    clean_flag,
+    clean_tags,
+    clean_text,
+    refuse_unknown,
+)
+
+ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 
 
 class Writing(Base):
@@ -76,7 +87,6 @@ class Writing(Base):
             redact: Take secrets and personal data out of the text first; what was taken out is in the result. Parts
                 marked `<private>` are never stored, whatever this says.
         """
-        clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
         given = {
             "text": text,
             "kind": kind,
@@ -97,13 +107,18 @@ class Writing(Base):
             "ttl": ttl,
             "evidence": evidence or None,
             "metadata": metadata,
+            "on_conflict": on_conflict,
+            "contradiction_fn": contradiction_fn,
+            "redact": redact,
         }
-        given["text"], redactions = cleaned(text, redact=redact)
-        body = body_of(given, self._engine.settings)
+        item = self._item(given, on_conflict)
         result = writing.remember(
-            self._engine, body, on_conflict=on_conflict, contradiction_fn=contradiction_fn
+            self._engine,
+            item.body,
+            on_conflict=item.on_conflict,
+            contradiction_fn=item.contradiction_fn,
         )
-        return msgspec.structs.replace(result, redactions=redactions) if redactions else result
+        return msgspec.structs.replace(result, redactions=item.redactions) if item.redactions else result
 
     def remember_many(
         self,
@@ -116,33 +131,53 @@ class Writing(Base):
 
         Every item is checked before the first is written. Conflicts are not looked for unless asked; `maintain`
         finds them later at a fraction of the cost.
+
+        Args:
+            items: What to remember. An item's own `on_conflict` goes before that of the call.
+            on_conflict: As in `remember`. With `raise`, one item that does not go with what is stored keeps out the
+                whole batch; the items are not compared with one another. With `warn` and `supersede` they are
+                written one by one, each compared with all before it.
+            progress: Called with what is done and what there is in all.
         """
-        clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
-        bodies: list[dict[str, Any]] = []
+        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):  # pyright: ignore
+            raise WrongTypeError(
+                f"items must be a list of texts or mappings, got {type(items).__name__};"
+                " for a single memory use `remember`",
+                field="items",
+            )
+        checked: list[writing.Item] = []
         for number, item in enumerate(items):
             try:
                 if not isinstance(item, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
-                bodies.append(
-                    body_of({"text": item} if isinstance(item, str) else item, self._engine.settings)
-                )
+                checked.append(self._item({"text": item} if isinstance(item, str) else item, on_conflict))
             except InvalidInputError as error:
                 error.args = (f"item {number}: {error}",)
                 raise
-        if on_conflict == "raise":
-            for body in bodies:  # look at all of them before the first is written
-                writing.refuse_conflicts(self._engine, body)
-        elif on_conflict != "ignore":
-            return [writing.remember(self._engine, body, on_conflict=on_conflict) for body in bodies]
-        stored: list[Remembered] = []
-        for start in range(0, len(bodies), BULK):
-            _events, changes = self._engine.write(
-                [("remember", body) for body in bodies[start : start + BULK]]
+        return writing.remember_many(self._engine, checked, bulk=BULK, progress=progress)
+
+    def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> writing.Item:
+        """What was given to `remember`, checked."""
+        refuse_unknown(given, (*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
+        fields = dict(given)
+        policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
+        asks = fields.pop("contradiction_fn", None)
+        if asks is not None and not callable(asks):
+            raise WrongTypeError(
+                f"contradiction_fn must be a function of two memories, got {type(asks).__name__}",
+                field="contradiction_fn",
             )
-            stored += [Remembered(memory=memory) for memory in self._engine.as_stored(changes)]
-            if progress is not None:
-                progress(len(stored), len(bodies))
-        return stored
+        redact = clean_flag("redact", fields.pop("redact", None) or False)
+        redactions: tuple[str, ...] = ()
+        if "text" in fields:
+            fields["text"], redactions = cleaned(fields["text"], redact=redact)
+        return writing.Item(
+            body=body_of(fields, self._engine.settings),
+            on_conflict=policy,  # type: ignore[arg-type]
+            contradiction_fn=asks,
+            redactions=redactions,
+        )
 
     def revise(self, memory_id: str, **changes: Any) -> Memory:
         """Change fields of a memory; what it said before stays in its history. None clears a field."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,10 @@ from skep.semantics.compare import Verdict, compare
 from skep.storage.base import Filter
 from skep.storage.rows import searched_text
 from skep.words import query_terms
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 ContradictionFn = Callable[[Memory, Memory], bool]
 """Asked about a stored and a new memory when the rules say nothing; True means they contradict."""
@@ -37,11 +42,22 @@ def find_for(
     contradiction_fn: ContradictionFn | None = None,
     limit: int | None = None,
     shared: bool = True,
+    vector: NDArray[np.float32] | None = None,
 ) -> list[Conflict]:
-    """The conflicts of one memory with what is stored, surest first; `shared` says whether with shared ones too."""
+    """The conflicts of one memory with what is stored, surest first.
+
+    Args:
+        engine: The bank.
+        memory: The memory; one that is not stored has no id.
+        threshold: The similarity from which two memories are compared.
+        contradiction_fn: Asked about pairs on which the rules say nothing.
+        limit: How many near memories to compare with.
+        shared: Whether memories without a scope count as well.
+        vector: What the embedder makes of it, where the caller has that already.
+    """
     found: list[Conflict] = []
     for existing, similarity in _candidates(
-        engine, memory, threshold, limit or engine.settings.conflict_candidates, shared=shared
+        engine, memory, threshold, limit or engine.settings.conflict_candidates, shared=shared, vector=vector
     ):
         conflict = judge(existing, memory, similarity, contradiction_fn)
         if conflict is not None:
@@ -122,7 +138,13 @@ def _newer_last(conflict: Conflict, memory: Memory) -> Conflict:
 
 
 def _candidates(
-    engine: Engine, memory: Memory, threshold: float, limit: int, *, shared: bool
+    engine: Engine,
+    memory: Memory,
+    threshold: float,
+    limit: int,
+    *,
+    shared: bool,
+    vector: NDArray[np.float32] | None,
 ) -> Iterator[tuple[Memory, float]]:
     """Stored memories worth comparing, with their similarity.
 
@@ -130,7 +152,8 @@ def _candidates(
     answer to another.
     """
     text = searched_text(memory.title, memory.text)
-    vector = engine.embeddings.query_vector(text)
+    if vector is None:
+        vector = engine.embeddings.query_vector(text)
     where = Filter(
         scope=memory.scope if not memory.scope.shared else Scope(),
         include_shared=shared,
