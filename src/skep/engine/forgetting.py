@@ -31,6 +31,11 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
     if erased_before:  # a crash or an absent disk may have left something the last time
         erased["segments"] += clean_derived(engine, list(engine.store.rows_of(erased_before).values()))
     reached, unreached = forget_in_backups(engine, memory_ids)
+    if engine.store.leftover():
+        unreached.append(
+            f"{engine.store.path}-wal: another program is reading the bank; the text goes with the next write, close,"
+            " maintain or doctor after it has finished"
+        )
     erased["backups"] = reached
     return Receipt(
         memories=tuple(memory_ids),

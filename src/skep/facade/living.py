@@ -44,6 +44,8 @@ class Living(Reading):
 
         if judge is not None and not hasattr(judge, "decide"):
             judge = CallableJudge(judge)  # type: ignore[arg-type]
+        if not dry_run and self._engine.store.leftover():
+            self._engine.store.truncate_wal()
         return maintain(
             self._engine,
             config,

@@ -142,7 +142,7 @@ class Writing(Base):
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
         if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):  # pyright: ignore
             raise WrongTypeError(
-                f"items must be a list of texts or mappings, got {type(items).__name__};"
+                f"items must be a list of texts or mappings, got {type(items).__name__};"  # pyright: ignore
                 " for a single memory use `remember`",
                 field="items",
             )
@@ -162,7 +162,7 @@ class Writing(Base):
         refuse_unknown(given, (*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
         fields = dict(given)
         policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
-        asks = fields.pop("contradiction_fn", None)
+        asks: Any = fields.pop("contradiction_fn", None)
         if asks is not None and not callable(asks):
             raise WrongTypeError(
                 f"contradiction_fn must be a function of two memories, got {type(asks).__name__}",
@@ -175,7 +175,7 @@ class Writing(Base):
         return writing.Item(
             body=body_of(fields, self._engine.settings),
             on_conflict=policy,  # type: ignore[arg-type]
-            contradiction_fn=asks,
+            contradiction_fn=asks,  # type: ignore[arg-type]
             redactions=redactions,
         )
 

@@ -21,7 +21,7 @@ ATTEMPTS = 3
 """How often a decision is taken again because somebody wrote meanwhile, before the others are made to wait."""
 
 
-class _Moved(Exception):  # noqa: N818 - a signal between the two halves of `decided`, never seen outside
+class _Moved(Exception):
     """Somebody wrote between the look and the write."""
 
 
@@ -175,7 +175,7 @@ def _write_all(engine: Engine, items: Sequence[Item]) -> Changes:
 def _looking(
     engine: Engine, body: Body, contradiction_fn: ContradictionFn | None
 ) -> Callable[[], tuple[Conflict, ...]]:
-    """The search for conflicts of a memory, cheap to repeat: its vector is made once, the same pair asked about once."""
+    """The search for conflicts of a memory, cheap to repeat: one vector, and no pair is asked about twice."""
     memory = draft(body, engine.now())
     vector = engine.embeddings.query_vector(searched_text(memory.title, memory.text))
     asked: dict[bytes, bool] = {}

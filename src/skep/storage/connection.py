@@ -121,10 +121,10 @@ class Connection:
                 self.execute("COMMIT")
 
     @contextlib.contextmanager
-    def impatient(self) -> Generator[None]:
-        """Inside, a lock that somebody holds is not waited for."""
+    def impatient(self, seconds: float = 0.0) -> Generator[None]:
+        """Inside, a lock that somebody holds is not waited for, or for so long at most."""
         with self.lock:
-            self.db.set_busy_timeout(0)
+            self.db.set_busy_timeout(min(self._busy_ms, int(seconds * 1000)))
             try:
                 yield
             finally:

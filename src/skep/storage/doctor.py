@@ -40,6 +40,7 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
     yield from _words(store)
     yield from _queue(store)
     yield from _held(store)
+    yield from _erasing(store)
     if deep:
         yield from _replay(store)
 
@@ -159,6 +160,16 @@ def _held(store: SqliteStore) -> Iterator[Finding]:
             level="warning",
             message=f"{held} events of other replicas wait for earlier ones or for their time",
             fix="sync with the replica they came from",
+        )
+
+
+def _erasing(store: SqliteStore) -> Iterator[Finding]:
+    if store.leftover() and not store.truncate_wal():
+        yield Finding(
+            check="forgotten",
+            level="warning",
+            message="what was forgotten still stands in the write-ahead log: another program is reading the bank",
+            fix="close the programs that use this bank, then run `skep doctor` again",
         )
 
 

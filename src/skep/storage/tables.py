@@ -333,6 +333,7 @@ class Tables:
         if again:
             return
         changes.forgotten_rows.append(row)
+        self._c.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('erasing', 1)")
         self._c.execute(
             "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, " ".join(terms(text)))
         )
