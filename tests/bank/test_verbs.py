@@ -142,6 +142,47 @@ def test_undo_reaches_links_settings_and_replacements(plain_bank: Bank) -> None:
     assert plain_bank.setting("colour") is None
 
 
+def test_what_is_undone_already_is_refused_so_that_a_redo_really_restores_it(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("original").memory
+    plain_bank.revise(memory.id, text="changed")
+    revision = plain_bank.history(memory.id)[-1]
+    undo = plain_bank.undo(revision.id)
+
+    with pytest.raises(UndoError, match=f"undone already; to bring it back, undo {undo.id}"):
+        plain_bank.undo(revision.id)
+    redo = plain_bank.undo(undo.id)
+    with pytest.raises(UndoError, match=f"undo {redo.id}"):
+        plain_bank.undo(undo.id)
+
+    assert plain_bank.get(memory.id).text == "changed"
+    plain_bank.undo(revision.id)
+    assert plain_bank.get(memory.id).text == "original"
+
+
+def test_where_two_replicas_undid_the_same_event_one_redo_brings_it_back(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("original").memory
+    plain_bank.revise(memory.id, text="changed")
+    revision = plain_bank.history(memory.id)[-1]
+    with Bank.open(":memory:", embedder=HashingEmbedder(64), now=plain_bank.engine.now) as other:
+        other.apply(plain_bank.events(other.versions()))
+        other.undo(revision.id)
+        mine = plain_bank.undo(revision.id)
+        plain_bank.apply(other.events(plain_bank.versions()))
+        plain_bank.undo(mine.id)
+        other.apply(plain_bank.events(other.versions()))
+        assert [bank.get(memory.id).text for bank in (plain_bank, other)] == ["changed", "changed"]
+
+
+def test_an_outcome_that_was_undone_counts_nowhere(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("use ruff").memory
+    learned = plain_bank.learn("lint", "success", used=[memory.id])
+    undo = plain_bank.undo(learned.outcome.id)
+    assert (plain_bank.stats()["outcomes"], plain_bank.outcomes(memory.id)) == (0, [])
+    assert plain_bank.get(memory.id).successes == 0
+    plain_bank.undo(undo.id)
+    assert (plain_bank.stats()["outcomes"], plain_bank.get(memory.id).successes) == (1, 1)
+
+
 def test_what_cannot_be_undone_says_so(plain_bank: Bank) -> None:
     memory = plain_bank.remember("secret").memory
     receipt = plain_bank.forget(memory.id)

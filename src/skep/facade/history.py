@@ -10,8 +10,9 @@ from skep.engine import Engine
 from skep.errors import NotFoundError, UndoError
 from skep.facade.base import Base, ScopeLike
 from skep.model import Event
-from skep.storage.fold import fold, mentioned
-from skep.validation import Time, clean_count, clean_id, clean_time
+from skep.storage.fold import fold, mentioned, voided
+from skep.storage.sqlite import Plan
+from skep.validation import Time, clean_count, clean_id, clean_text, clean_time
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
@@ -74,19 +75,49 @@ class History(Base):
 
     def event(self, event_id: str) -> Event:
         """One event by id."""
-        event = self._engine.store.log.get(event_id)
+        event = self._engine.store.log.get(clean_id(event_id, "event_id"))
         if event is None:
             raise NotFoundError(f"there is no event {event_id!r}; `skep history` lists them")
         return event
 
     def undo(self, event_id: str, reason: str | None = None) -> Event:
-        """Make one event as if it had never been. Undoing an undo brings it back. A forget is final."""
+        """Make one event as if it had never been. Undoing an undo brings it back. A forget is final.
+
+        What is undone already is refused: a second undo would stay in force when the first is taken back. Where two
+        replicas have undone the same event unknown to each other, undoing either undo takes back both.
+        """
         event = self.event(event_id)
         if event.kind in FINAL:
             raise UndoError(f"{event_id} is a {event.kind}, which cannot be undone")
         if any(self._engine.store.is_forgotten(subject) for subject in mentioned(event)):
             raise UndoError(f"{event_id} speaks of a memory that was forgotten; nothing of it is left")
-        return self._write("undo", {"event": event_id, "mentions": list(mentioned(event))}, reason)
+        why = (
+            {}
+            if reason is None
+            else {"reason": clean_text("reason", reason, self._engine.settings.text_limit)}
+        )
+        targets = [event_id, *self._twins(event)]
+        plans: list[Plan] = [
+            ("undo", {"event": target, "mentions": list(mentioned(event)), **why}) for target in targets
+        ]
+        events, _ = self._engine.write(plans, check=lambda: self._refuse_undone(event_id))
+        return events[0]
+
+    def _twins(self, undo: Event) -> list[str]:
+        """The other undos of the same event that are in force."""
+        if undo.kind != "undo":
+            return []
+        undos = self._engine.store.log.undos()
+        void = voided(undos)
+        same = (other for other in undos if other.body["event"] == undo.body["event"])
+        return [other.id for other in same if other.id not in void and other.id != undo.id]
+
+    def _refuse_undone(self, event_id: str) -> None:
+        undos = self._engine.store.log.undos()
+        void = voided(undos)
+        if event_id in void:
+            by = next(u.id for u in undos if u.body["event"] == event_id and u.id not in void)
+            raise UndoError(f"{event_id} is undone already; to bring it back, undo {by}")
 
     def as_of(self, time: Time) -> Self:
         """The bank as it was at a moment; for reading only. What was forgotten since stays forgotten."""

@@ -10,6 +10,7 @@ from skep.errors import InvalidInputError
 from skep.facade.base import ScopeLike
 from skep.facade.reading import Reading
 from skep.model import Hit, Outcome, Recalled
+from skep.storage.fold import voided
 from skep.validation import clean_number, clean_scope, clean_text, without_private
 
 if TYPE_CHECKING:
@@ -157,7 +158,12 @@ class Living(Reading):
         if memory_id is not None:
             self._seen(memory_id, sees)
         events = log.outcomes() if memory_id is None else log.of(memory_id)
-        return [outcome_of(e) for e in events if e.kind == "outcome" and self._shown(e, sees)]
+        undone = voided(events)
+        return [
+            outcome_of(event)
+            for event in events
+            if event.kind == "outcome" and event.id not in undone and self._shown(event, sees)
+        ]
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
         """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`."""

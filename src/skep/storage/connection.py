@@ -7,12 +7,14 @@ import os
 import threading
 from collections.abc import Generator
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 import apsw
 
 from skep.errors import (
     BusyError,
+    ClosedError,
     CorruptBankError,
     DiskFullError,
     NotABankError,
@@ -42,6 +44,8 @@ class Connection:
         self._pid = os.getpid()
         self.trace: Counted | None = None
         self._ahead = False
+        self._version: int | None = None
+        """What others had written when this transaction began: it cannot change while that lasts."""
         self.db: Any = self._connect()
 
     def _connect(self) -> Any:
@@ -94,6 +98,7 @@ class Connection:
                 yield
                 return
             self.execute("BEGIN IMMEDIATE")
+            self._version = None
             try:
                 yield
             except BaseException:
@@ -115,6 +120,7 @@ class Connection:
                 yield
                 return
             self.execute("BEGIN")
+            self._version = None
             try:
                 yield
             finally:
@@ -133,7 +139,10 @@ class Connection:
     def data_version(self) -> int:
         """Changes when another connection has written."""
         with self.lock, translated(self.path):
-            return self.db.pragma("data_version")
+            version = self._version if self.db.in_transaction else None
+            if version is None:
+                version = self._version = int(self.db.pragma("data_version"))
+            return version
 
     def close(self) -> None:
         """Release the file."""
@@ -152,36 +161,55 @@ class Connection:
             self.log_ahead()
 
 
-@contextlib.contextmanager
-def translated(path: Path | str) -> Generator[None]:
+class translated:
     """SQLite's errors, in words that say what to do."""
-    try:
-        yield
-    except apsw.BusyError as error:
-        raise BusyError(
-            f"another process kept {path} locked for too long; try again, or look for a stuck process"
-        ) from error
-    except apsw.FullError as error:
-        raise DiskFullError(
-            f"no space left while writing {path}; free some and try again, nothing was lost"
-        ) from error
-    except apsw.ReadOnlyError as error:
-        raise ReadOnlyError(
-            f"{path} cannot be written; check its permissions and those of its folder"
-        ) from error
-    except apsw.NotADBError as error:
-        raise NotABankError(f"{path} is not a skep bank; choose another path or restore a backup") from error
-    except apsw.CorruptError as error:
-        raise CorruptBankError(
-            f"{path} is damaged ({error}); run `skep doctor`, then restore a backup or `skep export` what can be read"
-        ) from error
-    except apsw.CantOpenError as error:
-        raise ReadOnlyError(
-            f"{path} cannot be opened; check that its folder exists and may be written"
-        ) from error
-    except apsw.IOError as error:
-        raise StorageError(
-            f"reading or writing {path} failed ({error}); check the disk with `skep doctor`"
-        ) from error
-    except apsw.PermissionsError as error:
-        raise ReadOnlyError(f"access to {path} was refused; check its permissions") from error
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, apsw.Error):
+            said = _in_our_words(self._path, error)
+            if said is not None:
+                raise said from error
+
+
+def _in_our_words(path: Path | str, error: apsw.Error) -> StorageError | None:
+    """What an error of SQLite means for whoever uses a bank."""
+    match error:
+        case apsw.BusyError():
+            return BusyError(
+                f"another process kept {path} locked for too long; try again, or look for a stuck process"
+            )
+        case apsw.FullError():
+            return DiskFullError(
+                f"no space left while writing {path}; free some and try again, nothing was lost"
+            )
+        case apsw.ReadOnlyError():
+            return ReadOnlyError(f"{path} cannot be written; check its permissions and those of its folder")
+        case apsw.NotADBError():
+            return NotABankError(f"{path} is not a skep bank; choose another path or restore a backup")
+        case apsw.CorruptError():
+            return CorruptBankError(
+                f"{path} is damaged ({error}); run `skep doctor`, then restore a backup or `skep export`"
+                " what can be read"
+            )
+        case apsw.CantOpenError():
+            return ReadOnlyError(f"{path} cannot be opened; check that its folder exists and may be written")
+        case apsw.IOError():
+            return StorageError(
+                f"reading or writing {path} failed ({error}); check the disk with `skep doctor`"
+            )
+        case apsw.PermissionsError():
+            return ReadOnlyError(f"access to {path} was refused; check its permissions")
+        case apsw.ConnectionClosedError():
+            return ClosedError(f"{path} was closed; open the bank again with `Bank.open`")
+        case _:
+            return None

@@ -23,7 +23,6 @@ import msgspec
 from skep.confidence import contradicted, failed, supported
 from skep.model import SHARED, Event, Memory, Scope, Status
 
-
 Order = tuple[int, str, int]
 """A place in the total order of events."""
 

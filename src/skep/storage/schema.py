@@ -110,6 +110,7 @@ STEPS: tuple[str, ...] = (
     -- Where a long history was folded up to, so that one more event costs the same whatever its length. The subject is
     -- a memory, `links:` and a memory, or `setting:` and a key. May be emptied at any time.
     CREATE TABLE folds(subject TEXT PRIMARY KEY, kept BLOB NOT NULL) WITHOUT ROWID;
+    CREATE INDEX events_undo ON events(seq) WHERE kind = 'undo';
     """,
 )
 

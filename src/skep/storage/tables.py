@@ -34,6 +34,9 @@ _INSERT = (
 )
 _UPDATE = f"UPDATE memories SET {', '.join(f'{c} = ?' for c in STATE_COLUMNS)}, changed = ? WHERE row = ?"
 _KNOWN = f"SELECT row, status, {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?"
+_NEWEST = (
+    "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'memories'), (SELECT max(changed) FROM memories)"
+)
 _GONE = ("retracted", "expired")
 SETTING, LINKS = "setting:", "links:"
 LONG = 8
@@ -147,8 +150,8 @@ class Tables:
         if not states:
             return
         db = self._c.db
-        row = (self._c.one("SELECT seq FROM sqlite_sequence WHERE name = 'memories'") or 0) + 1
-        change = self.next_change()
+        ((last, changed),) = self._c.rows(_NEWEST)
+        row, change = (last or 0) + 1, (changed or 0) + 1
         values: list[list[Any]] = []
         words: list[tuple[int, str]] = []
         tags: list[tuple[str, int]] = []
