@@ -24,6 +24,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     label_limit: int = 200
     """Characters in a tag, domain, agent, source or part of a scope."""
     tags_limit: int = 64
+    evidence_limit: int = 10_000
+    """How many memories may support one, as given in one call."""
     metadata_limit: int = 65_536
     """Bytes of metadata as JSON."""
     busy_seconds: float = 60.0

@@ -71,6 +71,17 @@ REVISABLE = (
 )
 
 
+CLEARED: dict[str, Any] = {
+    **dict.fromkeys(("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl")),
+    "scope": {},
+    "tags": [],
+    "metadata": {},
+    "polarity": 0,
+    "pinned": False,
+}
+"""What a field holds once `revise` has cleared it with None. The others always hold something."""
+
+
 def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = False) -> dict[str, Any]:
     """Check what the caller gave and return the event body, defaults left out.
 
@@ -86,24 +97,32 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         if key not in given:
             continue
         value = given[key]
-        if value is None:
-            if partial and key in ("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl"):
-                body["expires_at" if key == "ttl" else key] = None
-                continue
-            if key != "text":
-                continue
+        if value is None and partial and key in CLEARED:
+            body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
+            continue
+        if value is None and not partial and key != "text":
+            continue
         body[key] = _CHECKS[key](key, value, settings)
     if not partial and "text" not in body:
         raise EmptyTextError("there is no text; pass the text to remember", field="text")
     scope = body.get("scope")
     if scope is not None:
         body["scope"] = msgspec.to_builtins(scope)
-    start, end = body.get("valid_from"), body.get("valid_to")
+    refuse_inverted(body.get("valid_from"), body.get("valid_to"))
+    return body
+
+
+def refuse_inverted(start: float | None, end: float | None) -> None:
+    """Raise for an interval that ends before it begins."""
     if start is not None and end is not None and start >= end:
         raise OutOfRangeError(
-            "valid_from must be before valid_to; swap them or leave one out", field="valid_to"
+            f"valid_from ({_iso(start)}) must be before valid_to ({_iso(end)}); change both, or leave one out",
+            field="valid_to",
         )
-    return body
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def without_private(text: str) -> str:
@@ -246,7 +265,12 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
     return value
 
 
-def clean_tags(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
+def clean_sources(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
+    """What supports a memory, in the order given, each once; usually ids of memories."""
+    return clean_tags(field, value, settings, most=settings.evidence_limit)
+
+
+def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None = None) -> tuple[str, ...]:
     """Tags in the order given, each once."""
     if isinstance(value, str):
         value = (value,)
@@ -255,9 +279,10 @@ def clean_tags(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
     given = cast("Iterable[Any]", value)
     tags = tuple(dict.fromkeys(clean_text(field, tag, settings.label_limit) for tag in given))
-    if len(tags) > settings.tags_limit:
+    most = settings.tags_limit if most is None else most
+    if len(tags) > most:
         raise OutOfRangeError(
-            f"{field} holds {len(tags)}, over the limit of {settings.tags_limit}", field=field
+            f"{field} holds {len(tags)}, over the limit of {most}; leave some out", field=field
         )
     return tags
 
@@ -379,6 +404,6 @@ _CHECKS: dict[str, Check] = {
     "valid_from": _moment,
     "valid_to": _moment,
     "ttl": _ttl,
-    "evidence": clean_tags,
+    "evidence": clean_sources,
     "metadata": _metadata,
 }

@@ -10,8 +10,17 @@ from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
-from skep.errors import ForgottenError, InvalidInputError, LineageError, NotFoundError, UndoError
-from skep.model import STATUSES
+from skep.errors import (
+    ForgottenError,
+    InvalidInputError,
+    LineageError,
+    NotFoundError,
+    OutOfRangeError,
+    UndoError,
+    WrongTypeError,
+)
+from skep.model import SHARED, STATUSES
+from skep.validation import CLEARED
 
 
 def texts(bank: Bank, query: str, **options: object) -> list[str]:
@@ -71,6 +80,52 @@ def test_none_clears_a_field(plain_bank: Bank) -> None:
     memory = plain_bank.remember("x", title="t", domain="d", ttl=60).memory
     cleared = plain_bank.revise(memory.id, title=None, domain=None, ttl=None)
     assert (cleared.title, cleared.domain, cleared.expires_at) == (None, None, None)
+
+
+def test_none_clears_every_field_that_may_be_empty(plain_bank: Bank) -> None:
+    memory = plain_bank.remember(
+        "a fact",
+        title="t",
+        domain="d",
+        agent="ana",
+        scope={"user": "ana"},
+        tags=["x"],
+        source="s",
+        polarity=1,
+        pinned=True,
+        valid_from=1.0,
+        valid_to=2.0,
+        ttl=1e9,
+        metadata={"k": 1},
+    ).memory
+    cleared = plain_bank.revise(memory.id, **dict.fromkeys(CLEARED))
+    assert (cleared.scope, cleared.tags, cleared.metadata) == (SHARED, (), {})
+    assert (cleared.title, cleared.domain, cleared.agent, cleared.source) == (None,) * 4
+    assert (cleared.valid_from, cleared.valid_to, cleared.expires_at) == (None,) * 3
+    assert (cleared.polarity, cleared.pinned) == (0, False)
+    assert [m.id for m in plain_bank.find(scope={})] == [memory.id]
+    for field in ("text", "confidence", "importance"):
+        with pytest.raises(WrongTypeError, match=field):
+            plain_bank.revise(memory.id, **{field: None})
+
+
+def test_a_revision_may_not_turn_an_interval_round(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("a fact", valid_from="2026-03-01").memory
+    with pytest.raises(
+        OutOfRangeError, match=r"valid_from \(2026-03-01.*must be before valid_to \(2026-02-01"
+    ):
+        plain_bank.revise(memory.id, valid_to="2026-02-01")
+    plain_bank.revise(memory.id, valid_to="2026-02-01", valid_from=None)
+    with pytest.raises(OutOfRangeError):
+        plain_bank.revise(memory.id, valid_from="2026-03-01")
+    assert plain_bank.revise(memory.id, valid_from="2026-01-01").valid_to is not None
+
+
+def test_evidence_is_not_limited_like_tags(plain_bank: Bank) -> None:
+    ids = [m.memory.id for m in plain_bank.remember_many([f"note {i}" for i in range(200)])]
+    summary = plain_bank.remember("the notes, summed up", evidence=ids[:150]).memory
+    assert len(summary.evidence) == 150
+    assert len(plain_bank.support(summary.id, ids).evidence) == 200
 
 
 def test_retract_hides_and_restore_brings_back(plain_bank: Bank) -> None:

@@ -53,6 +53,29 @@ def test_search_finds_and_explains(run: Any) -> None:
     assert "=" in run("search", "postgres", "--explain").stdout
 
 
+def test_revise_sets_and_clears_fields(run: Any) -> None:
+    a = run("add", "use ruff", "--title", "linting", "--tag", "x", "--user", "ana").stdout.strip()
+    run("revise", a, "--clear", "title", "--clear", "scope", "--source", "notes.md")
+    memory = as_json(run("get", a, "--json"))
+    assert (memory["title"], memory["scope"], memory["source"], memory["tags"]) == (
+        None,
+        {},
+        "notes.md",
+        ["x"],
+    )
+    assert "at once" in run("revise", a, "--clear", "title", "--title", "t", code=2).output
+
+
+def test_a_scope_narrows_what_is_listed_linked_and_told(run: Any) -> None:
+    mine = run("add", "my note", "--user", "ana").stdout.strip()
+    theirs = run("add", "their note", "--user", "bo").stdout.strip()
+    run("link", mine, theirs)
+    assert theirs in run("neighbors", mine).stdout
+    assert run("neighbors", mine, "--user", "ana").stdout == ""
+    assert "their note" not in run("history", "--user", "ana").stdout
+    assert run("list", "--user", "ana").stdout.count("note") == 1
+
+
 def test_every_verb_works_from_the_shell(run: Any, tmp_path: Path) -> None:
     a = run("add", "use ruff for linting").stdout.strip()
     b = run("add", "use flake8 for linting").stdout.strip()

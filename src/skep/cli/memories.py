@@ -21,6 +21,7 @@ from skep.cli.shared import (
 )
 from skep.errors import InvalidInputError
 from skep.model import KINDS, STATUSES, Conflict
+from skep.validation import CLEARED
 
 _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 
@@ -207,15 +208,38 @@ def list_(
 @click.argument("text", required=False)
 @click.option("--title")
 @click.option("--domain")
-@click.option("--tag", "tags", multiple=True, help="Replaces all tags.")
+@click.option("--agent", help="Who learnt it.")
+@click.option("--source", help="Where it comes from.")
+@click.option("--tag", "tags", multiple=True, help="Replaces all tags; may be repeated.")
 @click.option("--confidence", type=float)
 @click.option("--importance", type=float)
-@click.option("--valid-from")
-@click.option("--valid-to")
+@click.option("--valid-from", help="Since when it holds (ISO 8601).")
+@click.option("--valid-to", help="Until when it holds (ISO 8601).")
+@click.option("--ttl", type=float, help="Seconds from now after which it expires.")
+@click.option(
+    "--clear", multiple=True, type=click.Choice(sorted(CLEARED)), help="Empty this field; may be repeated."
+)
+@scope_options
 @common
-def revise(memory_id: str, bank_path: str | None, as_json: bool, **fields: Any) -> None:
-    """Change MEMORY_ID; what it said before stays in its history."""
-    changes = {key: value for key, value in fields.items() if value not in (None, ())}
+def revise(
+    memory_id: str,
+    clear: tuple[str, ...],
+    user: str | None,
+    project: str | None,
+    session: str | None,
+    bank_path: str | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Change MEMORY_ID; what it said before stays in its history. A scope replaces the whole scope."""
+    changes: dict[str, Any] = {key: value for key, value in fields.items() if value not in (None, ())}
+    scope = scope_of(user, project, session)
+    if scope:
+        changes["scope"] = scope
+    both = sorted(set(clear) & set(changes))
+    if both:
+        raise click.UsageError(f"{', '.join(both)} cannot be set and cleared at once")
+    changes |= dict.fromkeys(clear)
     with open_bank(bank_path, create=False) as bank:
         memory = bank.revise(memory_id, **changes)
     print_json(memory) if as_json else click.echo(memory_line(memory))

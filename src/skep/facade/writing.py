@@ -21,8 +21,9 @@ from skep.validation import (
     body_of,
     clean_choice,
     clean_flag,
-    clean_tags,
+    clean_sources,
     clean_text,
+    refuse_inverted,
     refuse_unknown,
 )
 
@@ -180,11 +181,20 @@ class Writing(Base):
         )
 
     def revise(self, memory_id: str, **changes: Any) -> Memory:
-        """Change fields of a memory; what it said before stays in its history. None clears a field."""
-        self._engine.known(memory_id)
+        """Change fields of a memory; what it said before stays in its history. Only the fields given change.
+
+        Args:
+            memory_id: The memory.
+            changes: Any of text, title, domain, agent, scope, tags, source, confidence, importance, polarity, pinned,
+                valid_from, valid_to, ttl and metadata, as in `remember`. Tags, scope and metadata are replaced as a
+                whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
+                good. Text, confidence and importance always hold something and cannot be cleared.
+        """
+        memory = self._engine.memory(memory_id)
         body = body_of(changes, self._engine.settings, partial=True)
         if not body:
             raise InvalidInputError("nothing to revise; pass at least one field, such as text=...")
+        refuse_inverted(body.get("valid_from", memory.valid_from), body.get("valid_to", memory.valid_to))
         self._engine.write([("revise", {"memory": memory_id, "changes": body})])
         return self._engine.memory(memory_id)
 
@@ -241,7 +251,7 @@ class Writing(Base):
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         """Note evidence for a memory; each source counts once."""
         self._engine.known(memory_id)
-        names = list(clean_tags("sources", sources, self._engine.settings))
+        names = list(clean_sources("sources", sources, self._engine.settings))
         self._write("evidence", {"memory": memory_id, "sources": names})
         return self._engine.memory(memory_id)
 
