@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -189,21 +191,30 @@ def clean_time(field: str, value: object) -> float:
             ) from None
     if isinstance(value, datetime):
         value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    seconds = float(value)
-    if not _FIRST_YEAR <= seconds < _LAST_YEAR:
+    if not _FIRST_YEAR <= value < _LAST_YEAR:
         raise OutOfRangeError(
-            f"{field} must be a time between the years 1 and 9999, got {value!r}", field=field
+            f"{field} must be a time between the years 1 and 9999, got {_short(value)}", field=field
         )
-    return seconds
+    return float(value)
 
 
 def clean_number(field: str, value: object, low: float, high: float) -> float:
     """A finite number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongTypeError(f"{field} must be a number, got {type(value).__name__}", field=field)
-    if not math.isfinite(value) or not low <= value <= high:
-        raise OutOfRangeError(f"{field} must be between {low:g} and {high:g}, got {value!r}", field=field)
+    if not low <= value <= high:
+        raise OutOfRangeError(
+            f"{field} must be between {low:g} and {high:g}, got {_short(value)}", field=field
+        )
     return float(value)
+
+
+def _short(value: object) -> str:
+    """A value as it may stand in a message, however long it is."""
+    if isinstance(value, int) and abs(value) >= 1 << 128:
+        return "a far too large number"
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 def clean_flag(field: str, value: object) -> bool:
@@ -239,6 +250,44 @@ def clean_ids(field: str, value: object) -> tuple[str, ...]:
             f"{field} must be an id or a list of ids, got {type(cast('object', value)).__name__}", field=field
         )
     return tuple(dict.fromkeys(clean_id(one, field) for one in cast("Iterable[object]", value)))
+
+
+def clean_words(field: str, value: object, limit: int) -> str | None:
+    """A text to look for, or None; blank ones ask for nothing."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    return clean_text(field, value, limit)
+
+
+def clean_call(field: str, value: Any) -> Any:
+    """Something to call, or None."""
+    if value is not None and not callable(value):
+        raise WrongTypeError(f"{field} must be a function, got {type(value).__name__}", field=field)
+    return value
+
+
+def clean_path(field: str, value: object) -> Path:
+    """Where a file is."""
+    if not isinstance(value, str | os.PathLike):
+        raise WrongTypeError(f"{field} must be the path of a file, got {type(value).__name__}", field=field)
+    try:
+        named = os.fsencode(cast("str | os.PathLike[str]", value))
+    except (UnicodeEncodeError, TypeError) as error:
+        raise BadTextError(f"{field} cannot be the name of a file ({error})", field=field) from None
+    if not named or b"\x00" in named:
+        problem = "is empty" if not named else "holds a NUL character"
+        raise BadTextError(f"{field} {problem}; give the path of a file", field=field)
+    return Path(os.fsdecode(named))
+
+
+def clean_mapping(field: str, value: object) -> Mapping[str, Any]:
+    """A mapping with strings as keys."""
+    if not isinstance(value, Mapping):
+        raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
+    found = cast("Mapping[Any, Any]", value)
+    for key in found:
+        clean_text(f"a key of {field}", key, 500)
+    return found
 
 
 def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> Scope:
@@ -289,17 +338,24 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
 
 def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     """One of a few words."""
-    if value in choices:
-        return str(value)
-    near = difflib.get_close_matches(str(value), choices, 1)
+    if isinstance(value, str) and value in choices:
+        return value
+    near = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise InvalidInputError(f"{field} must be one of {', '.join(choices)}, got {value!r}{hint}", field=field)
+    raise InvalidInputError(
+        f"{field} must be one of {', '.join(choices)}, got {_short(value)}{hint}", field=field
+    )
 
 
 def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
     """A JSON object that round-trips."""
     if not isinstance(value, Mapping):
         raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
+    return clean_json(field, value, limit)
+
+
+def clean_json(field: str, value: Any, limit: int) -> Any:
+    """Anything that JSON can hold and give back."""
     try:
         encoded = msgspec.json.encode(value)
         decoded: Any = msgspec.json.decode(encoded)
@@ -311,9 +367,14 @@ def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
         UnicodeEncodeError,
         msgspec.MsgspecError,
     ) as error:
-        raise InvalidInputError(f"{field} is not plain JSON: {error}", field=field) from None
+        raise InvalidInputError(
+            f"{field} is not plain JSON ({error}); use texts, numbers, lists and mappings", field=field
+        ) from None
     if len(encoded) > limit:
-        raise TextTooLongError(f"{field} is {len(encoded):,} bytes, over the limit of {limit:,}", field=field)
+        raise TextTooLongError(
+            f"{field} is {len(encoded):,} bytes, over the limit of {limit:,}; keep it elsewhere and refer to it",
+            field=field,
+        )
     if b"\\u0000" in encoded:
         raise BadTextError(f"{field} holds a NUL character; remove it", field=field)
     if decoded != value and _has_nan(value):

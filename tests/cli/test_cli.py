@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from skep.cli import COMMANDS, app
+from skep.errors import ConfigError, SkepError
 
 
 @pytest.fixture
@@ -178,3 +179,66 @@ def test_init_makes_the_bank_that_was_asked_for(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "named.skep").exists()
     assert (tmp_path / "other.skep").exists()
     assert not (tmp_path / ".skep").exists()
+
+
+ODD = [
+    "",
+    "x",
+    "-1",
+    "1e999",
+    "nan",
+    str(10**30),
+    chr(0xD800),
+    chr(0xDCFF),
+    "*",
+    "2026-13-45",
+    "x" * 300,
+    "no/such",
+]
+ELSEWHERE = {
+    "mcp",
+    "hook",
+    "install",
+    "uninstall",
+    "bench",
+    "demo",
+    "hive",
+    "sync",
+    "tune",
+    "audit",
+    "completion",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - ELSEWHERE))
+def test_odd_arguments_end_in_plain_words(
+    bank_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Only what `main` turns into one line and an exit code may come out of a command."""
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    known = runner.invoke(app, ["--bank", str(bank_path), "add", "use ruff"]).stdout.strip()
+    command = app.get_command(click.Context(app), name)
+    assert command is not None
+    arguments = [p for p in command.params if isinstance(p, click.Argument)]
+    options = [p.opts[0] for p in command.params if isinstance(p, click.Option) and not p.is_flag]
+    lines = [[odd] * len(arguments) for odd in ODD]
+    lines += [
+        [*([known] * len(arguments)), option, odd]
+        for option in options
+        for odd in ODD
+        if not option.startswith(("--judge", "--every"))
+    ]
+    for line in lines:
+        result = runner.invoke(app, ["--bank", str(bank_path), name, *line], input="")
+        if not isinstance(result.exception, SystemExit | SkepError | OSError | UnicodeError | None):
+            raise AssertionError(f"skep {name} {line}") from result.exception
+
+
+def test_a_bank_with_no_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in (["--bank", "", "status"], ["add", "x", "--bank", ""], ["init", "--bank", ""]):
+        result = CliRunner().invoke(app, line)
+        assert isinstance(result.exception, ConfigError)
+        assert "path of the bank is empty" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []

@@ -23,9 +23,10 @@ _LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
 def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     """Create a bank for this project (in .skep/) or for the user."""
     target: Path
-    asked = bank_path or outer_bank() or os.environ.get("SKEP_BANK")
+    given = outer_bank() if bank_path is None else bank_path
+    asked = os.environ.get("SKEP_BANK") or None if given is None else given
     if asked is not None:
-        target = Path(asked).expanduser()
+        target = find_bank(asked, os.environ, Path.cwd())
     elif project:
         target = Path.cwd() / PROJECT_FOLDER / BANK_NAME
     else:

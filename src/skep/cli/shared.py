@@ -67,7 +67,7 @@ def outer_bank() -> str | None:
 @contextlib.contextmanager
 def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
     """The bank a command works on."""
-    with Bank.open(bank_path or outer_bank(), create=create, **options) as bank:
+    with Bank.open(outer_bank() if bank_path is None else bank_path, create=create, **options) as bank:
         yield bank
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import errno
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 from skep.engine import Engine
-from skep.errors import NotFoundError
+from skep.errors import DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.model import Event, Memory, Scope
 from skep.storage.fold import mentioned
 from skep.validation import clean_scope, clean_text
@@ -16,6 +19,22 @@ Sees = Callable[[Memory], bool]
 """Whether a read may show a memory."""
 BULK = 2000
 """Memories per transaction in bulk work."""
+
+
+@contextlib.contextmanager
+def file_errors(path: Path) -> Generator[None]:
+    """What the system says of a file, in words that say what to do."""
+    try:
+        yield
+    except SkepError:
+        raise
+    except OSError as error:
+        why = f"{path} cannot be read or written ({error.strerror or error})"
+        if error.errno == errno.ENOSPC:
+            raise DiskFullError(f"{why}; free some space and try again") from error
+        if isinstance(error, PermissionError):
+            raise ReadOnlyError(f"{why}; check its permissions and those of its folder") from error
+        raise StorageError(f"{why}; choose a file in a folder that exists") from error
 
 
 class Base:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 from skep.clock import pack
 from skep.engine import Engine
-from skep.errors import NotFoundError, UndoError
+from skep.errors import ClosedError, NotFoundError, UndoError
 from skep.facade.base import Base, ScopeLike
 from skep.model import Event
 from skep.storage.fold import fold, mentioned, voided
@@ -16,6 +17,16 @@ from skep.validation import Time, clean_count, clean_id, clean_text, clean_time
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
+
+
+class _Closed:
+    """What stands in the place of the engine of a bank that was closed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClosedError(f"{self._path or 'this bank'} was closed; open it again with `Bank.open`")
 
 
 class History(Base):
@@ -29,9 +40,12 @@ class History(Base):
         self._past = None
 
     def close(self) -> None:
-        """Write what is still in memory and release the file."""
+        """Write what is still in memory and release the file. Closing twice is no error."""
+        if isinstance(self._engine, _Closed):
+            return
         self._past = None
         self._engine.close()
+        self._engine = _Closed(self._engine.store.path)  # type: ignore[assignment]
 
     def history(
         self,

@@ -9,7 +9,7 @@ from skep.facade.base import Base, ScopeLike, Sees
 from skep.model import Graph, Link
 from skep.semantics import links as graph
 from skep.storage.sqlite import Plan
-from skep.validation import clean_count, clean_ids, clean_number, clean_text
+from skep.validation import clean_count, clean_id, clean_ids, clean_number, clean_text
 
 
 class Linking(Base):
@@ -32,6 +32,8 @@ class Linking(Base):
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
         """Remove the links from one memory to another; how many there were."""
+        src, dst = clean_id(src, "src"), clean_id(dst, "dst")
+        rel = None if rel is None else clean_text("rel", rel, self._engine.settings.label_limit)
         stored = [
             link
             for link in self._engine.store.links(src, rel=rel, direction="out")

@@ -6,12 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skep.engine import Progress
-from skep.errors import InvalidInputError
+from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.reading import Reading
 from skep.model import Hit, Outcome, Recalled
 from skep.storage.fold import voided
-from skep.validation import clean_number, clean_scope, clean_text, without_private
+from skep.validation import (
+    clean_call,
+    clean_count,
+    clean_id,
+    clean_ids,
+    clean_mapping,
+    clean_number,
+    clean_scope,
+    clean_text,
+    without_private,
+)
 
 if TYPE_CHECKING:
     from skep.lifecycle.judge import Case, Judge
@@ -41,9 +51,16 @@ class Living(Reading):
         Running it twice changes nothing the second time. `dry_run` shows the plan.
         """
         from skep.lifecycle.judge import CallableJudge
-        from skep.lifecycle.maintain import maintain
+        from skep.lifecycle.maintain import MaintainConfig, maintain
 
+        if config is not None and not isinstance(config, MaintainConfig):  # pyright: ignore
+            raise WrongTypeError(
+                f"config must be a MaintainConfig, got {type(config).__name__}", field="config"
+            )
+        clean_call("distil", distil)
+        clean_call("progress", progress)
         if judge is not None and not hasattr(judge, "decide"):
+            clean_call("judge", judge)
             judge = CallableJudge(judge)  # type: ignore[arg-type]
         if not dry_run and self._engine.store.leftover():
             self._engine.store.truncate_wal()
@@ -66,7 +83,15 @@ class Living(Reading):
         """Decide a pair: MERGE, KEEP_BOTH, CONTRADICTION or SUPERSEDED; the number of events written."""
         from skep.lifecycle.queue import resolve
 
-        return len(resolve(self._engine, a, b, decision, by or self.actor))
+        return len(
+            resolve(
+                self._engine,
+                clean_id(a, "a"),
+                clean_id(b, "b"),
+                clean_text("decision", decision, 100),
+                self.actor if by is None else clean_text("by", by, 500),
+            )
+        )
 
     def learn(
         self,
@@ -104,15 +129,22 @@ class Living(Reading):
                 f"outcome must be 'success' or 'failure', got {outcome!r}", field="outcome"
             )
         limit = self._engine.settings.text_limit
+        if recalled is not None and not isinstance(recalled, Recalled):  # pyright: ignore
+            raise WrongTypeError(
+                f"recalled must be what `recall` gave, got {type(recalled).__name__}", field="recalled"
+            )
+        figures: Mapping[str, Any] = {} if metrics is None else clean_mapping("metrics", metrics)
         return learn(
             self._engine,
             clean_text("task", without_private(task) if isinstance(task, str) else task, limit),  # type: ignore
             success=success,
-            used=tuple(used),
-            metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in (metrics or {}).items()},
+            used=clean_ids("used", used),
+            metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in figures.items()},
             task_type=None if task_type is None else clean_text("task_type", task_type, 500),
             domain=None if domain is None else clean_text("domain", domain, 500),
-            lesson=None if lesson is None else clean_text("lesson", without_private(lesson), limit),
+            lesson=None
+            if lesson is None
+            else clean_text("lesson", without_private(lesson) if isinstance(lesson, str) else lesson, limit),  # type: ignore
             scope=None if scope is None else clean_scope("scope", scope, 500),
             agent=None if agent is None else clean_text("agent", agent, 500),
             shown=[hit.memory.id for hit in recalled] if recalled is not None else (),
@@ -134,10 +166,10 @@ class Living(Reading):
         return recommend(
             self._engine,
             clean_text("task", task, self._engine.settings.text_limit),
-            k=int(clean_number("k", k, 1, 1000)),
-            domain=domain,
+            k=clean_count("k", k, 1, 1000),
+            domain=None if domain is None else clean_text("domain", domain, 500),
             scope=None if scope is None else clean_scope("scope", scope, 500, asked=True),
-            include_shared=include_shared,
+            include_shared=bool(include_shared),
         )
 
     def outcomes(
@@ -211,7 +243,7 @@ class Living(Reading):
 
         where = self._filter(scope=scope, include_shared=include_shared, valid_at=self._engine.now())
         query = clean_text("query", query, self._engine.settings.text_limit)
-        limit = int(clean_number("limit", limit, 1, 1000))
+        limit = clean_count("limit", limit, 1, 1000)
         return search_memory(self._recall, query, where, search_type=search_type, limit=limit)
 
     def stream(
@@ -228,4 +260,5 @@ class Living(Reading):
         def where() -> Any:
             return self._filter(scope=scope, include_shared=include_shared, valid_at=self._engine.now())
 
-        return Stream(self._recall, where, turns=turns, inline=inline)
+        where()  # a scope that cannot be asked for is refused here, not in the background
+        return Stream(self._recall, where, turns=clean_count("turns", turns, 1, 1000), inline=bool(inline))

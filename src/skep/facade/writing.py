@@ -19,8 +19,10 @@ from skep.validation import (
     REMEMBER_KEYS,
     Time,
     body_of,
+    clean_call,
     clean_choice,
     clean_flag,
+    clean_ids,
     clean_sources,
     clean_text,
     refuse_inverted,
@@ -141,6 +143,7 @@ class Writing(Base):
             progress: Called with what is done and what there is in all.
         """
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        clean_call("progress", progress)
         if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):  # pyright: ignore
             raise WrongTypeError(
                 f"items must be a list of texts or mappings, got {type(items).__name__};"  # pyright: ignore
@@ -163,12 +166,7 @@ class Writing(Base):
         refuse_unknown(given, (*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
         fields = dict(given)
         policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
-        asks: Any = fields.pop("contradiction_fn", None)
-        if asks is not None and not callable(asks):
-            raise WrongTypeError(
-                f"contradiction_fn must be a function of two memories, got {type(asks).__name__}",
-                field="contradiction_fn",
-            )
+        asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
         redact = clean_flag("redact", fields.pop("redact", None) or False)
         redactions: tuple[str, ...] = ()
         if "text" in fields:
@@ -176,7 +174,7 @@ class Writing(Base):
         return writing.Item(
             body=body_of(fields, self._engine.settings),
             on_conflict=policy,  # type: ignore[arg-type]
-            contradiction_fn=asks,  # type: ignore[arg-type]
+            contradiction_fn=asks,
             redactions=redactions,
         )
 
@@ -239,7 +237,8 @@ class Writing(Base):
     def confirm(self, memory_id: str, by: str | None = None) -> Memory:
         """Note that somebody independent says the same."""
         self._engine.known(memory_id)
-        self._write("confirm", {"memory": memory_id, "by": by or self.actor})
+        by = self.actor if by is None else clean_text("by", by, 500)
+        self._write("confirm", {"memory": memory_id, "by": by})
         return self._engine.memory(memory_id)
 
     def dispute(self, memory_id: str, by: str) -> Memory:
@@ -260,7 +259,7 @@ class Writing(Base):
 
         Replicas erase them too when they next sync. Nothing brings them back.
         """
-        ids = (memory_ids,) if isinstance(memory_ids, str) else tuple(dict.fromkeys(memory_ids))
+        ids = clean_ids("memory_ids", memory_ids)
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory")
         return forget(self._engine, ids, dry_run=dry_run)

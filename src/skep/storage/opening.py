@@ -28,9 +28,15 @@ def prepare(path: Path | str, *, create: bool) -> Path | str:
     if str(path) == MEMORY:
         return MEMORY
     path = Path(path)
-    if path.is_dir():
+    try:
+        str(path).encode()
+        folder, there = path.is_dir(), path.exists()
+    except (UnicodeEncodeError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8"
+        raise NotABankError(f"{str(path)!r:.200} cannot be a bank ({why}); choose another path") from error
+    if folder:
         raise NotABankError(f"{path} is a folder; give the path of the bank file inside it")
-    if not path.exists():
+    if not there:
         if not create:
             raise BankNotFoundError(f"there is no bank at {path}; create one with `skep init`")
         try:
