@@ -235,6 +235,13 @@ def test_odd_arguments_end_in_plain_words(
             raise AssertionError(f"skep {name} {line}") from result.exception
 
 
+def test_the_doctor_says_what_to_do_even_if_the_bank_cannot_be_opened(run: Any, bank_path: Path) -> None:
+    bank_path.write_bytes(b"no longer a bank" * 100)
+    told = run("doctor", code=1).stdout
+    assert "not a skep bank" in told
+    assert "mend: put the newest copy" in told
+
+
 def test_a_bank_with_no_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for line in (["--bank", "", "status"], ["add", "x", "--bank", ""], ["init", "--bank", ""]):

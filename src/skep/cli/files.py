@@ -13,7 +13,12 @@ import msgspec
 from skep.bank import Bank
 from skep.cli.shared import common, json_option, open_bank, outer_bank, print_json, progress_bar
 from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
+from skep.errors import CorruptBankError, NotABankError
+from skep.storage.doctor import Finding
 
+_LAST_RESORT = (
+    "put the newest copy that `skep backup` made in its place; without one, sync a new bank with a replica"
+)
 _LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -116,14 +121,20 @@ def status(bank_path: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--deep", is_flag=True, help="Also replay the whole log and compare.")
+@click.option(
+    "--deep", is_flag=True, help="Also replay the whole log and compare, and read every byte of the index."
+)
 @click.option("--mend", is_flag=True, help="Rebuild from the log what can be rebuilt.")
 @common
 def doctor(deep: bool, mend: bool, bank_path: str | None, as_json: bool) -> None:
     """Look the bank over: integrity, index drift, disk, permissions, versions; and say how to mend each finding."""
-    with open_bank(bank_path, create=False) as bank:
-        done = bank.mend() if mend else []
-        findings = bank.doctor(deep=deep)
+    done: list[str] = []
+    try:
+        with open_bank(bank_path, create=False) as bank:
+            done = bank.mend() if mend else []
+            findings = bank.doctor(deep=deep)
+    except (CorruptBankError, NotABankError) as error:
+        findings = [Finding(check="file", level="error", message=str(error), fix=_LAST_RESORT)]
     bad = any(finding.level == "error" for finding in findings)
     if as_json:
         print_json({"mended": done, "findings": findings, "healthy": not bad})

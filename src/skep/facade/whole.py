@@ -195,8 +195,12 @@ class Whole(Base):
         return self._engine.embeddings.drain(clean_call("progress", progress))
 
     def doctor(self, *, deep: bool = False) -> list[Finding]:
-        """What was looked at, what is wrong, and how to mend it."""
-        return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine)]
+        """What was looked at, what is wrong, and how to mend it.
+
+        Args:
+            deep: Also replay the whole log and compare, and read every byte of the index.
+        """
+        return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine, deep=bool(deep))]
 
     def mend(self) -> list[str]:
         """Rebuild from the log what can be rebuilt; what was done."""
@@ -232,8 +236,18 @@ def _clean_ranges(ranges: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]
     return found
 
 
-def _index_findings(engine: Engine) -> list[Finding]:
+def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
     engine.index.refresh()
+    damaged = engine.index.damaged() if deep else []
+    if damaged:
+        return [
+            Finding(
+                check="index",
+                level="error",
+                message=f"{', '.join(damaged)} in the index of words and vectors is not as it was written",
+                fix="skep doctor --mend builds the index anew; nothing is lost",
+            )
+        ]
     stats = engine.index.stats()
     rows = engine.store.size()
     if stats.rows == rows:
