@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,15 @@ def call(bank: Bank, name: str, given: dict[str, Any]) -> None:
         wrote = bank.engine.store.log.last_seq() - before
         if wrote or len(str(error)) < 10:
             raise AssertionError(f"{name}({given}) wrote {wrote} events and said {error}") from error
+
+
+@pytest.fixture(scope="module", autouse=True)
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Some odd paths are good ones: what is written there is not left lying about."""
+    before = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("odd"))
+    yield
+    os.chdir(before)
 
 
 @pytest.mark.parametrize("name", METHODS)
