@@ -148,3 +148,21 @@ def test_what_a_crash_left_of_a_forgotten_text_goes_when_the_bank_is_next_used(
         bank.remember("another note")
         assert SECRET.encode() not in bytes_of(tmp_path)
     reader.close()
+
+
+def test_the_copy_that_was_kept_before_a_migration_is_reached_too(tmp_path: Path, bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        memory = bank.remember(f"the code is {SECRET}").memory
+    old = apsw.Connection(str(bank_path))
+    old.execute("DROP TABLE folds; DROP INDEX events_undo; PRAGMA user_version = 1")
+    old.close()
+
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        assert SECRET.encode() in bank_path.with_name("bank.skep.before-v2").read_bytes()
+        receipt = bank.forget(memory.id)
+        assert (receipt.erased["backups"], receipt.unreached) == (1, ())
+        assert SECRET.encode() not in bytes_of(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "bank.skep",
+        "bank.skep.before-v2",
+    ]

@@ -242,6 +242,17 @@ def test_the_doctor_says_what_to_do_even_if_the_bank_cannot_be_opened(run: Any, 
     assert "mend: put the newest copy" in told
 
 
+def test_a_dry_run_of_an_import_creates_no_bank(run: Any, tmp_path: Path) -> None:
+    run("add", "use ruff")
+    run("export", str(tmp_path / "out.jsonl"))
+    other = tmp_path / "other.skep"
+    result = CliRunner().invoke(
+        app, ["--bank", str(other), "import", str(tmp_path / "out.jsonl"), "--dry-run"]
+    )
+    assert result.stdout == "new 1, known 0\n"
+    assert not other.exists()
+
+
 def test_a_bank_with_no_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for line in (["--bank", "", "status"], ["add", "x", "--bank", ""], ["init", "--bank", ""]):

@@ -11,11 +11,12 @@ import click
 import msgspec
 
 from skep.bank import Bank
-from skep.cli.shared import common, json_option, open_bank, outer_bank, print_json, progress_bar
+from skep.cli.shared import bank_exists, common, json_option, open_bank, outer_bank, print_json, progress_bar
 from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
 from skep.errors import CorruptBankError, NotABankError
 from skep.storage.doctor import Finding
 
+MEMORY = ":memory:"
 _LAST_RESORT = (
     "put the newest copy that `skep backup` made in its place; without one, sync a new bank with a replica"
 )
@@ -75,6 +76,8 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
     """Take in PATH: a skep export, or the files of another memory."""
     from skep.cli.importers import import_foreign, is_export
 
+    if dry_run and not bank_exists(bank_path):
+        bank_path = MEMORY  # looking on creates nothing
     if source is None and is_export(path):
         with open_bank(bank_path) as bank, progress_bar("importing") as progress:
             if dry_run:

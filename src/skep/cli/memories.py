@@ -163,7 +163,7 @@ def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
         print_json(memory)
         return
     for name, value in msgspec.to_builtins(memory).items():
-        if value not in (None, "", [], {}, False):
+        if value not in (None, "", [], (), {}, False):
             shown = when(value) if name.endswith("_at") or name in ("valid_from", "valid_to") else value
             click.echo(f"{click.style(name, fg='cyan'):>30}  {shown}")
 
@@ -201,6 +201,8 @@ def list_(
         click.echo(memory_line(memory))
     if page.cursor:
         click.echo(f"more: --cursor {page.cursor}", err=True)
+    if not page:
+        click.echo("nothing found; `skep add` remembers something", err=True)
 
 
 @click.command()
@@ -316,3 +318,5 @@ def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **opt
         if conflict.memory is not None:
             click.echo(memory_line(conflict.memory))
         click.echo("  " + _conflict_line(conflict))
+    if not found:
+        click.echo("no conflicts", err=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 import msgspec
 
 from skep.bank import Bank
+from skep.config import find_bank
 from skep.model import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,6 +65,12 @@ def outer_bank() -> str | None:
     ctx = click.get_current_context(silent=True)
     given: Any = ctx.obj if ctx is not None else None
     return cast("dict[str, str | None]", given)["bank"] if isinstance(given, dict) else None
+
+
+def bank_exists(bank_path: str | None) -> bool:
+    """Whether the bank a command would work on is there already."""
+    named = outer_bank() if bank_path is None else bank_path
+    return find_bank(named, os.environ, Path.cwd()).exists()
 
 
 @contextlib.contextmanager

@@ -106,7 +106,7 @@ def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, l
 
 def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> int:
     """Erase from one copy; 1 if it held any of them. The copy stays a single file."""
-    store = SqliteStore.open(path, engine.settings, create=False)
+    store = SqliteStore.open(path, engine.settings, create=False, copies=False)
     try:
         held = [i for i in store.rows_of(memory_ids) if not store.is_forgotten(i)]
         if held:

@@ -48,6 +48,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     def __iter__(self) -> Iterator[Memory]:
         return iter(self.memories)
 
+    def __getitem__(self, index: int) -> Memory:
+        return self.memories[index]
+
 
 class Reading(History):
     """Get, find, recall, find_conflicts."""

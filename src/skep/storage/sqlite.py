@@ -57,12 +57,26 @@ class SqliteStore(Reads):
 
     @classmethod
     def open(
-        cls, path: Path | str, settings: Settings, *, create: bool = True, read_only: bool = False
+        cls,
+        path: Path | str,
+        settings: Settings,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        copies: bool = True,
     ) -> SqliteStore:
-        """Open or create a bank file. A file that cannot be written is opened for reading."""
+        """Open or create a bank file. A file that cannot be written is opened for reading.
+
+        Args:
+            path: The file, or `":memory:"`.
+            settings: Limits and defaults.
+            create: Whether to create a missing file.
+            read_only: Open for reading alone.
+            copies: Whether to keep a copy of a file of an older version before it is migrated.
+        """
         path = prepare(path, create=create and not read_only)
         try:
-            connection = connect(path, busy_seconds=settings.busy_seconds, read_only=read_only)
+            connection = connect(path, busy_seconds=settings.busy_seconds, read_only=read_only, copies=copies)
         except ReadOnlyError:
             if read_only or not Path(path).exists():
                 raise
