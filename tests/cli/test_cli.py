@@ -73,6 +73,8 @@ def test_a_scope_narrows_what_is_listed_linked_and_told(run: Any) -> None:
     run("link", mine, theirs)
     assert theirs in run("neighbors", mine).stdout
     assert run("neighbors", mine, "--user", "ana").stdout == ""
+    assert run("path", mine, theirs).stdout == f"{mine} -related-> {theirs}\n"
+    assert run("path", theirs, mine, "--user", "*").stdout.strip()
     assert "their note" not in run("history", "--user", "ana").stdout
     assert run("list", "--user", "ana").stdout.count("note") == 1
 

@@ -68,3 +68,30 @@ def neighbors(
         click.echo(memory_line(memory))
     for gone in graph.dangling:
         click.echo(f"{gone}  (gone)", err=True)
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--max-depth", type=int, default=6, show_default=True, help="Look no further than this.")
+@asked_scope
+@common
+def path(
+    src: str,
+    dst: str,
+    max_depth: int,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show the fewest links that lead from SRC to DST."""
+    with open_bank(bank_path, create=False) as bank:
+        found = bank.path(src, dst, max_depth, scope=scope, include_shared=include_shared)
+    if as_json:
+        print_json(found)
+        return
+    for made in found:
+        click.echo(f"{made.src} -{made.rel}-> {made.dst}")
+    if not found and src != dst:
+        click.echo("no links lead there", err=True)

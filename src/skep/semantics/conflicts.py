@@ -162,13 +162,14 @@ def _candidates(
     )
     engine.index.refresh()
     pool = engine.index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
-    stored = engine.store.memories([int(row) for row in pool.rows])
+    stored = engine.store.memories(pool.rows.tolist())
     mine = whole_words(text)
-    for row, cosine in zip(pool.rows, pool.cosine, strict=True):
-        existing = stored.get(int(row))
+    similarities = engine.embeddings.calibrate_many(pool.cosine)
+    for row, near in zip(pool.rows.tolist(), similarities.tolist(), strict=True):
+        existing = stored.get(row)
         if existing is None or existing.id == memory.id or not _comparable(existing, memory):
             continue
-        similarity = 0.0 if math.isnan(cosine) else engine.embeddings.calibrate(float(cosine))
+        similarity = 0.0 if math.isnan(near) else near
         theirs = whole_words(searched_text(existing.title, existing.text))
         if similarity >= threshold or in_common(mine, theirs) >= OVERLAP:
             yield existing, similarity
