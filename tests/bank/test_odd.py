@@ -161,3 +161,14 @@ def test_a_closed_async_bank_refuses_by_name_and_lists_come_whole(bank_path: Pat
 def test_a_reranker_that_answers_something_else_is_named() -> None:
     with filled() as bank, pytest.raises(SkepError, match="reranker must give one number"):
         bank.recall("ruff kettle", reranker=lambda _query, _texts: [1.0] * 50)
+
+
+@pytest.mark.parametrize("odd", ["no", "false", 0, 1, None], ids=repr)
+def test_what_only_looks_like_yes_or_no_decides_nothing(odd: Any) -> None:
+    with filled() as bank:
+        memory = bank.find()[0]
+        with pytest.raises(SkepError, match="dry_run must be true or false"):
+            bank.forget(memory.id, dry_run=odd)
+        with pytest.raises(SkepError, match="include_shared must be true or false"):
+            bank.recall("ruff", scope={"user": "ana"}, include_shared=odd)
+        assert bank.get(memory.id) == memory

@@ -12,7 +12,7 @@ from skep.engine import Engine
 from skep.errors import DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.model import Event, Memory, Scope
 from skep.storage.fold import mentioned
-from skep.validation import clean_scope, clean_text
+from skep.validation import clean_flag, clean_scope, clean_text
 
 ScopeLike = Scope | Mapping[str, str | None]
 Sees = Callable[[Memory], bool]
@@ -57,7 +57,8 @@ class Base:
         if scope is None:
             return None
         asked = clean_scope("scope", scope, self._engine.settings.label_limit, asked=True)
-        return lambda memory: asked.admits(memory.scope) or (bool(include_shared) and memory.scope.shared)
+        shared = clean_flag("include_shared", include_shared)
+        return lambda memory: asked.admits(memory.scope) or (shared and memory.scope.shared)
 
     def _seen(self, memory_id: str, sees: Sees | None) -> Memory:
         """A memory that a read may show. Of what lies outside its scope, a read does not even say that it exists."""

@@ -14,6 +14,7 @@ from skep.storage.fold import voided
 from skep.validation import (
     clean_call,
     clean_count,
+    clean_flag,
     clean_id,
     clean_ids,
     clean_mapping,
@@ -57,6 +58,7 @@ class Living(Reading):
             raise WrongTypeError(
                 f"config must be a MaintainConfig, got {type(config).__name__}", field="config"
             )
+        clean_flag("dry_run", dry_run)
         clean_call("distil", distil)
         clean_call("progress", progress)
         if judge is not None and not hasattr(judge, "decide"):
@@ -169,7 +171,7 @@ class Living(Reading):
             k=clean_count("k", k, 1, 1000),
             domain=None if domain is None else clean_text("domain", domain, 500),
             scope=None if scope is None else clean_scope("scope", scope, 500, asked=True),
-            include_shared=bool(include_shared),
+            include_shared=clean_flag("include_shared", include_shared),
         )
 
     def outcomes(

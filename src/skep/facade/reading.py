@@ -20,6 +20,7 @@ from skep.validation import (
     clean_call,
     clean_choice,
     clean_count,
+    clean_flag,
     clean_number,
     clean_scope,
     clean_tags,
@@ -141,7 +142,7 @@ class Reading(History):
         scope = given.get("scope")
         return Filter(
             scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
-            include_shared=bool(given.get("include_shared")),
+            include_shared=clean_flag("include_shared", given.get("include_shared", False)),
             kinds=several("kind", KINDS),
             statuses=several("status", STATUSES) or CURRENT,
             tags=tuple((tag,) for tag in clean_tags("tags", given.get("tags") or (), self._engine.settings)),

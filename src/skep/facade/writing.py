@@ -260,6 +260,7 @@ class Writing(Base):
         Replicas erase them too when they next sync. Nothing brings them back.
         """
         ids = clean_ids("memory_ids", memory_ids)
+        clean_flag("dry_run", dry_run)
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory")
         return forget(self._engine, ids, dry_run=dry_run)
