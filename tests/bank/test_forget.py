@@ -166,3 +166,18 @@ def test_the_copy_that_was_kept_before_a_migration_is_reached_too(tmp_path: Path
         "bank.skep",
         "bank.skep.before-v2",
     ]
+
+
+def test_what_is_left_to_erase_waits_for_the_end_of_a_transaction(tmp_path: Path, bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(32), settings=Settings(busy_seconds=0.05)) as bank:
+        memory = bank.remember(f"the code is {SECRET}").memory
+        reader = apsw.Connection(str(bank_path))
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM memories").get == 1
+        bank.forget(memory.id)
+        reader.close()
+        with bank.engine.store.writing():
+            bank.remember("inside")
+        assert SECRET.encode() in bytes_of(tmp_path)
+        bank.remember("outside")
+        assert SECRET.encode() not in bytes_of(tmp_path)

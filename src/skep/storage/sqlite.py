@@ -353,19 +353,20 @@ class SqliteStore(Reads):
         Args:
             seconds: How long to wait for readers.
         """
-        if self.path is None or self.read_only:
-            return not self.leftover()
-        with self.connection.impatient(seconds), translated(self.connection.path):
+        connection = self.connection
+        with connection.impatient(seconds), translated(connection.path):
+            if self.path is None or self.read_only or connection.db.in_transaction:
+                return not self.leftover()
             try:
-                frames, moved = self.connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                frames, moved = connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except apsw.BusyError:
                 frames, moved = 1, 0
         self._erasing = frames != moved
         if self._erasing != self.leftover():
-            with self.connection.transaction():
-                self.connection.execute("DELETE FROM meta WHERE key = 'erasing'")
+            with contextlib.suppress(BusyError, DiskFullError), connection.transaction():
+                connection.execute("DELETE FROM meta WHERE key = 'erasing'")
                 if self._erasing:
-                    self.connection.execute("INSERT INTO meta(key, value) VALUES('erasing', 1)")
+                    connection.execute("INSERT INTO meta(key, value) VALUES('erasing', 1)")
         return not self._erasing
 
     def copy_to_memory(self) -> SqliteStore:
