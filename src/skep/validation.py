@@ -253,10 +253,10 @@ def clean_ids(field: str, value: object) -> tuple[str, ...]:
 
 
 def clean_words(field: str, value: object, limit: int) -> str | None:
-    """A text to look for, or None; blank ones ask for nothing."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    """A text to look for, or None for an empty one. A blank one stays: it holds no word that could be found."""
+    if value is None or value == "":
         return None
-    return clean_text(field, value, limit)
+    return value if isinstance(value, str) and not value.strip() else clean_text(field, value, limit)
 
 
 def clean_call(field: str, value: Any) -> Any:
