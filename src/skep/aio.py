@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from skep.bank import Bank
+from skep.errors import ClosedError
 
 
 class AsyncBank:
@@ -17,6 +18,7 @@ class AsyncBank:
 
     def __init__(self, bank: Bank, *, threads: int = 4) -> None:
         self._bank = bank
+        self._closed = False
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="skep")
 
     @classmethod
@@ -31,8 +33,10 @@ class AsyncBank:
 
         @functools.wraps(value)
         async def call(*args: Any, **options: Any) -> Any:
+            if self._closed:
+                raise ClosedError("this bank was closed; open it again with `AsyncBank.open`")
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, functools.partial(value, *args, **options))
+            return await loop.run_in_executor(self._pool, functools.partial(_whole, value, *args, **options))
 
         return call
 
@@ -42,7 +46,8 @@ class AsyncBank:
         return self._bank
 
     async def close(self) -> None:
-        """Finish what is running, then close the bank."""
+        """Finish what is running, then close the bank. Closing twice is no error."""
+        self._closed = True
         await asyncio.to_thread(self._pool.shutdown)
         await asyncio.to_thread(self._bank.close)
 
@@ -53,3 +58,9 @@ class AsyncBank:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _whole(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call a method in the thread it belongs in; what it would give bit by bit comes as a list."""
+    result = method(*args, **options)
+    return list(cast("Iterator[Any]", result)) if isinstance(result, Iterator) else result

@@ -12,13 +12,14 @@ from skep.config import Settings, find_bank
 from skep.embedding import default_embedder, open_embedder
 from skep.embedding.base import Embedder
 from skep.engine import Engine
-from skep.errors import SkepError
+from skep.errors import SkepError, WrongTypeError
 from skep.facade.linking import Linking
 from skep.facade.living import Living
 from skep.facade.reading import Page
 from skep.facade.whole import BankStatus, Whole
 from skep.facade.writing import Writing
 from skep.storage.sqlite import SqliteStore
+from skep.validation import clean_path
 
 
 class Bank(Writing, Linking, Living, Whole):
@@ -47,8 +48,22 @@ class Bank(Writing, Linking, Living, Whole):
             create: Whether to create a missing file.
             read_only: Open for reading alone.
         """
-        settings = settings or Settings()
-        where = path if str(path) == ":memory:" else find_bank(path, os.environ, Path.cwd())
+        settings = Settings() if settings is None else settings
+        if not isinstance(settings, Settings):  # pyright: ignore
+            raise WrongTypeError(
+                f"settings must be a Settings, got {type(settings).__name__}", field="settings"
+            )
+        if not callable(now):
+            raise WrongTypeError(
+                f"now must be a function that gives seconds, got {type(now).__name__}", field="now"
+            )
+        if embedder is not None and not isinstance(embedder, str) and not hasattr(embedder, "embed"):
+            raise WrongTypeError(
+                f"embedder must be an Embedder or a spec such as 'static', got {type(embedder).__name__}",
+                field="embedder",
+            )
+        named = path if path is None or path == "" else clean_path("path", path)
+        where = ":memory:" if str(path) == ":memory:" else find_bank(named, os.environ, Path.cwd())
         store = SqliteStore.open(str(where), settings, create=create, read_only=read_only)
         spec = embedder if isinstance(embedder, str) else None
         adopts = True

@@ -24,6 +24,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     label_limit: int = 200
     """Characters in a tag, domain, agent, source or part of a scope."""
     tags_limit: int = 64
+    evidence_limit: int = 10_000
+    """How many memories may support one, as given in one call."""
     metadata_limit: int = 65_536
     """Bytes of metadata as JSON."""
     busy_seconds: float = 60.0
@@ -55,13 +57,24 @@ def find_bank(path: str | os.PathLike[str] | None, environ: Mapping[str, str], s
         environ: The environment; passed in, so that only entry points read it.
         start: Where to begin looking upward for a project folder.
     """
-    chosen = path or environ.get("SKEP_BANK")
-    if chosen:
-        return Path(chosen).expanduser()
+    if path is not None:
+        named = os.fspath(path)
+        if not named.strip():
+            raise ConfigError("the path of the bank is empty; give a file, or leave it out for the default")
+        return _expanded(named)
+    if environ.get("SKEP_BANK"):
+        return _expanded(environ["SKEP_BANK"])
     for folder in (start, *start.parents):
         if (folder / PROJECT_FOLDER).is_dir():
             return folder / PROJECT_FOLDER / BANK_NAME
     return user_data(environ) / BANK_NAME
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{path} cannot be resolved ({error}); write the path in full") from error
 
 
 def user_data(environ: Mapping[str, str]) -> Path:

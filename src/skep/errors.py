@@ -18,6 +18,7 @@
     ├── UndoError                that event cannot be undone
     ├── StorageError
     │   ├── BankNotFoundError
+    │   ├── ClosedError          the bank was closed before
     │   ├── NotABankError        the file is something else
     │   ├── NewerVersionError    written by a newer skep
     │   ├── CorruptBankError
@@ -116,6 +117,10 @@ class StorageError(SkepError):
 
 class BankNotFoundError(StorageError, FileNotFoundError):
     """There is no bank at that path."""
+
+
+class ClosedError(StorageError):
+    """The bank was closed before; open it again."""
 
 
 class NotABankError(StorageError):

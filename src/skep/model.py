@@ -248,4 +248,4 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     copies: tuple[str, ...] = ()
     """Memories that were merged with what was erased and say the same; forget them too if they must go."""
     unreached: tuple[str, ...] = ()
-    """Copies that could not be opened, and why."""
+    """Places that could not be cleaned yet, why, and what to do: copies, and the write-ahead log under a reader."""

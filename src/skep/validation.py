@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -70,6 +72,17 @@ REVISABLE = (
 )
 
 
+CLEARED: dict[str, Any] = {
+    **dict.fromkeys(("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl")),
+    "scope": {},
+    "tags": [],
+    "metadata": {},
+    "polarity": 0,
+    "pinned": False,
+}
+"""What a field holds once `revise` has cleared it with None. The others always hold something."""
+
+
 def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = False) -> dict[str, Any]:
     """Check what the caller gave and return the event body, defaults left out.
 
@@ -85,24 +98,32 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         if key not in given:
             continue
         value = given[key]
-        if value is None:
-            if partial and key in ("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl"):
-                body["expires_at" if key == "ttl" else key] = None
-                continue
-            if key != "text":
-                continue
+        if value is None and partial and key in CLEARED:
+            body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
+            continue
+        if value is None and not partial and key != "text":
+            continue
         body[key] = _CHECKS[key](key, value, settings)
     if not partial and "text" not in body:
         raise EmptyTextError("there is no text; pass the text to remember", field="text")
     scope = body.get("scope")
     if scope is not None:
         body["scope"] = msgspec.to_builtins(scope)
-    start, end = body.get("valid_from"), body.get("valid_to")
+    refuse_inverted(body.get("valid_from"), body.get("valid_to"))
+    return body
+
+
+def refuse_inverted(start: float | None, end: float | None) -> None:
+    """Raise for an interval that ends before it begins."""
     if start is not None and end is not None and start >= end:
         raise OutOfRangeError(
-            "valid_from must be before valid_to; swap them or leave one out", field="valid_to"
+            f"valid_from ({_iso(start)}) must be before valid_to ({_iso(end)}); change both, or leave one out",
+            field="valid_to",
         )
-    return body
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def without_private(text: str) -> str:
@@ -171,21 +192,103 @@ def clean_time(field: str, value: object) -> float:
             ) from None
     if isinstance(value, datetime):
         value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    seconds = float(value)
-    if not _FIRST_YEAR <= seconds < _LAST_YEAR:
+    if not _FIRST_YEAR <= value < _LAST_YEAR:
         raise OutOfRangeError(
-            f"{field} must be a time between the years 1 and 9999, got {value!r}", field=field
+            f"{field} must be a time between the years 1 and 9999, got {_short(value)}", field=field
         )
-    return seconds
+    return float(value)
 
 
 def clean_number(field: str, value: object, low: float, high: float) -> float:
     """A finite number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongTypeError(f"{field} must be a number, got {type(value).__name__}", field=field)
-    if not math.isfinite(value) or not low <= value <= high:
-        raise OutOfRangeError(f"{field} must be between {low:g} and {high:g}, got {value!r}", field=field)
+    if not low <= value <= high:
+        raise OutOfRangeError(
+            f"{field} must be between {low:g} and {high:g}, got {_short(value)}", field=field
+        )
     return float(value)
+
+
+def _short(value: object) -> str:
+    """A value as it may stand in a message, however long it is."""
+    if isinstance(value, int) and abs(value) >= 1 << 128:
+        return "a far too large number"
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def clean_flag(field: str, value: object) -> bool:
+    """True or False, and nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise WrongTypeError(f"{field} must be true or false, got {type(value).__name__}", field=field)
+    return value
+
+
+def clean_count(field: str, value: object, low: int, high: int) -> int:
+    """A whole number within bounds."""
+    number = clean_number(field, value, low, high)
+    if number != int(number):
+        raise OutOfRangeError(f"{field} must be a whole number, got {value!r}", field=field)
+    return int(number)
+
+
+def clean_id(value: object, field: str = "memory_id") -> str:
+    """What may be the id of a memory or an event."""
+    if not isinstance(value, str):
+        raise WrongTypeError(
+            f"{field} must be an id such as 'k3v9qx2m7a-12', got {type(value).__name__}", field=field
+        )
+    return clean_text(field, value, 500)
+
+
+def clean_ids(field: str, value: object) -> tuple[str, ...]:
+    """Ids, each once; a single one stands for itself."""
+    if isinstance(value, str):
+        return (clean_id(value, field),)
+    if not isinstance(value, Iterable) or isinstance(value, Mapping | bytes):
+        raise WrongTypeError(
+            f"{field} must be an id or a list of ids, got {type(cast('object', value)).__name__}", field=field
+        )
+    return tuple(dict.fromkeys(clean_id(one, field) for one in cast("Iterable[object]", value)))
+
+
+def clean_words(field: str, value: object, limit: int) -> str | None:
+    """A text to look for, or None for an empty one. A blank one stays: it holds no word that could be found."""
+    if value is None or value == "":
+        return None
+    return value if isinstance(value, str) and not value.strip() else clean_text(field, value, limit)
+
+
+def clean_call(field: str, value: Any) -> Any:
+    """Something to call, or None."""
+    if value is not None and not callable(value):
+        raise WrongTypeError(f"{field} must be a function, got {type(value).__name__}", field=field)
+    return value
+
+
+def clean_path(field: str, value: object) -> Path:
+    """Where a file is."""
+    if not isinstance(value, str | os.PathLike):
+        raise WrongTypeError(f"{field} must be the path of a file, got {type(value).__name__}", field=field)
+    try:
+        named = os.fsencode(cast("str | os.PathLike[str]", value))
+    except (UnicodeEncodeError, TypeError) as error:
+        raise BadTextError(f"{field} cannot be the name of a file ({error})", field=field) from None
+    if not named or b"\x00" in named:
+        problem = "is empty" if not named else "holds a NUL character"
+        raise BadTextError(f"{field} {problem}; give the path of a file", field=field)
+    return Path(os.fsdecode(named))
+
+
+def clean_mapping(field: str, value: object) -> Mapping[str, Any]:
+    """A mapping with strings as keys."""
+    if not isinstance(value, Mapping):
+        raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
+    found = cast("Mapping[Any, Any]", value)
+    for key in found:
+        clean_text(f"a key of {field}", key, 500)
+    return found
 
 
 def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> Scope:
@@ -212,7 +315,12 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
     return value
 
 
-def clean_tags(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
+def clean_sources(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
+    """What supports a memory, in the order given, each once; usually ids of memories."""
+    return clean_tags(field, value, settings, most=settings.evidence_limit)
+
+
+def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None = None) -> tuple[str, ...]:
     """Tags in the order given, each once."""
     if isinstance(value, str):
         value = (value,)
@@ -221,28 +329,38 @@ def clean_tags(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
     given = cast("Iterable[Any]", value)
     tags = tuple(dict.fromkeys(clean_text(field, tag, settings.label_limit) for tag in given))
-    if len(tags) > settings.tags_limit:
+    most = settings.tags_limit if most is None else most
+    if len(tags) > most:
         raise OutOfRangeError(
-            f"{field} holds {len(tags)}, over the limit of {settings.tags_limit}", field=field
+            f"{field} holds {len(tags)}, over the limit of {most}; leave some out", field=field
         )
     return tags
 
 
 def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     """One of a few words."""
-    if value in choices:
-        return str(value)
-    import difflib
+    if isinstance(value, str) and value in choices:
+        return value
+    near: list[str] = []
+    if isinstance(value, str):
+        import difflib
 
-    near = difflib.get_close_matches(str(value), choices, 1)
+        near = difflib.get_close_matches(value, choices, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise InvalidInputError(f"{field} must be one of {', '.join(choices)}, got {value!r}{hint}", field=field)
+    raise InvalidInputError(
+        f"{field} must be one of {', '.join(choices)}, got {_short(value)}{hint}", field=field
+    )
 
 
 def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
     """A JSON object that round-trips."""
     if not isinstance(value, Mapping):
         raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
+    return clean_json(field, value, limit)
+
+
+def clean_json(field: str, value: Any, limit: int) -> Any:
+    """Anything that JSON can hold and give back."""
     try:
         encoded = msgspec.json.encode(value)
         decoded: Any = msgspec.json.decode(encoded)
@@ -254,9 +372,14 @@ def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
         UnicodeEncodeError,
         msgspec.MsgspecError,
     ) as error:
-        raise InvalidInputError(f"{field} is not plain JSON: {error}", field=field) from None
+        raise InvalidInputError(
+            f"{field} is not plain JSON ({error}); use texts, numbers, lists and mappings", field=field
+        ) from None
     if len(encoded) > limit:
-        raise TextTooLongError(f"{field} is {len(encoded):,} bytes, over the limit of {limit:,}", field=field)
+        raise TextTooLongError(
+            f"{field} is {len(encoded):,} bytes, over the limit of {limit:,}; keep it elsewhere and refer to it",
+            field=field,
+        )
     if b"\\u0000" in encoded:
         raise BadTextError(f"{field} holds a NUL character; remove it", field=field)
     if decoded != value and _has_nan(value):
@@ -310,9 +433,7 @@ def _polarity(field: str, value: Any, _settings: Settings) -> int:
 
 
 def _flag(field: str, value: Any, _settings: Settings) -> bool:
-    if not isinstance(value, bool):
-        raise WrongTypeError(f"{field} must be true or false, got {type(value).__name__}", field=field)
-    return value
+    return clean_flag(field, value)
 
 
 def _level(field: str, value: Any, _settings: Settings) -> int:
@@ -349,6 +470,6 @@ _CHECKS: dict[str, Check] = {
     "valid_from": _moment,
     "valid_to": _moment,
     "ttl": _ttl,
-    "evidence": clean_tags,
+    "evidence": clean_sources,
     "metadata": _metadata,
 }

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
 import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
-from skep.errors import ConflictError, InvalidInputError
+from skep.errors import ConflictError, InvalidInputError, UnknownKeyError
 from skep.model import Memory
+from skep.semantics.writing import ATTEMPTS
 
 
 def test_raise_policy_stores_nothing_and_names_what_it_contradicts(bank: Bank) -> None:
@@ -139,3 +145,116 @@ def test_recall_marks_hits_that_do_not_go_together(bank: Bank) -> None:
 def test_an_unknown_policy_is_refused(bank: Bank) -> None:
     with pytest.raises(InvalidInputError, match="did you mean 'supersede'"):
         bank.remember("x", on_conflict="supercede")  # type: ignore[arg-type]
+
+
+CLAIMS = (
+    "The staging database listens on port {}",
+    "Ana's cat weighs {} kilograms",
+    "Retries stop after {} attempts",
+    "The bakery opens at {} in the morning",
+    "The lease of the office ends in {} months",
+)
+
+
+def _claims(path: str, number: int, gate: Barrier, policy: str) -> int:
+    """One process that says something else about everything, at the same moment as the others; how often it could."""
+    stored = 0
+    with Bank.open(path) as bank:
+        for claim in CLAIMS:
+            gate.wait(60)
+            try:
+                bank.remember(claim.format(number + 2), on_conflict=policy)  # type: ignore[arg-type]
+                stored += 1
+            except ConflictError:
+                pass
+    return stored
+
+
+@pytest.mark.parametrize("policy", ["raise", "supersede"])
+def test_of_processes_that_contradict_each_other_at_once_only_one_stands(
+    bank_path: Path, policy: str
+) -> None:
+    processes = 3
+    with Bank.open(bank_path) as bank:
+        bank.remember("Use ruff for linting")
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
+        gate = manager.Barrier(processes)
+        asked = [pool.submit(_claims, str(bank_path), i, gate, policy) for i in range(processes)]
+        stored = sum(one.result(120) for one in asked)
+    with Bank.open(bank_path) as bank:
+        assert len(bank.find()) == len(CLAIMS) + 1
+        assert bank.find_conflicts() == []
+    assert stored == (len(CLAIMS) if policy == "raise" else processes * len(CLAIMS))
+
+
+NEUTRAL = "Ana told Bo that the staging database listens on port"
+"""Near enough to be compared with a claim about that port, and no conflict with it by the rules."""
+
+
+def test_a_write_that_came_between_the_look_and_the_decision_is_seen(bank_path: Path) -> None:
+    """Whoever is asked for an opinion writes the very contradiction; it is found all the same."""
+    with Bank.open(bank_path) as bank, Bank.open(bank_path) as other:
+        bank.remember(NEUTRAL)
+
+        def interfere(_old: Memory, _new: Memory) -> bool:
+            if other.status().memories == 1:
+                other.remember("The staging database listens on port 8", on_conflict="ignore")
+            return False
+
+        with pytest.raises(ConflictError):
+            bank.remember(
+                "The staging database listens on port 7", on_conflict="raise", contradiction_fn=interfere
+            )
+        assert bank.status().memories == 2
+
+
+def test_a_decision_is_taken_even_if_others_never_stop_writing(bank_path: Path) -> None:
+    with Bank.open(bank_path) as bank, Bank.open(bank_path) as other:
+        told = bank.remember(NEUTRAL).memory
+        looks = 0
+
+        def busy(_old: Memory, _new: Memory) -> bool:
+            nonlocal looks
+            looks += 1
+            if not bank.engine.store.connection.db.in_transaction:  # then the others wait
+                other.confirm(told.id, f"somebody {looks}")
+            return False
+
+        stored = bank.remember(
+            "The staging database listens on port 7", on_conflict="raise", contradiction_fn=busy
+        )
+        assert bank.get(stored.memory.id).status == "active"
+        assert looks == ATTEMPTS + 1
+
+
+def test_items_of_many_may_each_say_what_to_do_about_conflicts(bank: Bank) -> None:
+    bank.remember("Use ruff for linting")
+    stored = bank.remember_many(
+        [
+            {"text": "The kettle is blue", "on_conflict": "raise"},
+            {"text": "Use flake8 for linting", "on_conflict": "supersede"},
+            {"text": "Write to ops@example.org about kettles", "redact": True},
+            "Never use flake8 for linting",
+        ]
+    )
+    assert [result.action for result in stored] == ["stored", "superseded", "stored", "stored"]
+    assert stored[2].redactions == ("email",)
+    assert "ops@" not in stored[2].memory.text
+    with pytest.raises(InvalidInputError, match="item 1: on_conflict must be one of"):
+        bank.remember_many(["fine", {"text": "x", "on_conflict": "shout"}])
+    with pytest.raises(UnknownKeyError, match="did you mean 'on_conflict'"):
+        bank.remember_many([{"text": "x", "on_conflct": "raise"}])
+
+
+def test_an_item_that_is_refused_keeps_out_what_stands_beside_it(bank: Bank) -> None:
+    bank.remember("Use ruff for linting")
+    with pytest.raises(ConflictError):
+        bank.remember_many(
+            [
+                {"text": "Ana lives in Rome", "on_conflict": "warn"},
+                "The sky is blue today",
+                {"text": "Never use ruff for linting", "on_conflict": "raise"},
+            ]
+        )
+    assert bank.status().memories == 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from skep.bank import Bank
+from skep.config import Settings
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import InvalidInputError, NotFoundError
 
@@ -57,7 +60,7 @@ def test_a_backup_that_cannot_be_reached_is_named(tmp_path: Path, bank_path: Pat
 def test_a_dry_run_says_what_would_go_and_erases_nothing(plain_bank: Bank) -> None:
     memory = plain_bank.remember("still here").memory
     receipt = plain_bank.forget(memory.id, dry_run=True)
-    assert (receipt.dry_run, receipt.erased["rows"]) == (True, 1)
+    assert (receipt.dry_run, receipt.erased["rows"], receipt.unreached) == (True, 1, ())
     assert plain_bank.get(memory.id).text == "still here"
 
 
@@ -70,7 +73,7 @@ def test_what_was_derived_from_it_is_named_and_marked_stale(plain_bank: Bank) ->
 
     receipt = plain_bank.forget(source)
 
-    assert receipt.derived == (summary,)
+    assert (receipt.derived, receipt.unreached) == ((summary,), ())
     assert plain_bank.get(summary).stale
     assert plain_bank.get(above).stale
     assert plain_bank.neighbors(summary).dangling == (source,)
@@ -83,3 +86,98 @@ def test_nothing_to_forget_and_unknown_ids_are_errors(plain_bank: Bank) -> None:
     with pytest.raises(NotFoundError):
         plain_bank.forget([kept.id, "nobody-1"])
     assert plain_bank.get(kept.id)
+
+
+def finish_by_writing(bank: Bank) -> None:
+    bank.remember("something else")
+
+
+def finish_by_closing(bank: Bank) -> None:
+    bank.close()
+
+
+def finish_by_maintaining(bank: Bank) -> None:
+    bank.maintain()
+
+
+def finish_by_the_doctor(bank: Bank) -> None:
+    assert all(finding.check != "forgotten" for finding in bank.doctor())
+
+
+@pytest.mark.parametrize(
+    "finish", [finish_by_writing, finish_by_closing, finish_by_maintaining, finish_by_the_doctor]
+)
+def test_a_reader_in_the_way_is_named_and_the_rest_is_erased_when_it_is_gone(
+    tmp_path: Path, bank_path: Path, finish: Callable[[Bank], None]
+) -> None:
+    settings = Settings(busy_seconds=0.05)
+    bank = Bank.open(bank_path, embedder=HashingEmbedder(32), settings=settings)
+    memory = bank.remember(f"the code is {SECRET}").memory
+    reader = apsw.Connection(str(bank_path))
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM memories").get == 1
+
+    receipt = bank.forget(memory.id)
+
+    assert [text.partition(":")[0] for text in receipt.unreached] == [f"{bank_path}-wal"]
+    assert "maintain or doctor" in receipt.unreached[0]
+    assert SECRET.encode() in bytes_of(tmp_path)
+    assert [finding.level for finding in bank.doctor() if finding.check == "forgotten"] == ["warning"]
+
+    reader.execute("COMMIT")
+    finish(bank)
+
+    assert SECRET.encode() not in bytes_of(tmp_path)
+    reader.close()
+    bank.close()
+
+
+def test_what_a_crash_left_of_a_forgotten_text_goes_when_the_bank_is_next_used(
+    tmp_path: Path, bank_path: Path
+) -> None:
+    settings = Settings(busy_seconds=0.05)
+    with Bank.open(bank_path, embedder=HashingEmbedder(32), settings=settings) as bank:
+        memory = bank.remember(f"the code is {SECRET}").memory
+        reader = apsw.Connection(str(bank_path))
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM memories").get == 1
+        bank.forget(memory.id)
+    assert SECRET.encode() in bytes_of(tmp_path)
+    reader.execute("COMMIT")
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        bank.remember("another note")
+        assert SECRET.encode() not in bytes_of(tmp_path)
+    reader.close()
+
+
+def test_the_copy_that_was_kept_before_a_migration_is_reached_too(tmp_path: Path, bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        memory = bank.remember(f"the code is {SECRET}").memory
+    old = apsw.Connection(str(bank_path))
+    old.execute("DROP TABLE folds; DROP INDEX events_undo; PRAGMA user_version = 1")
+    old.close()
+
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        assert SECRET.encode() in bank_path.with_name("bank.skep.before-v2").read_bytes()
+        receipt = bank.forget(memory.id)
+        assert (receipt.erased["backups"], receipt.unreached) == (1, ())
+        assert SECRET.encode() not in bytes_of(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "bank.skep",
+        "bank.skep.before-v2",
+    ]
+
+
+def test_what_is_left_to_erase_waits_for_the_end_of_a_transaction(tmp_path: Path, bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(32), settings=Settings(busy_seconds=0.05)) as bank:
+        memory = bank.remember(f"the code is {SECRET}").memory
+        reader = apsw.Connection(str(bank_path))
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM memories").get == 1
+        bank.forget(memory.id)
+        reader.close()
+        with bank.engine.store.writing():
+            bank.remember("inside")
+        assert SECRET.encode() in bytes_of(tmp_path)
+        bank.remember("outside")
+        assert SECRET.encode() not in bytes_of(tmp_path)

@@ -120,6 +120,36 @@ def test_the_doctor_finds_what_is_wrong_and_says_how_to_mend_it(bank_path: Path)
         assert [f for f in bank.doctor(deep=True) if f.level == "error"] == []
 
 
+def test_a_deep_look_reads_every_byte_of_the_index_and_says_how_to_mend_it(bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(16)) as bank:
+        bank.remember_many([f"note {i} about topic {i % 97}" for i in range(5000)])
+        bank.engine.index.refresh()
+        assert all(f.level == "ok" for f in bank.doctor(deep=True))
+    segment = max(bank_path.with_name("bank.skep.index").glob("*.seg"), key=lambda path: path.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[-100] ^= 0xFF
+    segment.write_bytes(content)
+    with Bank.open(bank_path, embedder=HashingEmbedder(16)) as bank:
+        (sick,) = (f for f in bank.doctor(deep=True) if f.level != "ok")
+        assert (sick.check, segment.name in sick.message) == ("index", True)
+        assert "skep doctor --mend" in sick.fix
+        bank.mend()
+        assert all(f.level == "ok" for f in bank.doctor(deep=True))
+
+
+def test_a_deep_look_compares_links_and_settings_with_the_log(bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        a, b = (m.memory.id for m in bank.remember_many(["one", "two"]))
+        bank.link(a, b)
+        bank.set_setting("colour", "red")
+        bank.engine.store.connection.execute("DELETE FROM links")
+        bank.engine.store.connection.execute("UPDATE settings SET value = '1'")
+        (sick,) = (f for f in bank.doctor(deep=True) if f.level == "error")
+        assert sick.message.startswith("2 memories, links or settings")
+        bank.mend()
+        assert (bank.setting("colour"), len(bank.neighbors(a).links)) == ("red", 1)
+
+
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="busy_seconds"):
         Settings(busy_seconds=0)

@@ -137,7 +137,8 @@ def test_merged_copies_of_what_is_forgotten_are_named(plain_bank: Bank) -> None:
 
 def test_words_that_are_none_find_nothing(plain_bank: Bank) -> None:
     plain_bank.remember("something")
-    assert list(plain_bank.find("!!!")) == []
+    assert [list(plain_bank.find(text)) for text in ("!!!", "  ")] == [[], []]
+    assert len(plain_bank.find("")) == 1
 
 
 def test_private_parts_are_never_stored_whatever_the_verb(plain_bank: Bank) -> None:

@@ -10,8 +10,17 @@ from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
-from skep.errors import ForgottenError, InvalidInputError, LineageError, NotFoundError, UndoError
-from skep.model import STATUSES
+from skep.errors import (
+    ForgottenError,
+    InvalidInputError,
+    LineageError,
+    NotFoundError,
+    OutOfRangeError,
+    UndoError,
+    WrongTypeError,
+)
+from skep.model import SHARED, STATUSES
+from skep.validation import CLEARED
 
 
 def texts(bank: Bank, query: str, **options: object) -> list[str]:
@@ -71,6 +80,52 @@ def test_none_clears_a_field(plain_bank: Bank) -> None:
     memory = plain_bank.remember("x", title="t", domain="d", ttl=60).memory
     cleared = plain_bank.revise(memory.id, title=None, domain=None, ttl=None)
     assert (cleared.title, cleared.domain, cleared.expires_at) == (None, None, None)
+
+
+def test_none_clears_every_field_that_may_be_empty(plain_bank: Bank) -> None:
+    memory = plain_bank.remember(
+        "a fact",
+        title="t",
+        domain="d",
+        agent="ana",
+        scope={"user": "ana"},
+        tags=["x"],
+        source="s",
+        polarity=1,
+        pinned=True,
+        valid_from=1.0,
+        valid_to=2.0,
+        ttl=1e9,
+        metadata={"k": 1},
+    ).memory
+    cleared = plain_bank.revise(memory.id, **dict.fromkeys(CLEARED))
+    assert (cleared.scope, cleared.tags, cleared.metadata) == (SHARED, (), {})
+    assert (cleared.title, cleared.domain, cleared.agent, cleared.source) == (None,) * 4
+    assert (cleared.valid_from, cleared.valid_to, cleared.expires_at) == (None,) * 3
+    assert (cleared.polarity, cleared.pinned) == (0, False)
+    assert [m.id for m in plain_bank.find(scope={})] == [memory.id]
+    for field in ("text", "confidence", "importance"):
+        with pytest.raises(WrongTypeError, match=field):
+            plain_bank.revise(memory.id, **{field: None})
+
+
+def test_a_revision_may_not_turn_an_interval_round(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("a fact", valid_from="2026-03-01").memory
+    with pytest.raises(
+        OutOfRangeError, match=r"valid_from \(2026-03-01.*must be before valid_to \(2026-02-01"
+    ):
+        plain_bank.revise(memory.id, valid_to="2026-02-01")
+    plain_bank.revise(memory.id, valid_to="2026-02-01", valid_from=None)
+    with pytest.raises(OutOfRangeError):
+        plain_bank.revise(memory.id, valid_from="2026-03-01")
+    assert plain_bank.revise(memory.id, valid_from="2026-01-01").valid_to is not None
+
+
+def test_evidence_is_not_limited_like_tags(plain_bank: Bank) -> None:
+    ids = [m.memory.id for m in plain_bank.remember_many([f"note {i}" for i in range(200)])]
+    summary = plain_bank.remember("the notes, summed up", evidence=ids[:150]).memory
+    assert len(summary.evidence) == 150
+    assert len(plain_bank.support(summary.id, ids).evidence) == 200
 
 
 def test_retract_hides_and_restore_brings_back(plain_bank: Bank) -> None:
@@ -140,6 +195,47 @@ def test_undo_reaches_links_settings_and_replacements(plain_bank: Bank) -> None:
     assert plain_bank.setting("colour") == "red"
     plain_bank.undo(first.id)
     assert plain_bank.setting("colour") is None
+
+
+def test_what_is_undone_already_is_refused_so_that_a_redo_really_restores_it(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("original").memory
+    plain_bank.revise(memory.id, text="changed")
+    revision = plain_bank.history(memory.id)[-1]
+    undo = plain_bank.undo(revision.id)
+
+    with pytest.raises(UndoError, match=f"undone already; to bring it back, undo {undo.id}"):
+        plain_bank.undo(revision.id)
+    redo = plain_bank.undo(undo.id)
+    with pytest.raises(UndoError, match=f"undo {redo.id}"):
+        plain_bank.undo(undo.id)
+
+    assert plain_bank.get(memory.id).text == "changed"
+    plain_bank.undo(revision.id)
+    assert plain_bank.get(memory.id).text == "original"
+
+
+def test_where_two_replicas_undid_the_same_event_one_redo_brings_it_back(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("original").memory
+    plain_bank.revise(memory.id, text="changed")
+    revision = plain_bank.history(memory.id)[-1]
+    with Bank.open(":memory:", embedder=HashingEmbedder(64), now=plain_bank.engine.now) as other:
+        other.apply(plain_bank.events(other.versions()))
+        other.undo(revision.id)
+        mine = plain_bank.undo(revision.id)
+        plain_bank.apply(other.events(plain_bank.versions()))
+        plain_bank.undo(mine.id)
+        other.apply(plain_bank.events(other.versions()))
+        assert [bank.get(memory.id).text for bank in (plain_bank, other)] == ["changed", "changed"]
+
+
+def test_an_outcome_that_was_undone_counts_nowhere(plain_bank: Bank) -> None:
+    memory = plain_bank.remember("use ruff").memory
+    learned = plain_bank.learn("lint", "success", used=[memory.id])
+    undo = plain_bank.undo(learned.outcome.id)
+    assert (plain_bank.stats()["outcomes"], plain_bank.outcomes(memory.id)) == (0, [])
+    assert plain_bank.get(memory.id).successes == 0
+    plain_bank.undo(undo.id)
+    assert (plain_bank.stats()["outcomes"], plain_bank.get(memory.id).successes) == (1, 1)
 
 
 def test_what_cannot_be_undone_says_so(plain_bank: Bank) -> None:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from skep.cli import COMMANDS, app
+from skep.errors import ConfigError, SkepError
 
 
 @pytest.fixture
@@ -51,6 +52,31 @@ def test_search_finds_and_explains(run: Any) -> None:
     found = as_json(run("search", "which postgres on staging", "--json"))
     assert found["hits"][0]["memory"]["text"] == "the staging database runs PostgreSQL 16"
     assert "=" in run("search", "postgres", "--explain").stdout
+
+
+def test_revise_sets_and_clears_fields(run: Any) -> None:
+    a = run("add", "use ruff", "--title", "linting", "--tag", "x", "--user", "ana").stdout.strip()
+    run("revise", a, "--clear", "title", "--clear", "scope", "--source", "notes.md")
+    memory = as_json(run("get", a, "--json"))
+    assert (memory["title"], memory["scope"], memory["source"], memory["tags"]) == (
+        None,
+        {},
+        "notes.md",
+        ["x"],
+    )
+    assert "at once" in run("revise", a, "--clear", "title", "--title", "t", code=2).output
+
+
+def test_a_scope_narrows_what_is_listed_linked_and_told(run: Any) -> None:
+    mine = run("add", "my note", "--user", "ana").stdout.strip()
+    theirs = run("add", "their note", "--user", "bo").stdout.strip()
+    run("link", mine, theirs)
+    assert theirs in run("neighbors", mine).stdout
+    assert run("neighbors", mine, "--user", "ana").stdout == ""
+    assert run("path", mine, theirs).stdout == f"{mine} -related-> {theirs}\n"
+    assert run("path", theirs, mine, "--user", "*").stdout.strip()
+    assert "their note" not in run("history", "--user", "ana").stdout
+    assert run("list", "--user", "ana").stdout.count("note") == 1
 
 
 def test_every_verb_works_from_the_shell(run: Any, tmp_path: Path) -> None:
@@ -155,3 +181,84 @@ def test_init_makes_the_bank_that_was_asked_for(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "named.skep").exists()
     assert (tmp_path / "other.skep").exists()
     assert not (tmp_path / ".skep").exists()
+
+
+ODD = [
+    "",
+    "x",
+    "-1",
+    "1e999",
+    "nan",
+    str(10**30),
+    chr(0xD800),
+    chr(0xDCFF),
+    "*",
+    "2026-13-45",
+    "x" * 300,
+    "no/such",
+]
+ELSEWHERE = {
+    "mcp",
+    "hook",
+    "install",
+    "uninstall",
+    "bench",
+    "demo",
+    "hive",
+    "sync",
+    "tune",
+    "audit",
+    "completion",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - ELSEWHERE))
+def test_odd_arguments_end_in_plain_words(
+    bank_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Only what `main` turns into one line and an exit code may come out of a command."""
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    known = runner.invoke(app, ["--bank", str(bank_path), "add", "use ruff"]).stdout.strip()
+    command = app.get_command(click.Context(app), name)
+    assert command is not None
+    arguments = [p for p in command.params if isinstance(p, click.Argument)]
+    options = [p.opts[0] for p in command.params if isinstance(p, click.Option) and not p.is_flag]
+    lines = [[odd] * len(arguments) for odd in ODD]
+    lines += [
+        [*([known] * len(arguments)), option, odd]
+        for option in options
+        for odd in ODD
+        if not option.startswith(("--judge", "--every"))
+    ]
+    for line in lines:
+        result = runner.invoke(app, ["--bank", str(bank_path), name, *line], input="")
+        if not isinstance(result.exception, SystemExit | SkepError | OSError | UnicodeError | None):
+            raise AssertionError(f"skep {name} {line}") from result.exception
+
+
+def test_the_doctor_says_what_to_do_even_if_the_bank_cannot_be_opened(run: Any, bank_path: Path) -> None:
+    bank_path.write_bytes(b"no longer a bank" * 100)
+    told = run("doctor", code=1).stdout
+    assert "not a skep bank" in told
+    assert "mend: put the newest copy" in told
+
+
+def test_a_dry_run_of_an_import_creates_no_bank(run: Any, tmp_path: Path) -> None:
+    run("add", "use ruff")
+    run("export", str(tmp_path / "out.jsonl"))
+    other = tmp_path / "other.skep"
+    result = CliRunner().invoke(
+        app, ["--bank", str(other), "import", str(tmp_path / "out.jsonl"), "--dry-run"]
+    )
+    assert result.stdout == "new 1, known 0\n"
+    assert not other.exists()
+
+
+def test_a_bank_with_no_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in (["--bank", "", "status"], ["add", "x", "--bank", ""], ["init", "--bank", ""]):
+        result = CliRunner().invoke(app, line)
+        assert isinstance(result.exception, ConfigError)
+        assert "path of the bank is empty" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep.errors import InvalidInputError
 from skep.recall.budget import build_context
 from skep.tokens import count_tokens
 
@@ -29,14 +31,42 @@ def test_tiers_are_filled_by_priority() -> None:
         ("an episode",),
         "be kind and brief",
     )
-    assert (context.tokens, context.left_out) == (14, ())
-    assert "a fact" in context.render()
+    assert (context.tokens, context.left_out) == (words(context.render()), ())
+    assert "What memory says:\n- a fact\n- an episode" in context.render()
 
 
 def test_the_oldest_messages_go_first_when_nothing_else_helps() -> None:
     context = build_context(["one two three", "four five", "six"], facts=["seven"], budget=3, counter=words)
     assert context.messages == ("four five", "six")
     assert {left.tier for left in context.left_out} == {"messages", "facts"}
+
+
+def test_headings_and_bullets_are_paid_for() -> None:
+    context = build_context(facts=["one two"], budget=5, counter=words)
+    assert (context.facts, context.left_out[0].why) == ((), "the whole budget is used up")
+    assert build_context(facts=["one two"], budget=6, counter=words).facts == ("one two",)
+
+
+def test_a_newest_message_that_does_not_fit_is_cut_and_what_was_cut_is_reported() -> None:
+    context = build_context(["older", "one two three four five six"], budget=4, counter=words)
+    assert context.messages == ("one two three …",)
+    cut, older = context.left_out
+    assert (cut.text, cut.tokens) == ("four five six", 3)
+    assert "newest message" in cut.why
+    assert older.text == "older"
+
+
+def test_a_message_without_spaces_is_cut_all_the_same() -> None:
+    context = build_context(["長" * 500], budget=50)
+    assert context.messages[0].startswith("長長長")
+    assert 40 < context.tokens <= 50
+
+
+def test_what_is_no_list_of_texts_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="messages must be a list of strings"):
+        build_context("one message")
+    with pytest.raises(InvalidInputError, match="facts must hold strings"):
+        build_context(facts=[3])  # type: ignore[list-item]
 
 
 def test_a_memory_that_does_not_fit_is_passed_over_and_a_smaller_one_goes_in() -> None:
@@ -62,15 +92,12 @@ def test_system_text_is_cut_at_a_word_and_nothing_else_is_cut() -> None:
 def test_the_budget_is_never_exceeded(
     messages: list[str], tools: list[str], facts: list[str], system: str, budget: int
 ) -> None:
-    context = build_context(messages, tools, facts=facts, system=system, budget=budget)
-    assert 0 <= context.tokens <= budget
-    kept = [
-        *context.messages,
-        *context.tool_results,
-        *context.facts,
-        *([context.system] if context.system else []),
-    ]
-    assert sum(map(count_tokens, kept)) == context.tokens
+    for counter in (count_tokens, words, len, lambda text: len(text) ** 2):
+        context = build_context(messages, tools, facts=facts, system=system, budget=budget, counter=counter)
+        assert context.tokens == counter(context.render()) <= budget
+        given = sum(len(tier) for tier in (messages, tools, facts)) + bool(system)
+        kept = sum(len(tier) for tier in (context.messages, context.tool_results, context.facts))
+        assert kept + bool(context.system) + len(context.left_out) >= given
 
 
 def test_tokens_are_counted_about_as_a_tokenizer_counts_them() -> None:

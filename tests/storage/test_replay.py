@@ -6,13 +6,16 @@ import random
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import settings
+import pytest
+from hypothesis import given, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from tests.conftest import SEARCH
 
 from skep.config import Settings
-from skep.model import STATUSES
+from skep.model import STATUSES, Event
 from skep.storage.base import Filter
+from skep.storage.doctor import examine
+from skep.storage.fold import fold_on, fold_whole, mentioned, order
 from skep.storage.sqlite import SqliteStore
 
 TEXTS = st.sampled_from(
@@ -49,6 +52,7 @@ class Replay(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.stores = [SqliteStore.open(":memory:", Settings()) for _ in range(2)]
+        self.stores[1].tables.long = 1  # one of them folds step by step from the first event on
         self.now = 1_000_000.0
 
     def teardown(self) -> None:
@@ -148,8 +152,6 @@ class Replay(RuleBasedStateMachine):
         known = next((e for s in self.stores if (e := s.log.get(event)) is not None), None)
         if known is None:
             return multiple()
-        from skep.storage.fold import mentioned
-
         return self.write(side, "undo", {"event": event, "mentions": list(mentioned(known))})
 
     @rule(source=st.integers(0, 1), share=st.integers(1, 10))
@@ -172,6 +174,7 @@ class Replay(RuleBasedStateMachine):
             other.apply(events[:middle], now=self.now + 1000)
             assert other.log.held() == []
             assert visible(other) == visible(store)
+            assert [f for f in examine(store, deep=True) if f.check == "replay" and f.level != "ok"] == []
             other.close()
 
     @invariant()
@@ -197,3 +200,116 @@ def test_forgetting_what_never_arrived_takes_the_links_others_gave_it() -> None:
     assert len(here.all_links()) == 1
     here.write([("forget", {"memories": [unseen]})], now=3.0)
     assert here.all_links() == []
+
+
+ABOUT: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "revise": st.fixed_dictionaries(
+        {},
+        optional={
+            "text": TEXTS,
+            "tags": st.lists(LABELS, unique=True),
+            "confidence": st.floats(0, 1),
+            "agent": LABELS,
+            "scope": st.fixed_dictionaries({"user": LABELS}),
+            "ttl": st.floats(1, 1e6),
+            "title": st.none() | TEXTS,
+        },
+    ).map(lambda changes: {"memory": "a-1", "changes": changes}),
+    "retract": st.lists(st.sampled_from(["a-1", "a-3", "b-4", "b-5"])).map(
+        lambda dots: {"memory": "a-1", "observed": dots}
+    ),
+    "restore": st.just({"memory": "a-1"}),
+    "supersede": st.sampled_from([{"old": "a-1", "new": "x-1"}, {"old": "x-1", "new": "a-1"}]),
+    "merge": st.sampled_from(
+        [{"loser": "a-1", "winner": "x-1"}, {"loser": "x-1", "winner": "a-1", "evidence": ["x-1"]}]
+    ),
+    "mark": st.sampled_from(["deprecated", "active", "expired"]).map(
+        lambda status: {"memory": "a-1", "status": status}
+    ),
+    "evidence": st.lists(LABELS).map(lambda sources: {"memory": "a-1", "sources": sources}),
+    "confirm": LABELS.map(lambda by: {"memory": "a-1", "by": by}),
+    "dispute": LABELS.map(lambda by: {"memory": "a-1", "by": by}),
+    "outcome": st.booleans().map(lambda success: {"task": "t", "success": success, "used": ["a-1"]}),
+    "undo": st.sampled_from(["a-1", "a-2", "a-3", "b-3", "b-4", "b-6"]).map(
+        lambda event: {"event": event, "mentions": ["a-1"]}
+    ),
+    "sing": st.just({"memory": "a-1"}),
+}
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Event]:
+    """What two replicas said of one memory, in any order of arrival."""
+    first = {"text": draw(TEXTS), "agent": "red", "confidence": draw(st.floats(0, 1))}
+    events = [Event(actor="a", counter=1, hlc=1 << 16, kind="remember", body=first)]
+    for counter in range(2, draw(st.integers(3, 14))):
+        kind = draw(st.sampled_from(sorted(ABOUT)))
+        events.append(
+            Event(
+                actor=draw(st.sampled_from("ab")),
+                counter=counter,
+                hlc=(1 << 16) * draw(st.integers(0, 20)),
+                kind=kind,
+                body=draw(ABOUT[kind]),
+            )
+        )
+    return draw(st.permutations(events))
+
+
+@settings(max_examples=300 * max(1, SEARCH))
+@given(histories())
+def test_folding_on_from_what_was_kept_is_folding_the_whole(history: list[Event]) -> None:
+    steps = 0
+    for cut in range(1, len(history)):
+        before, after = history[:cut], history[cut : cut + 2]
+        state, kept = fold_whole("a-1", before)
+        if state is None or kept is None or not kept.follows(after):
+            continue
+        assert fold_on(state.memory, kept, after) == fold_whole("a-1", [*before, *after])
+        steps += 1
+    ordered = sorted(history, key=order)
+    if ordered[0].kind == "remember" and all(event.kind != "undo" for event in history):
+        assert steps or history != ordered
+
+
+def work_of(store: SqliteStore, kind: str, body: dict[str, Any]) -> tuple[int, int]:
+    """How many statements one write runs, and how many of them go through the events of a memory."""
+    statements: list[str] = []
+    store.connection.trace = lambda sql, _bindings: statements.append(sql)
+    store.write([(kind, body)], now=1_000.0)
+    store.connection.trace = None
+    return len(statements), sum("FROM mentions" in sql for sql in statements)
+
+
+@pytest.mark.parametrize("kind", ["outcome", "confirm", "link", "revise", "setting"])
+def test_the_thousandth_event_of_a_memory_costs_no_more_than_the_tenth(kind: str) -> None:
+    store = SqliteStore.open(":memory:", Settings())
+    memory, other = (
+        event.id
+        for event in store.write([("remember", {"text": "use ruff"}), ("remember", {"text": "b"})], now=1.0)[
+            0
+        ]
+    )
+
+    def body(number: int) -> dict[str, Any]:
+        return {
+            "outcome": {"task": "t", "success": True, "used": [memory]},
+            "confirm": {"memory": memory, "by": f"agent {number}"},
+            "link": {"src": memory, "dst": other, "rel": f"r{number}"},
+            "revise": {"memory": memory, "changes": {"importance": 1 / number}},
+            "setting": {"key": "colour", "value": number},
+        }[kind]
+
+    for number in range(1, 10):
+        store.write([(kind, body(number))], now=1.0 + number)
+    tenth, _ = work_of(store, kind, body(10))
+    for number in range(11, 1000):
+        store.write([(kind, body(number))], now=1.0 + number)
+    thousandth, readings = work_of(store, kind, body(1000))
+
+    assert thousandth <= tenth
+    assert readings == 0
+    found = store.get(memory)
+    assert found is not None
+    assert {"outcome": found.successes, "confirm": found.confirmations}.get(kind, 1000) == 1000
+    store.close()

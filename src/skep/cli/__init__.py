@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "link": ("links:link", "Link two memories."),
     "unlink": ("links:unlink", "Remove links between two memories."),
     "neighbors": ("links:neighbors", "Show what a memory is linked to."),
+    "path": ("links:path", "Show the fewest links between two memories."),
     "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
     "history": ("log:history", "Show what happened to a memory, or last in the bank."),
     "blame": ("log:blame", "Show who last set each field of a memory."),

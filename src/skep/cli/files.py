@@ -11,9 +11,15 @@ import click
 import msgspec
 
 from skep.bank import Bank
-from skep.cli.shared import common, json_option, open_bank, outer_bank, print_json, progress_bar
+from skep.cli.shared import bank_exists, common, json_option, open_bank, outer_bank, print_json, progress_bar
 from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
+from skep.errors import CorruptBankError, NotABankError
+from skep.storage.doctor import Finding
 
+MEMORY = ":memory:"
+_LAST_RESORT = (
+    "put the newest copy that `skep backup` made in its place; without one, sync a new bank with a replica"
+)
 _LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -23,9 +29,10 @@ _LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
 def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     """Create a bank for this project (in .skep/) or for the user."""
     target: Path
-    asked = bank_path or outer_bank() or os.environ.get("SKEP_BANK")
+    given = outer_bank() if bank_path is None else bank_path
+    asked = os.environ.get("SKEP_BANK") or None if given is None else given
     if asked is not None:
-        target = Path(asked).expanduser()
+        target = find_bank(asked, os.environ, Path.cwd())
     elif project:
         target = Path.cwd() / PROJECT_FOLDER / BANK_NAME
     else:
@@ -69,6 +76,8 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
     """Take in PATH: a skep export, or the files of another memory."""
     from skep.cli.importers import import_read, is_export, read_foreign
 
+    if dry_run and not bank_exists(bank_path):
+        bank_path = MEMORY  # looking on creates nothing
     if source is None and is_export(path):
         with open_bank(bank_path) as bank, progress_bar("importing") as progress:
             if dry_run:
@@ -116,14 +125,20 @@ def status(bank_path: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--deep", is_flag=True, help="Also replay the whole log and compare.")
+@click.option(
+    "--deep", is_flag=True, help="Also replay the whole log and compare, and read every byte of the index."
+)
 @click.option("--mend", is_flag=True, help="Rebuild from the log what can be rebuilt.")
 @common
 def doctor(deep: bool, mend: bool, bank_path: str | None, as_json: bool) -> None:
     """Look the bank over: integrity, index drift, disk, permissions, versions; and say how to mend each finding."""
-    with open_bank(bank_path, create=False) as bank:
-        done = bank.mend() if mend else []
-        findings = bank.doctor(deep=deep)
+    done: list[str] = []
+    try:
+        with open_bank(bank_path, create=False) as bank:
+            done = bank.mend() if mend else []
+            findings = bank.doctor(deep=deep)
+    except (CorruptBankError, NotABankError) as error:
+        findings = [Finding(check="file", level="error", message=str(error), fix=_LAST_RESORT)]
     bad = any(finding.level == "error" for finding in findings)
     if as_json:
         print_json({"mended": done, "findings": findings, "healthy": not bad})

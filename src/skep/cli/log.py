@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from skep.cli.shared import common, open_bank, print_json, when
+from skep.cli.shared import asked_scope, common, open_bank, print_json, when
 from skep.model import Event
 
 
@@ -17,12 +17,20 @@ def _line(event: Event) -> str:
 
 @click.command()
 @click.argument("memory_id", required=False)
-@click.option("-n", "--limit", type=int, default=20, show_default=True)
+@click.option("-n", "--limit", type=int, default=20, show_default=True, help="The newest so many.")
+@asked_scope
 @common
-def history(memory_id: str | None, limit: int, bank_path: str | None, as_json: bool) -> None:
+def history(
+    memory_id: str | None,
+    limit: int,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
     """Show what happened to MEMORY_ID, oldest first; without it, what happened last, newest first."""
     with open_bank(bank_path, create=False) as bank:
-        events = bank.history(memory_id, limit=limit)
+        events = bank.history(memory_id, limit=limit, scope=scope, include_shared=include_shared)
     if as_json:
         print_json(
             [{"id": event.id, "at": event.at, "kind": event.kind, "body": event.body} for event in events]
@@ -34,11 +42,18 @@ def history(memory_id: str | None, limit: int, bank_path: str | None, as_json: b
 
 @click.command()
 @click.argument("memory_id")
+@asked_scope
 @common
-def blame(memory_id: str, bank_path: str | None, as_json: bool) -> None:
+def blame(
+    memory_id: str,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
     """Show which event last set each field of MEMORY_ID."""
     with open_bank(bank_path, create=False) as bank:
-        found = bank.blame(memory_id)
+        found = bank.blame(memory_id, scope=scope, include_shared=include_shared)
     if as_json:
         print_json({field: {"event": e.id, "at": e.at, "kind": e.kind} for field, e in found.items()})
         return

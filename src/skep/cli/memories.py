@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from skep.cli.shared import (
+    asked_scope,
     common,
     memory_line,
     open_bank,
@@ -20,6 +21,7 @@ from skep.cli.shared import (
 )
 from skep.errors import InvalidInputError
 from skep.model import KINDS, STATUSES, Conflict
+from skep.validation import CLEARED
 
 _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 
@@ -37,6 +39,7 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=float, help="Seconds after which it expires.")
+@click.option("--redact", is_flag=True, help="Take secrets and personal data out of the text first.")
 @click.option(
     "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
 )
@@ -53,7 +56,7 @@ def add(
     **fields: Any,
 ) -> None:
     """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects."""
-    fields = {key: value for key, value in fields.items() if value not in (None, ())}
+    fields = {key: value for key, value in fields.items() if value not in (None, (), False)}
     scope = scope_of(user, project, session)
     if scope:
         fields["scope"] = scope
@@ -68,6 +71,8 @@ def add(
                 click.echo(f"{result.action}", err=True)
             for conflict in result.conflicts:
                 click.echo(_conflict_line(conflict), err=True)
+            if result.redactions:
+                click.echo(f"taken out: {', '.join(result.redactions)}", err=True)
             return
         if sys.stdin.isatty():
             raise click.UsageError("give a text, or lines on standard input")
@@ -113,18 +118,14 @@ def _conflict_line(conflict: Conflict) -> str:
 @click.option("--as-of", help="Answer as the bank would have at that time.")
 @click.option("--min-confidence", type=float)
 @click.option("--preset", help="A named way to rank.")
-@click.option("--include-shared", is_flag=True, help="With a scope: also what is for everybody.")
 @click.option("--include-superseded", is_flag=True)
 @click.option("--expand", is_flag=True, help="Follow links from the hits.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
-@scope_options
+@asked_scope
 @common
 def search(
     query: str,
     kind: tuple[str, ...],
-    user: str | None,
-    project: str | None,
-    session: str | None,
     explain: bool,
     bank_path: str | None,
     as_json: bool,
@@ -132,9 +133,7 @@ def search(
 ) -> None:
     """Print the memories that answer QUERY, best first; nothing if nothing does."""
     with open_bank(bank_path, create=False) as bank:
-        found = bank.recall(
-            query, kind=kind or None, scope=scope_of(user, project, session), explain=explain, **options
-        )
+        found = bank.recall(query, kind=kind or None, explain=explain, **options)
     if as_json:
         print_json(found)
         return
@@ -164,7 +163,7 @@ def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
         print_json(memory)
         return
     for name, value in msgspec.to_builtins(memory).items():
-        if value not in (None, "", [], {}, False):
+        if value not in (None, "", [], (), {}, False):
             shown = when(value) if name.endswith("_at") or name in ("valid_from", "valid_to") else value
             click.echo(f"{click.style(name, fg='cyan'):>30}  {shown}")
 
@@ -180,15 +179,12 @@ def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
 @click.option("--since")
 @click.option("--until")
 @click.option("--cursor", help="Go on where the last page ended.")
-@scope_options
+@asked_scope
 @common
 def list_(
     text: str | None,
     kind: tuple[str, ...],
     status: tuple[str, ...],
-    user: str | None,
-    project: str | None,
-    session: str | None,
     bank_path: str | None,
     as_json: bool,
     **options: Any,
@@ -197,7 +193,7 @@ def list_(
     if status:
         options["status"] = None if "all" in status else status
     with open_bank(bank_path, create=False) as bank:
-        page = bank.find(text, kind=kind or None, scope=scope_of(user, project, session), **options)
+        page = bank.find(text, kind=kind or None, **options)
     if as_json:
         print_json(page)
         return
@@ -205,6 +201,8 @@ def list_(
         click.echo(memory_line(memory))
     if page.cursor:
         click.echo(f"more: --cursor {page.cursor}", err=True)
+    if not page:
+        click.echo("nothing found; `skep add` remembers something", err=True)
 
 
 @click.command()
@@ -212,15 +210,38 @@ def list_(
 @click.argument("text", required=False)
 @click.option("--title")
 @click.option("--domain")
-@click.option("--tag", "tags", multiple=True, help="Replaces all tags.")
+@click.option("--agent", help="Who learnt it.")
+@click.option("--source", help="Where it comes from.")
+@click.option("--tag", "tags", multiple=True, help="Replaces all tags; may be repeated.")
 @click.option("--confidence", type=float)
 @click.option("--importance", type=float)
-@click.option("--valid-from")
-@click.option("--valid-to")
+@click.option("--valid-from", help="Since when it holds (ISO 8601).")
+@click.option("--valid-to", help="Until when it holds (ISO 8601).")
+@click.option("--ttl", type=float, help="Seconds from now after which it expires.")
+@click.option(
+    "--clear", multiple=True, type=click.Choice(sorted(CLEARED)), help="Empty this field; may be repeated."
+)
+@scope_options
 @common
-def revise(memory_id: str, bank_path: str | None, as_json: bool, **fields: Any) -> None:
-    """Change MEMORY_ID; what it said before stays in its history."""
-    changes = {key: value for key, value in fields.items() if value not in (None, ())}
+def revise(
+    memory_id: str,
+    clear: tuple[str, ...],
+    user: str | None,
+    project: str | None,
+    session: str | None,
+    bank_path: str | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Change MEMORY_ID; what it said before stays in its history. A scope replaces the whole scope."""
+    changes: dict[str, Any] = {key: value for key, value in fields.items() if value not in (None, ())}
+    scope = scope_of(user, project, session)
+    if scope:
+        changes["scope"] = scope
+    both = sorted(set(clear) & set(changes))
+    if both:
+        raise click.UsageError(f"{', '.join(both)} cannot be set and cleared at once")
+    changes |= dict.fromkeys(clear)
     with open_bank(bank_path, create=False) as bank:
         memory = bank.revise(memory_id, **changes)
     print_json(memory) if as_json else click.echo(memory_line(memory))
@@ -284,11 +305,12 @@ def forget(
 @click.command()
 @click.argument("memory_id", required=False)
 @click.option("--threshold", type=float, default=0.80, show_default=True)
+@asked_scope
 @common
-def conflicts(memory_id: str | None, threshold: float, bank_path: str | None, as_json: bool) -> None:
+def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **options: Any) -> None:
     """Find duplicates, contradictions and updates: of MEMORY_ID, or in the whole bank."""
     with open_bank(bank_path, create=False) as bank, progress_bar("comparing") as progress:
-        found = bank.find_conflicts(memory_id, threshold=threshold, progress=progress)
+        found = bank.find_conflicts(memory_id, progress=progress, **options)
     if as_json:
         print_json(found)
         return
@@ -296,3 +318,5 @@ def conflicts(memory_id: str | None, threshold: float, bank_path: str | None, as
         if conflict.memory is not None:
             click.echo(memory_line(conflict.memory))
         click.echo("  " + _conflict_line(conflict))
+    if not found:
+        click.echo("no conflicts", err=True)

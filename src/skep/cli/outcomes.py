@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from skep.cli.shared import common, open_bank, print_json, scope_of, scope_options
+from skep.cli.shared import asked_scope, common, open_bank, print_json, scope_of, scope_options
 
 
 @click.command()
@@ -66,12 +66,14 @@ def learn(
 @click.argument("task")
 @click.option("-k", type=int, default=3, show_default=True, help="How many.")
 @click.option("--domain", help="The field.")
+@click.option("--own", is_flag=True, help="With a scope: only what is of that scope, nothing shared.")
 @scope_options
 @common
 def recommend(
     task: str,
     k: int,
     domain: str | None,
+    own: bool,
     user: str | None,
     project: str | None,
     session: str | None,
@@ -80,7 +82,9 @@ def recommend(
 ) -> None:
     """Suggest what worked before for tasks like TASK."""
     with open_bank(bank_path, create=False) as bank:
-        found = bank.recommend(task, k, domain=domain, scope=scope_of(user, project, session))
+        found = bank.recommend(
+            task, k, domain=domain, scope=scope_of(user, project, session), include_shared=not own
+        )
     if as_json:
         print_json(found)
         return
@@ -95,12 +99,19 @@ def recommend(
 @click.option(
     "--utility", is_flag=True, help="What each memory does to success, where it was sometimes withheld."
 )
+@asked_scope
 @common
-def stats(utility: bool, bank_path: str | None, as_json: bool) -> None:
+def stats(
+    utility: bool,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
     """Show what outcomes say."""
     with open_bank(bank_path, create=False) as bank:
-        effects = bank.utility() if utility else []
-        found = bank.stats()
+        effects = bank.utility(scope=scope, include_shared=include_shared) if utility else []
+        found = bank.stats(scope=scope, include_shared=include_shared)
     if as_json:
         print_json(effects if utility else found)
         return

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import sys
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 import msgspec
 
 from skep.bank import Bank
+from skep.config import find_bank
 from skep.model import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +43,17 @@ def scope_options(command: F) -> F:
     return command
 
 
+def asked_scope(command: F) -> F:
+    """Whose memories a command shows: the scope, as `scope`, and whether shared ones count as well."""
+
+    @functools.wraps(command)
+    def call(user: str | None, project: str | None, session: str | None, **options: Any) -> Any:
+        return command(scope=scope_of(user, project, session), **options)
+
+    shared = click.option("--include-shared", is_flag=True, help="With a scope: also what is for everybody.")
+    return scope_options(shared(cast("F", call)))
+
+
 def scope_of(user: str | None, project: str | None, session: str | None) -> dict[str, str] | None:
     """A scope from the three options; None when none is given."""
     scope = {k: v for k, v in {"user": user, "project": project, "session": session}.items() if v is not None}
@@ -52,10 +67,16 @@ def outer_bank() -> str | None:
     return cast("dict[str, str | None]", given)["bank"] if isinstance(given, dict) else None
 
 
+def bank_exists(bank_path: str | None) -> bool:
+    """Whether the bank a command would work on is there already."""
+    named = outer_bank() if bank_path is None else bank_path
+    return find_bank(named, os.environ, Path.cwd()).exists()
+
+
 @contextlib.contextmanager
 def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
     """The bank a command works on."""
-    with Bank.open(bank_path or outer_bank(), create=create, **options) as bank:
+    with Bank.open(outer_bank() if bank_path is None else bank_path, create=create, **options) as bank:
         yield bank
 
 

@@ -17,6 +17,7 @@ from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError
 from skep.model import Event, Memory
 from skep.storage.sqlite import Plan, SqliteStore
 from skep.storage.tables import Changes
+from skep.validation import clean_id
 
 if TYPE_CHECKING:
     from skep.storage.segments import SegmentIndex
@@ -93,7 +94,7 @@ class Engine:
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""
-        found = self.store.get(memory_id)
+        found = self.store.get(clean_id(memory_id))
         if found is None:
             if self.store.is_forgotten(memory_id):
                 raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")

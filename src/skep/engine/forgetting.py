@@ -31,6 +31,11 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
     if erased_before:  # a crash or an absent disk may have left something the last time
         erased["segments"] += clean_derived(engine, list(engine.store.rows_of(erased_before).values()))
     reached, unreached = forget_in_backups(engine, memory_ids)
+    if engine.store.leftover():
+        unreached.append(
+            f"{engine.store.path}-wal: another program is reading the bank; the text goes with the next write, close,"
+            " maintain or doctor after it has finished"
+        )
     erased["backups"] = reached
     return Receipt(
         memories=tuple(memory_ids),
@@ -101,7 +106,7 @@ def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, l
 
 def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> int:
     """Erase from one copy; 1 if it held any of them. The copy stays a single file."""
-    store = SqliteStore.open(path, engine.settings, create=False)
+    store = SqliteStore.open(path, engine.settings, create=False, copies=False)
     try:
         held = [i for i in store.rows_of(memory_ids) if not store.is_forgotten(i)]
         if held:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Self
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
 
 from skep.clock import pack
 from skep.engine import Engine
-from skep.errors import NotFoundError, UndoError
-from skep.facade.base import Base
+from skep.errors import ClosedError, NotFoundError, UndoError
+from skep.facade.base import Base, ScopeLike
 from skep.model import Event
-from skep.storage.fold import fold, mentioned
-from skep.validation import Time, clean_time
+from skep.storage.fold import fold, mentioned, voided
+from skep.storage.sqlite import Plan
+from skep.validation import Time, clean_count, clean_id, clean_text, clean_time
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
+
+
+class _Closed:
+    """What stands in the place of the engine of a bank that was closed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClosedError(f"{self._path or 'this bank'} was closed; open it again with `Bank.open`")
 
 
 class History(Base):
@@ -27,41 +40,98 @@ class History(Base):
         self._past = None
 
     def close(self) -> None:
-        """Write what is still in memory and release the file."""
+        """Write what is still in memory and release the file. Closing twice is no error."""
+        if isinstance(self._engine, _Closed):
+            return
         self._past = None
         self._engine.close()
+        self._engine = _Closed(self._engine.store.path)  # type: ignore[assignment]
 
-    def history(self, memory_id: str | None = None, *, limit: int = 100) -> list[Event]:
-        """What happened to a memory, oldest first; without an id, what happened last in the bank, newest first."""
+    def history(
+        self,
+        memory_id: str | None = None,
+        *,
+        limit: int | None = None,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> list[Event]:
+        """What happened to a memory, oldest first; without an id, what happened last in the bank, newest first.
+
+        Args:
+            memory_id: The memory; of one that was forgotten the events are left, without its text.
+            limit: The newest so many; by default all of a memory, and 100 of the bank.
+            scope: Only events all of whose memories are of this scope.
+            include_shared: With a scope: memories that have none count as well.
+        """
+        sees = self._sees(scope, include_shared)
+        most = None if limit is None else clean_count("limit", limit, 1, 1 << 40)
+        log = self._engine.store.log
         if memory_id is None:
-            return self._engine.store.log.newest(limit)
-        events = self._engine.store.log.of(memory_id)
+            shown = (event for event in log.backwards() if self._shown(event, sees))
+            return list(islice(shown, most or 100))
+        if sees is not None:
+            self._seen(memory_id, sees)
+        events = [event for event in log.of(clean_id(memory_id)) if self._shown(event, sees)]
         if not events:
-            raise NotFoundError(f"there is no memory {memory_id!r}")
-        return events
+            raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")
+        return events[-most:] if most else events
 
-    def blame(self, memory_id: str) -> dict[str, Event]:
-        """Per field of a memory, the event that last set it."""
-        self._engine.known(memory_id)
+    def blame(
+        self, memory_id: str, *, scope: ScopeLike | None = None, include_shared: bool = False
+    ) -> dict[str, Event]:
+        """Per field of a memory, the event that last set it; with a scope, if the event speaks of nothing else."""
+        sees = self._sees(scope, include_shared)
+        self._seen(memory_id, sees)
         events = {event.id: event for event in self._engine.store.log.of(memory_id)}
         state = fold(memory_id, events.values())
-        return {field: events[event_id] for field, event_id in (state.blame if state else {}).items()}
+        found = {field: events[event_id] for field, event_id in (state.blame if state else {}).items()}
+        return {field: event for field, event in found.items() if self._shown(event, sees)}
 
     def event(self, event_id: str) -> Event:
         """One event by id."""
-        event = self._engine.store.log.get(event_id)
+        event = self._engine.store.log.get(clean_id(event_id, "event_id"))
         if event is None:
             raise NotFoundError(f"there is no event {event_id!r}; `skep history` lists them")
         return event
 
     def undo(self, event_id: str, reason: str | None = None) -> Event:
-        """Make one event as if it had never been. Undoing an undo brings it back. A forget is final."""
+        """Make one event as if it had never been. Undoing an undo brings it back. A forget is final.
+
+        What is undone already is refused: a second undo would stay in force when the first is taken back. Where two
+        replicas have undone the same event unknown to each other, undoing either undo takes back both.
+        """
         event = self.event(event_id)
         if event.kind in FINAL:
             raise UndoError(f"{event_id} is a {event.kind}, which cannot be undone")
         if any(self._engine.store.is_forgotten(subject) for subject in mentioned(event)):
             raise UndoError(f"{event_id} speaks of a memory that was forgotten; nothing of it is left")
-        return self._write("undo", {"event": event_id, "mentions": list(mentioned(event))}, reason)
+        why = (
+            {}
+            if reason is None
+            else {"reason": clean_text("reason", reason, self._engine.settings.text_limit)}
+        )
+        targets = [event_id, *self._twins(event)]
+        plans: list[Plan] = [
+            ("undo", {"event": target, "mentions": list(mentioned(event)), **why}) for target in targets
+        ]
+        events, _ = self._engine.write(plans, check=lambda: self._refuse_undone(event_id))
+        return events[0]
+
+    def _twins(self, undo: Event) -> list[str]:
+        """The other undos of the same event that are in force."""
+        if undo.kind != "undo":
+            return []
+        undos = self._engine.store.log.undos()
+        void = voided(undos)
+        same = (other for other in undos if other.body["event"] == undo.body["event"])
+        return [other.id for other in same if other.id not in void and other.id != undo.id]
+
+    def _refuse_undone(self, event_id: str) -> None:
+        undos = self._engine.store.log.undos()
+        void = voided(undos)
+        if event_id in void:
+            by = next(u.id for u in undos if u.body["event"] == event_id and u.id not in void)
+            raise UndoError(f"{event_id} is undone already; to bring it back, undo {by}")
 
     def as_of(self, time: Time) -> Self:
         """The bank as it was at a moment; for reading only. What was forgotten since stays forgotten."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from skep.errors import InvalidInputError
-from skep.facade.base import Base
+from skep.facade.base import Base, ScopeLike, Sees
 from skep.model import Graph, Link
 from skep.semantics import links as graph
 from skep.storage.sqlite import Plan
-from skep.validation import clean_number, clean_text
+from skep.validation import clean_count, clean_id, clean_ids, clean_number, clean_text
 
 
 class Linking(Base):
@@ -32,6 +32,8 @@ class Linking(Base):
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
         """Remove the links from one memory to another; how many there were."""
+        src, dst = clean_id(src, "src"), clean_id(dst, "dst")
+        rel = None if rel is None else clean_text("rel", rel, self._engine.settings.label_limit)
         stored = [
             link
             for link in self._engine.store.links(src, rel=rel, direction="out")
@@ -48,11 +50,21 @@ class Linking(Base):
         rel: str | None = None,
         direction: graph.Direction = "both",
         depth: int = 1,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
     ) -> Graph:
-        """The memories within `depth` links of one, and the links; targets that are gone are listed as dangling."""
-        self._engine.known(memory_id)
-        depth = int(clean_number("depth", depth, 1, 100))
-        distance, crossed = graph.walk([memory_id], self._links_of, rel=rel, direction=direction, depth=depth)
+        """The memories within `depth` links of one, and the links; targets that are gone are listed as dangling.
+
+        With a scope only memories of that scope are walked and shown, as in `recall`.
+        """
+        sees = self._sees(scope, include_shared)
+        self._seen(memory_id, sees)
+        depth = clean_count("depth", depth, 1, 100)
+        rel = None if rel is None else clean_text("rel", rel, self._engine.settings.label_limit)
+        distance, crossed = graph.walk(
+            [memory_id], self._links_within(sees), rel=rel, direction=direction, depth=depth
+        )
         found = {i: self._engine.store.get(i) for i in distance if i != memory_id}
         return Graph(
             memories={i: m for i, m in found.items() if m is not None},
@@ -60,16 +72,47 @@ class Linking(Base):
             dangling=tuple(i for i, m in found.items() if m is None),
         )
 
-    def subgraph(self, memory_ids: Iterable[str], depth: int = 1) -> Graph:
-        """Memories, their surroundings, and the links among them."""
-        ids = tuple(memory_ids)
-        self._engine.known(*ids)
-        return graph.graph_of(ids, self._links_of, self._engine.store.get, depth=depth)
+    def subgraph(
+        self,
+        memory_ids: Iterable[str],
+        depth: int = 1,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> Graph:
+        """Memories, their surroundings, and the links among them; with a scope, within it alone."""
+        sees = self._sees(scope, include_shared)
+        ids = clean_ids("memory_ids", memory_ids)
+        for memory_id in ids:
+            self._seen(memory_id, sees)
+        depth = clean_count("depth", depth, 0, 100)
+        return graph.graph_of(ids, self._links_within(sees), self._engine.store.get, depth=depth)
 
-    def path(self, a: str, b: str, max_depth: int = 6) -> list[Link]:
-        """The fewest links that lead from one memory to another; empty when none do."""
-        self._engine.known(a, b)
-        return graph.shortest_path(a, b, self._links_of, max_depth=max_depth)
+    def path(
+        self,
+        a: str,
+        b: str,
+        max_depth: int = 6,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> list[Link]:
+        """The fewest links that lead from one memory to another; empty when none do. With a scope, within it alone."""
+        sees = self._sees(scope, include_shared)
+        self._seen(a, sees)
+        self._seen(b, sees)
+        max_depth = clean_count("max_depth", max_depth, 0, 100)
+        return graph.shortest_path(a, b, self._links_within(sees), max_depth=max_depth)
 
-    def _links_of(self, memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
-        return self._engine.store.links(memory_id, rel=rel, direction=direction)
+    def _links_within(self, sees: Sees | None) -> graph.LinksOf:
+        """The links of a memory that lead to what may be shown."""
+        store = self._engine.store
+
+        def links_of(memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
+            links = store.links(memory_id, rel=rel, direction=direction)
+            if sees is None:
+                return links
+            ends = {link: store.get(graph.other_end(link, memory_id)) for link in links}
+            return [link for link, end in ends.items() if end is not None and sees(end)]
+
+        return links_of

@@ -6,11 +6,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skep.engine import Progress
-from skep.errors import InvalidInputError
+from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.reading import Reading
 from skep.model import Hit, Outcome, Recalled
-from skep.validation import clean_number, clean_scope, clean_text, without_private
+from skep.storage.fold import voided
+from skep.validation import (
+    clean_call,
+    clean_count,
+    clean_flag,
+    clean_id,
+    clean_ids,
+    clean_mapping,
+    clean_number,
+    clean_scope,
+    clean_text,
+    without_private,
+)
 
 if TYPE_CHECKING:
     from skep.lifecycle.judge import Case, Judge
@@ -40,10 +52,20 @@ class Living(Reading):
         Running it twice changes nothing the second time. `dry_run` shows the plan.
         """
         from skep.lifecycle.judge import CallableJudge
-        from skep.lifecycle.maintain import maintain
+        from skep.lifecycle.maintain import MaintainConfig, maintain
 
+        if config is not None and not isinstance(config, MaintainConfig):  # pyright: ignore
+            raise WrongTypeError(
+                f"config must be a MaintainConfig, got {type(config).__name__}", field="config"
+            )
+        clean_flag("dry_run", dry_run)
+        clean_call("distil", distil)
+        clean_call("progress", progress)
         if judge is not None and not hasattr(judge, "decide"):
+            clean_call("judge", judge)
             judge = CallableJudge(judge)  # type: ignore[arg-type]
+        if not dry_run and self._engine.store.leftover():
+            self._engine.store.truncate_wal()
         return maintain(
             self._engine,
             config,
@@ -63,7 +85,15 @@ class Living(Reading):
         """Decide a pair: MERGE, KEEP_BOTH, CONTRADICTION or SUPERSEDED; the number of events written."""
         from skep.lifecycle.queue import resolve
 
-        return len(resolve(self._engine, a, b, decision, by or self.actor))
+        return len(
+            resolve(
+                self._engine,
+                clean_id(a, "a"),
+                clean_id(b, "b"),
+                clean_text("decision", decision, 100),
+                self.actor if by is None else clean_text("by", by, 500),
+            )
+        )
 
     def learn(
         self,
@@ -101,15 +131,22 @@ class Living(Reading):
                 f"outcome must be 'success' or 'failure', got {outcome!r}", field="outcome"
             )
         limit = self._engine.settings.text_limit
+        if recalled is not None and not isinstance(recalled, Recalled):  # pyright: ignore
+            raise WrongTypeError(
+                f"recalled must be what `recall` gave, got {type(recalled).__name__}", field="recalled"
+            )
+        figures: Mapping[str, Any] = {} if metrics is None else clean_mapping("metrics", metrics)
         return learn(
             self._engine,
             clean_text("task", without_private(task) if isinstance(task, str) else task, limit),  # type: ignore
             success=success,
-            used=tuple(used),
-            metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in (metrics or {}).items()},
+            used=clean_ids("used", used),
+            metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in figures.items()},
             task_type=None if task_type is None else clean_text("task_type", task_type, 500),
             domain=None if domain is None else clean_text("domain", domain, 500),
-            lesson=None if lesson is None else clean_text("lesson", without_private(lesson), limit),
+            lesson=None
+            if lesson is None
+            else clean_text("lesson", without_private(lesson) if isinstance(lesson, str) else lesson, limit),  # type: ignore
             scope=None if scope is None else clean_scope("scope", scope, 500),
             agent=None if agent is None else clean_text("agent", agent, 500),
             shown=[hit.memory.id for hit in recalled] if recalled is not None else (),
@@ -131,24 +168,40 @@ class Living(Reading):
         return recommend(
             self._engine,
             clean_text("task", task, self._engine.settings.text_limit),
-            k=int(clean_number("k", k, 1, 1000)),
-            domain=domain,
+            k=clean_count("k", k, 1, 1000),
+            domain=None if domain is None else clean_text("domain", domain, 500),
             scope=None if scope is None else clean_scope("scope", scope, 500, asked=True),
-            include_shared=include_shared,
+            include_shared=clean_flag("include_shared", include_shared),
         )
 
-    def outcomes(self, memory_id: str | None = None) -> list[Outcome]:
-        """The outcomes in which a memory was used, oldest first; without an id, all of them."""
+    def outcomes(
+        self,
+        memory_id: str | None = None,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> list[Outcome]:
+        """The outcomes in which a memory was used, oldest first; without an id, all of them.
+
+        With a scope, those in which only memories of that scope were used.
+        """
         from skep.lifecycle.learning import outcome_of
 
-        if memory_id is None:
-            return [outcome_of(event) for event in self._engine.store.log.outcomes()]
-        self._engine.known(memory_id)
-        return [outcome_of(e) for e in self._engine.store.log.of(memory_id) if e.kind == "outcome"]
+        sees = self._sees(scope, include_shared)
+        log = self._engine.store.log
+        if memory_id is not None:
+            self._seen(memory_id, sees)
+        events = log.outcomes() if memory_id is None else log.of(memory_id)
+        undone = voided(events)
+        return [
+            outcome_of(event)
+            for event in events
+            if event.kind == "outcome" and event.id not in undone and self._shown(event, sees)
+        ]
 
-    def stats(self) -> dict[str, Any]:
-        """What outcomes say: how many, how they went, by domain and by kind of task."""
-        outcomes = self.outcomes()
+    def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
+        """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`."""
+        outcomes = self.outcomes(scope=scope, include_shared=include_shared)
         by_domain: dict[str, list[int]] = {}
         by_type: dict[str, list[int]] = {}
         for outcome in outcomes:
@@ -165,11 +218,18 @@ class Living(Reading):
             "by_task_type": {name: {"successes": s, "of": n} for name, (s, n) in sorted(by_type.items())},
         }
 
-    def utility(self) -> list[Effect]:
-        """What each memory that was sometimes withheld does to success, with intervals."""
+    def utility(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> list[Effect]:
+        """What each memory that was sometimes withheld does to success, with intervals; with a scope, of that scope."""
         from skep.lifecycle.utility import effects
 
-        return effects(self._engine.store.log.outcomes())
+        found = effects(self._engine.store.log.outcomes())
+        sees = self._sees(scope, include_shared)
+        if sees is None:
+            return found
+        memories = {effect.memory: self._engine.store.get(effect.memory) for effect in found}
+        return [
+            effect for effect in found if (memory := memories[effect.memory]) is not None and sees(memory)
+        ]
 
     def search_memory(
         self,
@@ -185,7 +245,7 @@ class Living(Reading):
 
         where = self._filter(scope=scope, include_shared=include_shared, valid_at=self._engine.now())
         query = clean_text("query", query, self._engine.settings.text_limit)
-        limit = int(clean_number("limit", limit, 1, 1000))
+        limit = clean_count("limit", limit, 1, 1000)
         return search_memory(self._recall, query, where, search_type=search_type, limit=limit)
 
     def stream(
@@ -202,4 +262,5 @@ class Living(Reading):
         def where() -> Any:
             return self._filter(scope=scope, include_shared=include_shared, valid_at=self._engine.now())
 
-        return Stream(self._recall, where, turns=turns, inline=inline)
+        where()  # a scope that cannot be asked for is refused here, not in the background
+        return Stream(self._recall, where, turns=clean_count("turns", turns, 1, 1000), inline=bool(inline))

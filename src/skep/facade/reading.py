@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from skep.engine import Progress
-from skep.errors import InvalidInputError
+from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.history import History
 from skep.model import CURRENT, KINDS, STATUSES, Conflict, Memory, Recalled
@@ -17,17 +17,24 @@ from skep.semantics import conflicts as conflict_search
 from skep.storage.base import Filter
 from skep.validation import (
     Time,
+    clean_call,
     clean_choice,
+    clean_count,
+    clean_flag,
     clean_number,
     clean_scope,
     clean_tags,
     clean_text,
     clean_time,
+    clean_words,
 )
 from skep.words import query_terms
 
 if TYPE_CHECKING:
     from skep.recall.search import Recaller
+
+
+_NOBODYS = Memory(id="", kind="fact", text="")
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +48,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     def __iter__(self) -> Iterator[Memory]:
         return iter(self.memories)
+
+    def __getitem__(self, index: int) -> Memory:
+        return self.memories[index]
 
 
 class Reading(History):
@@ -89,9 +99,15 @@ class Reading(History):
             min_confidence=min_confidence,
             min_importance=min_importance,
         )
-        limit = int(clean_number("limit", limit, 1, 10_000))
-        if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
-            raise InvalidInputError(f"cursor {cursor!r} is not one that `find` gave", field="cursor")
+        limit = clean_count("limit", limit, 1, 10_000)
+        text = clean_words("text", text, self._engine.settings.text_limit)
+        if cursor is not None and not (
+            isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 19  # pyright: ignore
+        ):
+            raise InvalidInputError(
+                f"cursor must be one that `find` gave, got {cursor!r:.80}; leave it out to start over",
+                field="cursor",
+            )
         words = query_terms(text) if text else ()
         if text and not words:
             return Page(memories=())
@@ -109,7 +125,10 @@ class Reading(History):
             value = given.get(name)
             if value is None:
                 return ()
-            values = (value,) if isinstance(value, str) else tuple(value)
+            if not isinstance(value, str | Iterable) or isinstance(value, bytes | Mapping):
+                kind = type(cast("object", value)).__name__
+                raise WrongTypeError(f"{name} must be a string or a list of strings, got {kind}", field=name)
+            values = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
             return tuple(
                 clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values
             )
@@ -123,7 +142,7 @@ class Reading(History):
         scope = given.get("scope")
         return Filter(
             scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
-            include_shared=bool(given.get("include_shared")),
+            include_shared=clean_flag("include_shared", given.get("include_shared", False)),
             kinds=several("kind", KINDS),
             statuses=several("status", STATUSES) or CURRENT,
             tags=tuple((tag,) for tag in clean_tags("tags", given.get("tags") or (), self._engine.settings)),
@@ -144,16 +163,27 @@ class Reading(History):
         threshold: float = conflict_search.CANDIDATE,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         scope: ScopeLike | None = None,
+        include_shared: bool = False,
         progress: Progress | None = None,
     ) -> list[Conflict]:
-        """Duplicates, contradictions and updates among what is stored: of one memory, or in the whole bank."""
+        """Duplicates, contradictions and updates among what is stored: of one memory, or in the whole bank.
+
+        With a scope, among the memories of that scope; `include_shared` adds those that have none.
+        """
         threshold = clean_number("threshold", threshold, 0.0, 1.0)
+        clean_call("contradiction_fn", contradiction_fn)
+        clean_call("progress", progress)
+        sees = self._sees(scope, include_shared)
+        shared = sees is None or sees(_NOBODYS)
         if memory_id is not None:
-            memory = self._engine.memory(memory_id)
             return conflict_search.find_for(
-                self._engine, memory, threshold=threshold, contradiction_fn=contradiction_fn
+                self._engine,
+                self._seen(memory_id, sees),
+                threshold=threshold,
+                contradiction_fn=contradiction_fn,
+                shared=shared,
             )
-        where = self._filter(scope=scope)
+        where = self._filter(scope=scope, include_shared=include_shared)
         memories = [memory for _row, memory in self._engine.store.find(where, limit=1 << 40)]
         return list(
             conflict_search.scan(
@@ -162,6 +192,7 @@ class Reading(History):
                 threshold=threshold,
                 contradiction_fn=contradiction_fn,
                 progress=progress,
+                shared=shared,
             )
         )
 
@@ -216,9 +247,21 @@ class Reading(History):
             rng: The source of that randomness.
             explain: Also return what every stage did.
         """
+        from skep.retrieval.config import RecallConfig
+
         query = clean_text("query", query, self._engine.settings.text_limit)
+        preset = None if preset is None else clean_text("preset", preset, 100)
+        if config is not None and not isinstance(config, Mapping | RecallConfig):  # pyright: ignore
+            raise WrongTypeError(
+                f"config must be a mapping or a RecallConfig, got {type(config).__name__}", field="config"
+            )
+        reranker = None if reranker is None else _counted(clean_call("reranker", reranker))
+        if rng is not None and not isinstance(rng, Random):  # pyright: ignore
+            raise WrongTypeError(f"rng must be a random.Random, got {type(rng).__name__}", field="rng")
+        explain = bool(explain)
+        share = clean_number("withhold", withhold, 0.0, 1.0)
         deployed = self._recall.deployed() if preset is None else {}
-        limit = int(clean_number("limit", limit or deployed.get("limit", 5) if limit != 0 else 0, 1, 10_000))
+        limit = clean_count("limit", deployed.get("limit", 5) if limit is None else limit, 1, 10_000)
         narrowing = (
             deployed if kind is None and not tags else {}
         )  # a call that says what it wants is not narrowed
@@ -256,8 +299,12 @@ class Reading(History):
             explain=explain,
             deployed=deployed,
         )
-        share = clean_number("withhold", withhold, 0.0, 1.0)
         return _withholding(found, share, rng or Random()) if share else found
+
+    def close(self) -> None:
+        """Write what is still in memory and release the file; whatever is asked of the bank then is refused."""
+        self._recaller = None
+        super().close()
 
     @property
     def _recall(self) -> Recaller:
@@ -266,6 +313,25 @@ class Reading(History):
 
             self._recaller = Recaller(self._engine)
         return self._recaller
+
+
+def _counted(reranker: Callable[[str, Sequence[str]], Sequence[float]]) -> Callable[..., Sequence[float]]:
+    """A reranker whose answer is looked at before it is used."""
+
+    def call(query: str, texts: Sequence[str]) -> Sequence[float]:
+        scores: Any = reranker(query, texts)
+        try:
+            found = [float(score) for score in scores]
+        except (TypeError, ValueError):
+            found = []
+        if len(found) != len(texts):
+            raise InvalidInputError(
+                f"reranker must give one number for each of the {len(texts)} texts it is called with",
+                field="reranker",
+            )
+        return found
+
+    return call
 
 
 def _withholding(found: Recalled, share: float, rng: Random) -> Recalled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,14 +12,24 @@ import msgspec
 
 from skep.engine import Engine, Progress
 from skep.engine.forgetting import clean_derived, forget_in_backups
-from skep.errors import InvalidInputError, NotFoundError
-from skep.facade.base import BULK, Base
+from skep.errors import InvalidInputError, NotFoundError, WrongTypeError
+from skep.facade.base import BULK, Base, file_errors
 from skep.model import Event
 from skep.storage.counts import counts
 from skep.storage.doctor import Finding, examine, mend
 from skep.storage.sqlite import Applied
 from skep.storage.transfer import batches, export_lines, read_lines
-from skep.validation import clean_text
+from skep.validation import (
+    clean_call,
+    clean_count,
+    clean_json,
+    clean_mapping,
+    clean_path,
+    clean_text,
+)
+
+SETTING_LIMIT = 1 << 20
+"""Bytes of one setting as JSON."""
 
 
 class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,16 +65,17 @@ class Whole(Base):
 
     def setting(self, key: str) -> Any:
         """A setting kept in the bank; None if it is not set."""
-        return self._engine.store.setting(key)
+        return self._engine.store.setting(clean_text("key", key, 500))
 
     def settings(self, prefix: str = "") -> dict[str, Any]:
         """Every setting whose key starts with a prefix."""
-        return self._engine.store.settings_under(prefix)
+        return self._engine.store.settings_under(clean_text("prefix", prefix, 500) if prefix != "" else "")
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it."""
         return self._write(
-            "setting", {"key": clean_text("key", key, 500), "value": msgspec.to_builtins(value)}
+            "setting",
+            {"key": clean_text("key", key, 500), "value": clean_json("value", value, SETTING_LIMIT)},
         )
 
     def versions(self) -> dict[str, int]:
@@ -72,7 +84,9 @@ class Whole(Base):
 
     def events(self, since: Mapping[str, int] | None = None) -> Iterator[Event]:
         """The events that a replica with these versions lacks."""
-        return self._engine.store.log.lacking(since or {})
+        have: Mapping[str, Any] = {} if since is None else clean_mapping("since", since)
+        versions = {actor: clean_count("since", counter, 0, 1 << 53) for actor, counter in have.items()}
+        return self._engine.store.log.lacking(versions)
 
     def scattered(self) -> dict[str, list[int]]:
         """Per actor, the counters of events that are here although some before them are not."""
@@ -80,7 +94,7 @@ class Whole(Base):
 
     def events_in(self, ranges: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[Event]:
         """The events whose counters lie in the ranges (both ends included), per actor in order."""
-        return self._engine.store.log.ranges(ranges)
+        return self._engine.store.log.ranges(_clean_ranges(ranges))
 
     def apply(self, events: Iterable[Event], *, partial: bool = False) -> Applied:
         """Take events of another replica; each counts once, whatever the order.
@@ -88,6 +102,16 @@ class Whole(Base):
         Events with a gap before them wait until it is filled; with `partial`, for copies of single memories,
         they count at once.
         """
+        if isinstance(events, str | bytes) or not isinstance(events, Iterable):  # pyright: ignore
+            raise WrongTypeError(
+                f"events must be a list of events, got {type(events).__name__}", field="events"
+            )
+        events = list(events)
+        for event in events:
+            if not isinstance(event, Event):  # pyright: ignore
+                raise WrongTypeError(
+                    f"events must hold events of a bank, got {type(event).__name__}", field="events"
+                )
         self._engine.embeddings.adopt()
         applied = self._engine.store.apply(
             events, now=self._engine.now(), embed=self._engine.embeddings.in_place, partial=partial
@@ -104,17 +128,21 @@ class Whole(Base):
 
     def export(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """Write everything to a file of JSON lines, links and history included; the number of events."""
-        target = Path(path)
+        target = clean_path("path", path)
+        clean_call("progress", progress)
         partial = target.with_name(target.name + ".partial")
         total = self._engine.store.log.last_seq()
         count = -1
-        with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-            for line in export_lines(self._engine.store):
-                file.write(line + b"\n")
-                count += 1
-                if progress is not None and count % 1000 == 0:
-                    progress(max(0, count), total)
-        os.replace(partial, target)
+        with file_errors(target):
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "it is a folder")
+            with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+                for line in export_lines(self._engine.store):
+                    file.write(line + b"\n")
+                    count += 1
+                    if progress is not None and count % 1000 == 0:
+                        progress(max(0, count), total)
+            os.replace(partial, target)
         return count
 
     def export_lines(self) -> Iterator[bytes]:
@@ -124,18 +152,15 @@ class Whole(Base):
     def import_preview(self, path: str | os.PathLike[str]) -> dict[str, int]:
         """What importing a file would bring, without doing it."""
         mine = self.versions()
-        with Path(path).open("rb") as file:
-            events = list(read_lines(file, where=Path(path).name))
+        events = _exported(path)
         new = sum(event.counter > mine.get(event.actor, 0) for event in events)
         return {"new": new, "known": len(events) - new}
 
     def import_(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Applied:
         """Take in an export; what is already here is left as it is. A damaged file changes nothing."""
-        source = Path(path)
-        if not source.is_file():
-            raise NotFoundError(f"there is no file {source}")
-        with source.open("rb") as file:
-            events = list(read_lines(file, where=source.name))
+        clean_call("progress", progress)
+        self.versions()
+        events = _exported(path)
         done = Applied()
         for number, group in enumerate(batches(events, BULK)):
             applied = self.apply(group)
@@ -151,26 +176,31 @@ class Whole(Base):
 
     def backup(self, path: str | os.PathLike[str]) -> Path:
         """Copy the bank to a file while it is in use; `forget` reaches the copy too."""
-        target = Path(path)
-        if self.file is not None and target.resolve() == self.file.resolve():
-            raise InvalidInputError(
-                "a bank cannot be backed up onto itself; choose another path", field="path"
-            )
-        if target.exists() and target.resolve() not in self._engine.store.backups():
-            raise InvalidInputError(
-                f"{target} exists and is no backup this bank has made; choose another path or move it",
-                field="path",
-            )
-        self._engine.store.backup(target, self._engine.now())
+        target = clean_path("path", path)
+        with file_errors(target):
+            if self.file is not None and target.resolve() == self.file.resolve():
+                raise InvalidInputError(
+                    "a bank cannot be backed up onto itself; choose another path", field="path"
+                )
+            if target.exists() and target.resolve() not in self._engine.store.backups():
+                raise InvalidInputError(
+                    f"{target} exists and is no backup this bank has made; choose another path or move it",
+                    field="path",
+                )
+            self._engine.store.backup(target, self._engine.now())
         return target
 
     def reembed(self, progress: Progress | None = None) -> int:
         """Embed everything that waits, with a new model or after failures; how many were embedded."""
-        return self._engine.embeddings.drain(progress)
+        return self._engine.embeddings.drain(clean_call("progress", progress))
 
     def doctor(self, *, deep: bool = False) -> list[Finding]:
-        """What was looked at, what is wrong, and how to mend it."""
-        return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine)]
+        """What was looked at, what is wrong, and how to mend it.
+
+        Args:
+            deep: Also replay the whole log and compare, and read every byte of the index.
+        """
+        return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine, deep=bool(deep))]
 
     def mend(self) -> list[str]:
         """Rebuild from the log what can be rebuilt; what was done."""
@@ -180,8 +210,44 @@ class Whole(Base):
         return [*done, "rebuilt the index of words and vectors"]
 
 
-def _index_findings(engine: Engine) -> list[Finding]:
+def _exported(path: str | os.PathLike[str]) -> list[Event]:
+    """The events in a file that `export` wrote."""
+    source = clean_path("path", path)
+    with file_errors(source):
+        if not source.is_file():
+            raise NotFoundError(f"there is no file {source}; give the path of an export")
+        with source.open("rb") as file:
+            return list(read_lines(file, where=source.name))
+
+
+def _clean_ranges(ranges: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
+    """Per actor, pairs of counters."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for actor, pairs in clean_mapping("ranges", ranges).items():
+        try:
+            found[actor] = [(low, high) for low, high in pairs]
+        except (TypeError, ValueError):
+            raise WrongTypeError(
+                f"ranges must map an actor to pairs of counters, got {type(pairs).__name__}", field="ranges"
+            ) from None
+        for pair in found[actor]:
+            for counter in pair:
+                clean_count("ranges", counter, 0, 1 << 53)
+    return found
+
+
+def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
     engine.index.refresh()
+    damaged = engine.index.damaged() if deep else []
+    if damaged:
+        return [
+            Finding(
+                check="index",
+                level="error",
+                message=f"{', '.join(damaged)} in the index of words and vectors is not as it was written",
+                fix="skep doctor --mend builds the index anew; nothing is lost",
+            )
+        ]
     stats = engine.index.stats()
     rows = engine.store.size()
     if stats.rows == rows:

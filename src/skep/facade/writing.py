@@ -15,7 +15,21 @@ from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
 from skep.semantics import links as graph
 from skep.semantics import writing
 from skep.storage.fold import fold
-from skep.validation import Time, body_of, clean_choice, clean_tags, clean_text
+from skep.validation import (
+    REMEMBER_KEYS,
+    Time,
+    body_of,
+    clean_call,
+    clean_choice,
+    clean_flag,
+    clean_ids,
+    clean_sources,
+    clean_text,
+    refuse_inverted,
+    refuse_unknown,
+)
+
+ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 
 
 class Writing(Base):
@@ -76,7 +90,6 @@ class Writing(Base):
             redact: Take secrets and personal data out of the text first; what was taken out is in the result. Parts
                 marked `<private>` are never stored, whatever this says.
         """
-        clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
         given = {
             "text": text,
             "kind": kind,
@@ -97,13 +110,18 @@ class Writing(Base):
             "ttl": ttl,
             "evidence": evidence or None,
             "metadata": metadata,
+            "on_conflict": on_conflict,
+            "contradiction_fn": contradiction_fn,
+            "redact": redact,
         }
-        given["text"], redactions = cleaned(text, redact=redact)
-        body = body_of(given, self._engine.settings)
+        item = self._item(given, on_conflict)
         result = writing.remember(
-            self._engine, body, on_conflict=on_conflict, contradiction_fn=contradiction_fn
+            self._engine,
+            item.body,
+            on_conflict=item.on_conflict,
+            contradiction_fn=item.contradiction_fn,
         )
-        return msgspec.structs.replace(result, redactions=redactions) if redactions else result
+        return msgspec.structs.replace(result, redactions=item.redactions) if item.redactions else result
 
     def remember_many(
         self,
@@ -116,40 +134,65 @@ class Writing(Base):
 
         Every item is checked before the first is written. Conflicts are not looked for unless asked; `maintain`
         finds them later at a fraction of the cost.
+
+        Args:
+            items: What to remember. An item's own `on_conflict` goes before that of the call.
+            on_conflict: As in `remember`. With `raise`, one item that does not go with what is stored keeps out the
+                whole batch; the items are not compared with one another. With `warn` and `supersede` they are
+                written one by one, each compared with all before it.
+            progress: Called with what is done and what there is in all.
         """
-        clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
-        bodies: list[dict[str, Any]] = []
+        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        clean_call("progress", progress)
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):  # pyright: ignore
+            raise WrongTypeError(
+                f"items must be a list of texts or mappings, got {type(items).__name__};"  # pyright: ignore
+                " for a single memory use `remember`",
+                field="items",
+            )
+        checked: list[writing.Item] = []
         for number, item in enumerate(items):
             try:
                 if not isinstance(item, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
-                bodies.append(
-                    body_of({"text": item} if isinstance(item, str) else item, self._engine.settings)
-                )
+                checked.append(self._item({"text": item} if isinstance(item, str) else item, on_conflict))
             except InvalidInputError as error:
                 error.args = (f"item {number}: {error}",)
                 raise
-        if on_conflict == "raise":
-            for body in bodies:  # look at all of them before the first is written
-                writing.refuse_conflicts(self._engine, body)
-        elif on_conflict != "ignore":
-            return [writing.remember(self._engine, body, on_conflict=on_conflict) for body in bodies]
-        stored: list[Remembered] = []
-        for start in range(0, len(bodies), BULK):
-            _events, changes = self._engine.write(
-                [("remember", body) for body in bodies[start : start + BULK]]
-            )
-            stored += [Remembered(memory=memory) for memory in self._engine.as_stored(changes)]
-            if progress is not None:
-                progress(len(stored), len(bodies))
-        return stored
+        return writing.remember_many(self._engine, checked, bulk=BULK, progress=progress)
+
+    def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> writing.Item:
+        """What was given to `remember`, checked."""
+        refuse_unknown(given, (*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
+        fields = dict(given)
+        policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
+        asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
+        redact = clean_flag("redact", fields.pop("redact", None) or False)
+        redactions: tuple[str, ...] = ()
+        if "text" in fields:
+            fields["text"], redactions = cleaned(fields["text"], redact=redact)
+        return writing.Item(
+            body=body_of(fields, self._engine.settings),
+            on_conflict=policy,  # type: ignore[arg-type]
+            contradiction_fn=asks,
+            redactions=redactions,
+        )
 
     def revise(self, memory_id: str, **changes: Any) -> Memory:
-        """Change fields of a memory; what it said before stays in its history. None clears a field."""
-        self._engine.known(memory_id)
+        """Change fields of a memory; what it said before stays in its history. Only the fields given change.
+
+        Args:
+            memory_id: The memory.
+            changes: Any of text, title, domain, agent, scope, tags, source, confidence, importance, polarity, pinned,
+                valid_from, valid_to, ttl and metadata, as in `remember`. Tags, scope and metadata are replaced as a
+                whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
+                good. Text, confidence and importance always hold something and cannot be cleared.
+        """
+        memory = self._engine.memory(memory_id)
         body = body_of(changes, self._engine.settings, partial=True)
         if not body:
             raise InvalidInputError("nothing to revise; pass at least one field, such as text=...")
+        refuse_inverted(body.get("valid_from", memory.valid_from), body.get("valid_to", memory.valid_to))
         self._engine.write([("revise", {"memory": memory_id, "changes": body})])
         return self._engine.memory(memory_id)
 
@@ -194,7 +237,8 @@ class Writing(Base):
     def confirm(self, memory_id: str, by: str | None = None) -> Memory:
         """Note that somebody independent says the same."""
         self._engine.known(memory_id)
-        self._write("confirm", {"memory": memory_id, "by": by or self.actor})
+        by = self.actor if by is None else clean_text("by", by, 500)
+        self._write("confirm", {"memory": memory_id, "by": by})
         return self._engine.memory(memory_id)
 
     def dispute(self, memory_id: str, by: str) -> Memory:
@@ -206,7 +250,7 @@ class Writing(Base):
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         """Note evidence for a memory; each source counts once."""
         self._engine.known(memory_id)
-        names = list(clean_tags("sources", sources, self._engine.settings))
+        names = list(clean_sources("sources", sources, self._engine.settings))
         self._write("evidence", {"memory": memory_id, "sources": names})
         return self._engine.memory(memory_id)
 
@@ -215,7 +259,8 @@ class Writing(Base):
 
         Replicas erase them too when they next sync. Nothing brings them back.
         """
-        ids = (memory_ids,) if isinstance(memory_ids, str) else tuple(dict.fromkeys(memory_ids))
+        ids = clean_ids("memory_ids", memory_ids)
+        clean_flag("dry_run", dry_run)
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory")
         return forget(self._engine, ids, dry_run=dry_run)

@@ -319,15 +319,15 @@ class AgentBank(Bank):
         """A checked filter from the conditions of `find`."""
         return self._filter(**conditions)
 
-    def history(self, memory_id: str | None = None, *, limit: int = 100) -> list[Event]:
+    def history(self, memory_id: str | None = None, **options: Any) -> list[Event]:
         """What happened to a memory, wherever it is; without an id, what happened last at home."""
         if memory_id is None:
-            return super().history(limit=limit)
-        return self._holding((memory_id,)).history(memory_id)
+            return super().history(**options)
+        return self._holding((memory_id,)).history(memory_id, **options)
 
-    def blame(self, memory_id: str) -> dict[str, Event]:
+    def blame(self, memory_id: str, **options: Any) -> dict[str, Event]:
         """Per field of a memory, the event that last set it."""
-        return self._holding((memory_id,)).blame(memory_id)
+        return self._holding((memory_id,)).blame(memory_id, **options)
 
     def neighbors(self, memory_id: str, *args: Any, **options: Any) -> Graph:
         """The memories within some links of one, and the links."""

@@ -14,6 +14,7 @@ import msgspec
 
 from skep.hive.tracing import tracer
 from skep.model import Event, Memory
+from skep.storage.fold import voided
 
 if TYPE_CHECKING:
     from skep.bank import Bank
@@ -131,10 +132,15 @@ def _origins(member: Member, memory: Memory) -> set[str]:
 
 
 def _confirmed_by(member: Member, memory_id: str, source: str, since: float | None) -> dict[str, Event]:
+    history = member.bank.history(memory_id)
+    undone = voided(history)
     return {
         event.id: event
-        for event in member.bank.history(memory_id)
-        if event.kind == "confirm" and event.body.get("by") == source and (since is None or event.at >= since)
+        for event in history
+        if event.kind == "confirm"
+        and event.id not in undone
+        and event.body.get("by") == source
+        and (since is None or event.at >= since)
     }
 
 

@@ -1,23 +1,34 @@
 """The context budget: what of all there is to say fits before the model's answer. Pure.
 
-Recent messages come first and always fit if anything does; then tool results, then streamed facts and episodes, then
-system text in what is left. Nothing is cut in the middle of a memory; one that does not fit is passed over, and a
-smaller one after it may still go in. What was left out is reported, with the reason.
+Recent messages come first and always fit if anything does: of the newest one at least the beginning. Then tool results,
+then streamed facts and episodes, then system text in what is left. Nothing is cut in the middle of a memory; one that
+does not fit is passed over, and a smaller one after it may still go in. What was left out is reported, with the reason.
+The budget holds for the text as it is rendered, with its heading, bullets and blank lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from skep.errors import WrongTypeError
 from skep.recall.stream import StreamContext
 from skep.tokens import Counter, count_tokens
+from skep.validation import clean_call, clean_count
 
 TOTAL = 1500
 TOOLS = 400
 FACTS = 200
 EPISODES = 200
+HEADING = "What memory says:"
+BULLET = "- "
+BREAK = "\n\n"
+MORE = " …"
+FULL = "the whole budget is used up"
+_WORD = re.compile(r"\S+")
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,17 +49,17 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     episodes: tuple[str, ...] = ()
     system: str = ""
     tokens: int = 0
+    """What `render` takes."""
     left_out: tuple[Left, ...] = ()
 
     def render(self) -> str:
         """Everything in one text: system, memories, tool results, messages."""
         parts = [self.system] if self.system else []
         if self.facts or self.episodes:
-            parts.append(
-                "What memory says:\n" + "\n".join(f"- {text}" for text in (*self.facts, *self.episodes))
-            )
+            lines = [HEADING, *(f"{BULLET}{text}" for text in (*self.facts, *self.episodes))]
+            parts.append("\n".join(lines))
         parts += [*self.tool_results, *self.messages]
-        return "\n\n".join(parts)
+        return BREAK.join(parts)
 
 
 class _Budget:
@@ -58,40 +69,73 @@ class _Budget:
         self.left = total
         self.counter = counter
         self.out: list[Left] = []
+        self.begun = False
+
+    def pay(self, text: str, *, listed: bool = False) -> bool:
+        """Take a text if it fits, with what parts it from the rest; `listed` ones stand in a list."""
+        tokens = self.counter(self._standing(text, listed=listed))
+        if tokens > self.left:
+            return False
+        self.left -= tokens
+        self.begun = True
+        return True
+
+    def _standing(self, text: str, *, listed: bool = False) -> str:
+        if listed:
+            return f"\n{BULLET}{text}"
+        return BREAK + text if self.begun else text
+
+    def drop(self, tier: str, text: str, why: str) -> None:
+        """Note what did not go in."""
+        self.out.append(Left(tier=tier, text=text, tokens=self.counter(text), why=why))
 
     def fill(self, tier: str, texts: Sequence[str], most: int) -> tuple[str, ...]:
         """What of a tier fits, in order, within its own share and what is left of the whole."""
-        share = min(most, self.left)
+        share = most
         taken: list[str] = []
+        listed = tier in ("facts", "episodes")
         for text in texts:
             tokens = self.counter(text)
-            if tokens <= share:
+            if tokens > share:
+                self.drop(tier, text, f"over the {most} tokens of this tier")
+            elif self.pay(text, listed=listed):
                 share -= tokens
-                self.left -= tokens
                 taken.append(text)
             else:
-                whole = (
-                    "the whole budget is used up"
-                    if share >= self.left
-                    else f"over the {most} tokens of this tier"
-                )
-                self.out.append(Left(tier=tier, text=text, tokens=tokens, why=whole))
+                self.drop(tier, text, FULL)
         return tuple(taken)
 
     def newest(self, messages: Sequence[str]) -> tuple[str, ...]:
-        """The newest messages that fit; older ones are dropped only as a last resort."""
+        """The newest messages that fit, of the newest at least the beginning; older ones go as a last resort."""
         taken: list[str] = []
         for message in reversed(messages):
-            tokens = self.counter(message)
-            if tokens > self.left:
+            if not self.pay(message):
                 break
-            self.left -= tokens
             taken.append(message)
-        for message in messages[: len(messages) - len(taken)]:
-            self.out.append(
-                Left(tier="messages", text=message, tokens=self.counter(message), why="older than what fits")
-            )
+        older = messages[: len(messages) - len(taken)]
+        if messages and not taken:
+            older = messages[:-1]
+            beginning, rest = self.cut(messages[-1], more=MORE)
+            taken = [beginning] if beginning else []
+            self.drop("messages", rest, "cut off: the newest message alone is over the budget")
+        for message in older:
+            self.drop("messages", message, "older than what fits")
         return tuple(reversed(taken))
+
+    def cut(self, text: str, more: str = "") -> tuple[str, str]:
+        """The beginning of a text that fits, at a word if one does, and the rest; `more` stands where it was cut."""
+        if self.pay(text):
+            return text, ""
+        words = [found.end() for found in _WORD.finditer(text)]
+        for ends in (words, range(1, len(text))):
+            fitting = bisect_right(
+                ends, self.left, key=lambda end: self.counter(self._standing(text[:end] + more))
+            )
+            if fitting:
+                end = ends[fitting - 1]
+                self.pay(text[:end] + more)
+                return text[:end] + more, text[end:].lstrip()
+        return "", text
 
 
 def build_context(
@@ -105,58 +149,76 @@ def build_context(
     budget: int = TOTAL,
     counter: Counter = count_tokens,
 ) -> Context:
-    """Fill a context by priority.
+    """Fill a context by priority. What it renders to never takes more than the budget.
 
     Args:
-        messages: Recent messages, oldest first.
+        messages: Recent messages, oldest first. Where not even the newest fits, its beginning goes in.
         tool_results: What the agent asked for, most important first; up to 400 tokens.
         streamed: What `Stream.context()` has; its facts and episodes come before `facts` and `episodes`.
         facts: Streamed facts, best first; up to 200 tokens.
         episodes: Streamed episodes, best first; up to 200 tokens.
-        system: Instructions, cut at a line or word to what is left.
-        budget: Tokens in all.
+        system: Instructions, cut at a word to what is left.
+        budget: Tokens in all, headings and bullets included.
         counter: How tokens are counted.
     """
-    purse = _Budget(budget, counter)
-    kept = purse.newest(messages)
-    tools = purse.fill("tool_results", tool_results, TOOLS)
+    budget = clean_count("budget", budget, 0, 1 << 40)
+    clean_call("counter", counter)
+    tiers = {
+        "messages": _texts("messages", messages),
+        "tool_results": _texts("tool_results", tool_results),
+        "facts": _texts("facts", facts),
+        "episodes": _texts("episodes", episodes),
+    }
+    if not isinstance(system, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongTypeError(f"system must be a string, got {type(system).__name__}", field="system")
     if streamed is not None:
-        facts = [*(hit.memory.text for hit in streamed.facts), *facts]
-        episodes = [*(hit.memory.text for hit in streamed.episodes), *episodes]
-    known = purse.fill("facts", facts, FACTS)
-    happened = purse.fill("episodes", episodes, EPISODES)
-    instructions = _cut(system, purse)
-    return Context(
-        messages=kept,
-        tool_results=tools,
-        facts=known,
-        episodes=happened,
-        system=instructions,
-        tokens=budget - purse.left,
-        left_out=tuple(purse.out),
-    )
+        if not isinstance(streamed, StreamContext):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(
+                f"streamed must be what Stream.context() gave, got {type(streamed).__name__}",
+                field="streamed",
+            )
+        tiers["facts"] = [*(hit.memory.text for hit in streamed.facts), *tiers["facts"]]
+        tiers["episodes"] = [*(hit.memory.text for hit in streamed.episodes), *tiers["episodes"]]
+    for kept_back in (0, budget // 16, budget // 4, budget // 2):
+        context = _filled(tiers, system, budget - kept_back, counter)
+        if context.tokens <= budget:  # a counter may find more in the whole than in its parts
+            return context
+    return _filled(tiers, system, 0, counter)
 
 
-def _cut(system: str, purse: _Budget) -> str:
-    """System text in what is left: whole, or its first words."""
-    if not system:
-        return ""
-    tokens = purse.counter(system)
-    if tokens <= purse.left:
-        purse.left -= tokens
-        return system
-    words = system.split(" ")
-    low, high = 0, len(words)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if purse.counter(" ".join(words[:middle])) <= purse.left:
-            low = middle
+def _texts(field: str, texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):  # pyright: ignore
+        raise WrongTypeError(f"{field} must be a list of strings, got {type(texts).__name__}", field=field)
+    found = list(texts)
+    for text in found:
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(f"{field} must hold strings, got {type(text).__name__}", field=field)
+    return found
+
+
+def _filled(tiers: dict[str, list[str]], system: str, total: int, counter: Counter) -> Context:
+    purse = _Budget(total, counter)
+    kept = purse.newest(tiers["messages"])
+    tools = purse.fill("tool_results", tiers["tool_results"], TOOLS)
+    known: tuple[str, ...] = ()
+    happened: tuple[str, ...] = ()
+    if tiers["facts"] or tiers["episodes"]:
+        before = purse.left
+        begun = purse.begun
+        if purse.pay(HEADING):
+            known = purse.fill("facts", tiers["facts"], FACTS)
+            happened = purse.fill("episodes", tiers["episodes"], EPISODES)
         else:
-            high = middle - 1
-    taken = " ".join(words[:low])
-    purse.left -= purse.counter(taken)
-    rest = " ".join(words[low:])
-    purse.out.append(
-        Left(tier="system", text=rest, tokens=purse.counter(rest), why="the whole budget is used up")
+            for tier in ("facts", "episodes"):
+                for text in tiers[tier]:
+                    purse.drop(tier, text, FULL)
+        if not known and not happened:
+            purse.left, purse.begun = before, begun
+    instructions, rest = purse.cut(system) if system else ("", "")
+    if rest:
+        purse.drop("system", rest, FULL)
+    context = Context(messages=kept, tool_results=tools, facts=known, episodes=happened, system=instructions)
+    rendered = context.render()
+    return msgspec.structs.replace(
+        context, tokens=counter(rendered) if rendered else 0, left_out=tuple(purse.out)
     )
-    return taken

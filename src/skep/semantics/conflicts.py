@@ -20,6 +20,9 @@ from skep.storage.rows import searched_text
 from skep.words import query_terms
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from skep.semantics.compare import Verdict
 
 ContradictionFn = Callable[[Memory, Memory], bool]
@@ -39,11 +42,23 @@ def find_for(
     threshold: float = CANDIDATE,
     contradiction_fn: ContradictionFn | None = None,
     limit: int | None = None,
+    shared: bool = True,
+    vector: NDArray[np.float32] | None = None,
 ) -> list[Conflict]:
-    """The conflicts of one memory with what is stored, surest first."""
+    """The conflicts of one memory with what is stored, surest first.
+
+    Args:
+        engine: The bank.
+        memory: The memory; one that is not stored has no id.
+        threshold: The similarity from which two memories are compared.
+        contradiction_fn: Asked about pairs on which the rules say nothing.
+        limit: How many near memories to compare with.
+        shared: Whether memories without a scope count as well.
+        vector: What the embedder makes of it, where the caller has that already.
+    """
     found: list[Conflict] = []
     for existing, similarity in _candidates(
-        engine, memory, threshold, limit or engine.settings.conflict_candidates
+        engine, memory, threshold, limit or engine.settings.conflict_candidates, shared=shared, vector=vector
     ):
         conflict = judge(existing, memory, similarity, contradiction_fn)
         if conflict is not None:
@@ -102,11 +117,14 @@ def scan(
     threshold: float = CANDIDATE,
     contradiction_fn: ContradictionFn | None = None,
     progress: Progress | None = None,
+    shared: bool = True,
 ) -> Iterator[Conflict]:
     """The conflicts among many memories, each pair once; the newer one stands as `memory`."""
     seen: set[tuple[str, str]] = set()
     for number, memory in enumerate(memories, 1):
-        for conflict in find_for(engine, memory, threshold=threshold, contradiction_fn=contradiction_fn):
+        for conflict in find_for(
+            engine, memory, threshold=threshold, contradiction_fn=contradiction_fn, shared=shared
+        ):
             pair = tuple(sorted((memory.id, conflict.existing.id)))
             if pair not in seen:
                 seen.add(pair)  # type: ignore[arg-type]
@@ -123,7 +141,13 @@ def _newer_last(conflict: Conflict, memory: Memory) -> Conflict:
 
 
 def _candidates(
-    engine: Engine, memory: Memory, threshold: float, limit: int
+    engine: Engine,
+    memory: Memory,
+    threshold: float,
+    limit: int,
+    *,
+    shared: bool,
+    vector: NDArray[np.float32] | None,
 ) -> Iterator[tuple[Memory, float]]:
     """Stored memories worth comparing, with their similarity.
 
@@ -131,22 +155,24 @@ def _candidates(
     answer to another.
     """
     text = searched_text(memory.title, memory.text)
-    vector = engine.embeddings.query_vector(text)
+    if vector is None:
+        vector = engine.embeddings.query_vector(text)
     where = Filter(
         scope=memory.scope if not memory.scope.shared else Scope(),
-        include_shared=True,
+        include_shared=shared,
         kinds=(memory.kind,),
         statuses=CURRENT,
     )
     engine.index.refresh()
     pool = engine.index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
-    stored = engine.store.memories([int(row) for row in pool.rows])
+    stored = engine.store.memories(pool.rows.tolist())
     mine = whole_words(text)
-    for row, cosine in zip(pool.rows, pool.cosine, strict=True):
-        existing = stored.get(int(row))
+    similarities = engine.embeddings.calibrate_many(pool.cosine)
+    for row, near in zip(pool.rows.tolist(), similarities.tolist(), strict=True):
+        existing = stored.get(row)
         if existing is None or existing.id == memory.id or not _comparable(existing, memory):
             continue
-        similarity = 0.0 if math.isnan(cosine) else engine.embeddings.calibrate(float(cosine))
+        similarity = 0.0 if math.isnan(near) else near
         theirs = whole_words(searched_text(existing.title, existing.text))
         if similarity >= threshold or in_common(mine, theirs) >= OVERLAP:
             yield existing, similarity

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from skep.engine import Engine
+from skep.engine import Engine, Progress
 from skep.errors import ConflictError
-from skep.model import SHARED, Conflict, Memory, OnConflict, Remembered, Scope
+from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
 from skep.semantics.conflicts import DUPLICATE, ContradictionFn, find_for
+from skep.storage.rows import searched_text
 from skep.storage.sqlite import Plan
+from skep.storage.tables import Changes
+
+Body = dict[str, object]
+T = TypeVar("T")
+ATTEMPTS = 3
+"""How often a decision is taken again because somebody wrote meanwhile, before the others are made to wait."""
 
 
-def draft(body: dict[str, object], now: float) -> Memory:
+class _Moved(Exception):
+    """Somebody wrote between the look and the write."""
+
+
+def draft(body: Body, now: float) -> Memory:
     """The memory a body would become, with no id yet."""
     fields = {key: value for key, value in body.items() if key in Memory.__struct_fields__ and key != "scope"}
     scope = body.get("scope")
@@ -22,40 +34,190 @@ def draft(body: dict[str, object], now: float) -> Memory:
     return Memory(id="", scope=Scope(**scope) if isinstance(scope, dict) else SHARED, **fields)  # type: ignore[arg-type]
 
 
+def decided(engine: Engine, look: Callable[[], tuple[T, Sequence[Plan]]]) -> tuple[T, list[Event], Changes]:
+    """Look at the bank and write what follows from it, as one decision: what was seen still holds when it is written.
+
+    The look goes on without the write lock. Where another process or thread wrote meanwhile, nothing is written and
+    the bank is looked at again; if others never stop, the last look is taken while they wait.
+
+    Args:
+        engine: The bank.
+        look: Gives an answer and the events that follow from it, or raises to refuse. It may be called several times.
+    """
+    for _ in range(ATTEMPTS):
+        seen = engine.store.tables.next_change()
+        answer, plans = look()
+
+        def unmoved(seen: int = seen) -> None:
+            if engine.store.tables.next_change() != seen:
+                raise _Moved
+
+        try:
+            return answer, *engine.write(plans, check=unmoved)
+        except _Moved:
+            continue
+    with engine.store.writing():
+        answer, plans = look()
+        return answer, *engine.write(plans)
+
+
 def remember(
     engine: Engine,
-    body: dict[str, object],
+    body: Body,
     *,
     on_conflict: OnConflict = "warn",
     contradiction_fn: ContradictionFn | None = None,
 ) -> Remembered:
-    """Write one memory by the policy for conflicts."""
+    """Write one memory by the policy for conflicts. To refuse or to replace is decided and written as one."""
     if on_conflict == "ignore":
-        return _store(engine, body, ())
-    conflicts = tuple(find_for(engine, draft(body, engine.now()), contradiction_fn=contradiction_fn))
-    if conflicts and on_conflict == "raise":
-        raise ConflictError(str(body["text"]), conflicts)
-    if conflicts and on_conflict == "supersede":
-        return _supersede(engine, body, conflicts)
-    return _store(engine, body, conflicts)
+        return _stored(engine, engine.write([("remember", body)])[1], ())
+    conflicts_of = _looking(engine, body, contradiction_fn)
+    if on_conflict == "warn":
+        conflicts = conflicts_of()
+        return _stored(engine, engine.write([("remember", body)])[1], conflicts)
+    if on_conflict == "raise":
+        _none, _events, changes = decided(
+            engine, lambda: (_refused(body, conflicts_of()), [("remember", body)])
+        )
+        return _stored(engine, changes, ())
+
+    def look() -> tuple[_Answer, Sequence[Plan]]:
+        return _superseding(engine, body, conflicts_of())
+
+    answer, events, changes = decided(engine, look)
+    if answer.kept is not None:
+        return Remembered(memory=engine.memory(answer.kept), conflicts=answer.conflicts, action="confirmed")
+    if not answer.replaces:
+        return _stored(engine, changes, answer.conflicts)
+    memory = engine.memory(events[0].id)
+    return Remembered(memory=memory, conflicts=_named(answer.conflicts, memory), action="superseded")
 
 
-def refuse_conflicts(engine: Engine, body: dict[str, object]) -> None:
-    """Raise if a memory would contradict or repeat what is stored."""
-    conflicts = tuple(find_for(engine, draft(body, engine.now())))
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of many, and what to do if it does not go with what is stored."""
+
+    body: Body
+    on_conflict: OnConflict = "ignore"
+    contradiction_fn: ContradictionFn | None = None
+    redactions: tuple[str, ...] = ()
+
+
+def remember_many(
+    engine: Engine, items: Sequence[Item], *, bulk: int, progress: Progress | None = None
+) -> list[Remembered]:
+    """Write many memories, each by its own policy, in order.
+
+    Those that only ask not to look, or to refuse, are written together: all, or none if one is refused. They are
+    compared with what the bank holds, not with one another. The others are written one by one.
+    """
+    runs = list(_runs(items, bulk))
+    if len(runs) > 1:  # look at all of them before the first is written
+        for item in items:
+            if item.on_conflict == "raise":
+                _refused(item.body, _looking(engine, item.body, item.contradiction_fn)())
+    done: list[Remembered] = []
+    for run in runs:
+        if run[0].on_conflict in ("ignore", "raise"):
+            stored = [Remembered(memory=memory) for memory in engine.as_stored(_write_all(engine, run))]
+        else:
+            stored = [
+                remember(
+                    engine,
+                    run[0].body,
+                    on_conflict=run[0].on_conflict,
+                    contradiction_fn=run[0].contradiction_fn,
+                )
+            ]
+        done += [
+            msgspec.structs.replace(result, redactions=item.redactions) if item.redactions else result
+            for item, result in zip(run, stored, strict=True)
+        ]
+        if progress is not None:
+            progress(len(done), len(items))
+    return done
+
+
+def _runs(items: Sequence[Item], bulk: int) -> Iterator[list[Item]]:
+    """Items that are written together. What may be refused is never parted from what stands beside it."""
+    refusing = any(item.on_conflict == "raise" for item in items)
+    run: list[Item] = []
+    for item in items:
+        alone = item.on_conflict in ("warn", "supersede")
+        if run and (alone or (len(run) >= bulk and not refusing)):
+            yield run
+            run = []
+        if alone:
+            yield [item]
+        else:
+            run.append(item)
+    if run:
+        yield run
+
+
+def _write_all(engine: Engine, items: Sequence[Item]) -> Changes:
+    plans: list[Plan] = [("remember", item.body) for item in items]
+    looks = [
+        (item.body, _looking(engine, item.body, item.contradiction_fn))
+        for item in items
+        if item.on_conflict == "raise"
+    ]
+    if not looks:
+        return engine.write(plans)[1]
+
+    def look() -> tuple[None, Sequence[Plan]]:
+        for body, conflicts_of in looks:
+            _refused(body, conflicts_of())
+        return None, plans
+
+    return decided(engine, look)[2]
+
+
+def _looking(
+    engine: Engine, body: Body, contradiction_fn: ContradictionFn | None
+) -> Callable[[], tuple[Conflict, ...]]:
+    """The search for conflicts of a memory, cheap to repeat: one vector, and no pair is asked about twice."""
+    memory = draft(body, engine.now())
+    vector = engine.embeddings.query_vector(searched_text(memory.title, memory.text))
+    asked: dict[bytes, bool] = {}
+
+    def ask(existing: Memory, new: Memory) -> bool:
+        assert contradiction_fn is not None
+        key = msgspec.json.encode(existing)
+        if key not in asked:
+            asked[key] = contradiction_fn(existing, new)
+        return asked[key]
+
+    fn = None if contradiction_fn is None else ask
+    return lambda: tuple(find_for(engine, memory, contradiction_fn=fn, vector=vector))
+
+
+def _refused(body: Body, conflicts: tuple[Conflict, ...]) -> None:
     if conflicts:
         raise ConflictError(str(body["text"]), conflicts)
 
 
-def _store(engine: Engine, body: dict[str, object], conflicts: tuple[Conflict, ...]) -> Remembered:
-    _events, changes = engine.write([("remember", body)])
+def _stored(engine: Engine, changes: Changes, conflicts: tuple[Conflict, ...]) -> Remembered:
     memory = engine.as_stored(changes)[0]
-    named = tuple(msgspec.structs.replace(conflict, memory=memory) for conflict in conflicts)
-    return Remembered(memory=memory, conflicts=named)
+    return Remembered(memory=memory, conflicts=_named(conflicts, memory))
 
 
-def _supersede(engine: Engine, body: dict[str, object], conflicts: tuple[Conflict, ...]) -> Remembered:
-    """Repeat what is known, or replace what no longer holds; in one transaction.
+def _named(conflicts: tuple[Conflict, ...], memory: Memory) -> tuple[Conflict, ...]:
+    return tuple(msgspec.structs.replace(conflict, memory=memory) for conflict in conflicts)
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What superseding comes to."""
+
+    conflicts: tuple[Conflict, ...] = ()
+    kept: str | None = None
+    """The memory that already says it."""
+    replaces: bool = False
+
+
+def _superseding(
+    engine: Engine, body: Body, conflicts: tuple[Conflict, ...]
+) -> tuple[_Answer, Sequence[Plan]]:
+    """Repeat what is known, or replace what no longer holds.
 
     Only within one scope: what is private to one must not change what everybody sees, nor stand in for it.
     """
@@ -71,14 +233,10 @@ def _supersede(engine: Engine, body: dict[str, object], conflicts: tuple[Conflic
         if evidence:
             plans.append(("evidence", {"memory": kept.id, "sources": evidence}))
         plans += [("supersede", {"old": old, "new": kept.id}) for old in outdated if old != kept.id]
-        engine.write(plans)
-        return Remembered(memory=engine.memory(kept.id), conflicts=conflicts, action="confirmed")
+        return _Answer(conflicts=conflicts, kept=kept.id), plans
     plans = [("remember", body)]
     plans += [("supersede", _replacing(old)) for old in outdated]
-    events, _ = engine.write(plans)
-    memory = engine.memory(events[0].id)
-    named = tuple(msgspec.structs.replace(conflict, memory=memory) for conflict in conflicts)
-    return Remembered(memory=memory, conflicts=named, action="superseded" if outdated else "stored")
+    return _Answer(conflicts=conflicts, replaces=bool(outdated)), plans
 
 
 def _replacing(old: str) -> Callable[[Sequence[str]], dict[str, object]]:

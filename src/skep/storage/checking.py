@@ -145,10 +145,13 @@ def checked(event: Event) -> Event:
     """The event itself, or a `SyncError` that says what is wrong with it."""
     if not isinstance(event.actor, str) or not 1 <= len(event.actor) <= 200 or _BAD.search(event.actor):  # pyright: ignore
         raise SyncError("an event with a malformed actor was refused; nothing of this batch was taken")
-    if not 0 < event.counter < 1 << 53 or not 0 <= event.hlc < 1 << 63:
+    whole = isinstance(event.counter, int) and isinstance(event.hlc, int)  # pyright: ignore
+    if not whole or not 0 < event.counter < 1 << 53 or not 0 <= event.hlc < 1 << 63:
         raise SyncError(
             f"{event.actor}-{event.counter} has a counter or stamp out of range; nothing was taken"
         )
+    if not isinstance(event.kind, str) or not isinstance(event.body, dict):  # pyright: ignore
+        raise SyncError(f"{event.id} has a malformed kind or body; nothing of this batch was taken")
     shape = BODIES.get(event.kind)
     try:
         if shape is not None:

@@ -7,12 +7,14 @@ import os
 import threading
 from collections.abc import Generator
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 import apsw
 
 from skep.errors import (
     BusyError,
+    ClosedError,
     CorruptBankError,
     DiskFullError,
     NotABankError,
@@ -45,6 +47,8 @@ class Connection:
         self.moment = 0
         """The number of the snapshot that is being read, 0 outside of one: while it stands, nothing changes."""
         self._moments = 0
+        self._version: int | None = None
+        """What others had written when this transaction began: it cannot change while that lasts."""
         self.db: Any = self._connect()
 
     def _connect(self) -> Any:
@@ -106,6 +110,7 @@ class Connection:
                 yield
                 return
             self.execute("BEGIN IMMEDIATE")
+            self._version = None
             try:
                 yield
             except BaseException:
@@ -129,6 +134,7 @@ class Connection:
             self.execute("BEGIN")
             self._moments += 1
             self.moment = self._moments
+            self._version = None
             try:
                 yield
             finally:
@@ -136,10 +142,10 @@ class Connection:
                 self.execute("COMMIT")
 
     @contextlib.contextmanager
-    def impatient(self) -> Generator[None]:
-        """Inside, a lock that somebody holds is not waited for."""
+    def impatient(self, seconds: float = 0.0) -> Generator[None]:
+        """Inside, a lock that somebody holds is not waited for, or for so long at most."""
         with self.lock:
-            self.db.set_busy_timeout(0)
+            self.db.set_busy_timeout(min(self._busy_ms, int(seconds * 1000)))
             try:
                 yield
             finally:
@@ -153,7 +159,10 @@ class Connection:
     def data_version(self) -> int:
         """Changes when another connection has written."""
         with self.lock, translated(self.path):
-            return self.db.pragma("data_version")
+            version = self._version if self.db.in_transaction else None
+            if version is None:
+                version = self._version = int(self.db.pragma("data_version"))
+            return version
 
     def close(self) -> None:
         """Release the file."""
@@ -172,13 +181,22 @@ class Connection:
             self.log_ahead()
 
 
-@contextlib.contextmanager
-def translated(path: Path | str) -> Generator[None]:
+class translated:
     """SQLite's errors, in words that say what to do."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise explained(error, path) from error
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, apsw.Error):
+            raise explained(error, self._path) from error
 
 
 def explained(error: apsw.Error, path: Path | str) -> StorageError:
@@ -209,5 +227,7 @@ def explained(error: apsw.Error, path: Path | str) -> StorageError:
             )
         case apsw.PermissionsError():
             return ReadOnlyError(f"access to {path} was refused; check its permissions")
+        case apsw.ConnectionClosedError():
+            return ClosedError(f"{path} was closed; open the bank again with `Bank.open`")
         case _:
             return StorageError(f"{path}: {error}")

@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from skep.model import Memory
-from skep.storage.fold import fold
+from skep.storage.fold import fold, fold_links, fold_setting
 from skep.storage.opening import free_bytes
 from skep.storage.schema import VERSION
 from skep.storage.sqlite import SqliteStore
@@ -40,6 +40,7 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
     yield from _words(store)
     yield from _queue(store)
     yield from _held(store)
+    yield from _erasing(store)
     if deep:
         yield from _replay(store)
 
@@ -53,16 +54,18 @@ def _versions(store: SqliteStore) -> Iterator[Finding]:
 
 
 def _file(path: Path) -> Iterator[Finding]:
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    if mode & 0o077:
+    beside = [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", ".index"))]
+    modes = {name: stat.S_IMODE(name.stat().st_mode) for name in beside if name.exists()}
+    open_ = {name: mode for name, mode in modes.items() if mode & 0o077}
+    for name, mode in open_.items():
         yield Finding(
             check="permissions",
             level="warning",
-            message=f"others may read {path.name} (mode {mode:o})",
-            fix=f"chmod 600 {path}",
+            message=f"others may read {name.name} (mode {mode:o})",
+            fix=f"chmod {'700' if name.is_dir() else '600'} {name}",
         )
-    else:
-        yield Finding(check="permissions", level="ok", message=f"mode {mode:o}")
+    if not open_:
+        yield Finding(check="permissions", level="ok", message=f"mode {modes[path]:o}")
     if not os.access(path.parent, os.W_OK):
         yield Finding(
             check="folder",
@@ -162,6 +165,16 @@ def _held(store: SqliteStore) -> Iterator[Finding]:
         )
 
 
+def _erasing(store: SqliteStore) -> Iterator[Finding]:
+    if store.leftover() and not store.truncate_wal():
+        yield Finding(
+            check="forgotten",
+            level="warning",
+            message="what was forgotten still stands in the write-ahead log: another program is reading the bank",
+            fix="close the programs that use this bank, then run `skep doctor` again",
+        )
+
+
 def _replay(store: SqliteStore) -> Iterator[Finding]:
     different: list[str] = []
     for (memory_id,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 0"):
@@ -169,15 +182,30 @@ def _replay(store: SqliteStore) -> Iterator[Finding]:
         memory = store.get(memory_id)
         if state is None or memory is None or not _alike(state.memory, memory):
             different.append(memory_id)
+    for (subject,) in store.connection.rows("SELECT DISTINCT memory FROM mentions"):
+        if not _rest_agrees(store, subject):
+            different.append(subject)
     if different:
         yield Finding(
             check="replay",
             level="error",
-            message=f"{len(different)} memories differ from what the log says, first {different[0]}",
+            message=f"{len(different)} memories, links or settings differ from what the log says, first {different[0]}",
             fix="skep doctor --mend",
         )
     else:
         yield Finding(check="replay", level="ok", message="log and tables agree")
+
+
+def _rest_agrees(store: SqliteStore, subject: str) -> bool:
+    """Whether the links of a memory, or the value of a setting, are what the log says."""
+    key = subject.removeprefix("setting:")
+    events = store.log.of(subject)
+    if key != subject:
+        there, value = fold_setting(events)
+        return store.setting(key) == (value if there else None)
+    links = [] if store.is_forgotten(subject) else fold_links(subject, events)
+    stored = store.connection.rows("SELECT dst, rel, strength FROM links WHERE src = ?", (subject,))
+    return sorted(stored) == sorted((link.dst, link.rel, link.strength) for link in links)
 
 
 def _alike(folded: Memory, stored: Memory) -> bool:

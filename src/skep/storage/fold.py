@@ -8,6 +8,9 @@ arrival. Three rules are not plain last-writer-wins:
   restore survives it;
 * `forget` wins over everything, before or after;
 * an `undo` makes its target as if it had never been; undoing the undo brings it back.
+
+A memory that a thousand events speak of is not folded a thousand times: what the fold has to know beyond the memory
+itself can be kept (`Kept`), and a newer event then steps on from there. The law is that both ways give the same.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ import msgspec
 from skep.confidence import contradicted, failed, supported
 from skep.model import SHARED, Event, Memory, Scope, Status
 
+Order = tuple[int, str, int]
+"""A place in the total order of events."""
+
 
 class State(msgspec.Struct, kw_only=True):
     """What the log says of one memory; a `Memory` plus what is needed to judge later events."""
@@ -31,11 +37,41 @@ class State(msgspec.Struct, kw_only=True):
     """The additions that are in force; a retract lists those it saw."""
     replaced_by: str | None = None
     replaced_how: Status = "superseded"
-    replaced_at: tuple[int, str, int] | None = None
+    replaced_at: Order | None = None
     blame: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
-def order(event: Event) -> tuple[int, str, int]:
+class Seen(msgspec.Struct, array_like=True):
+    """How far into the events of something a fold has come."""
+
+    last: Order
+    """The newest event it has seen."""
+    undone: list[str]
+    """The targets of every undo among them: such an event may still arrive."""
+
+    def follows(self, events: Iterable[Event]) -> bool:
+        """Whether these events can simply be put on top, oldest first."""
+        return all(
+            order(event) > self.last and event.kind not in ("undo", "forget") and event.id not in self.undone
+            for event in events
+        )
+
+
+class Kept(Seen, array_like=True):
+    """What folding on needs to know of a memory beyond what the memory itself shows."""
+
+    confidence: float
+    importance: float
+    dots: list[str]
+    observed: list[str]
+    confirmers: list[str]
+    disputers: list[str]
+    mark: Status | None
+    replaced: tuple[str, Status, Order] | None
+    blame: dict[str, str]
+
+
+def order(event: Event) -> Order:
     """The place of an event in the total order."""
     return (event.hlc, event.actor, event.counter)
 
@@ -76,24 +112,49 @@ def voided(events: Iterable[Event]) -> set[str]:
     return void
 
 
+def seen(events: Iterable[Event]) -> Seen:
+    """How far a fold of these events has come; there is at least one."""
+    events = list(events)
+    return Seen(
+        last=max(map(order, events)),
+        undone=[event.body["event"] for event in events if event.kind == "undo"],
+    )
+
+
 def fold(memory_id: str, events: Iterable[Event]) -> State | None:
     """The state of one memory; None while the event that creates it is not known."""
+    return fold_whole(memory_id, events)[0]
+
+
+def fold_whole(memory_id: str, events: Iterable[Event]) -> tuple[State | None, Kept | None]:
+    """The state of one memory, and what to keep in order to fold on from there."""
     events = sorted(events, key=order)
     if any(event.kind == "forget" and memory_id in event.body["memories"] for event in events):
-        return _tombstone(memory_id)
+        return _tombstone(memory_id), None
     void = voided(events)
     first = next((event for event in events if event.kind == "remember" and event.id == memory_id), None)
     if first is None:
-        return None
+        return None, None
     if "text" not in first.body:  # erased where it came from; the forget itself is still on its way
-        return _tombstone(memory_id)
-    fields = _initial(first)
-    fold = _Fold(memory_id, fields, first)
+        return _tombstone(memory_id), None
+    fold = _Fold(memory_id, _initial(first))
+    fold.blame = {**dict.fromkeys(first.body, first.id), "text": first.id}
     fold.added(first, gone=first.id in void)
     for event in events:
         if event is not first and event.id not in void:
             fold.step(event)
-    return fold.state()
+    return fold.state(), fold.kept(seen(events))
+
+
+def fold_on(memory: Memory, kept: Kept, events: Iterable[Event]) -> tuple[State, Kept]:
+    """The state after newer events (`kept.follows` them), from the memory as it is stored and what was kept."""
+    fold = _Fold(memory.id, {name: getattr(memory, name) for name in _OWN})
+    fold.resume(memory, kept)
+    last = kept.last
+    for event in sorted(events, key=order):
+        fold.step(event)
+        last = order(event)
+    return fold.state(), fold.kept(Seen(last=last, undone=kept.undone))
 
 
 def first_state(event: Event) -> State:
@@ -104,6 +165,8 @@ def first_state(event: Event) -> State:
 
 
 _FIELDS = frozenset(Memory.__struct_fields__)
+_OWN = _FIELDS - {"id", "uses", "last_used_at", "superseded_by", "merged_into", "stale", "embedder"}
+"""What the fold decides, whatever other memories do."""
 
 
 def _tombstone(memory_id: str) -> State:
@@ -126,10 +189,19 @@ def _initial(event: Event) -> dict[str, Any]:
     return body
 
 
+_STEPS = frozenset(
+    (
+        *("revise", "retract", "restore", "supersede", "merge", "mark"),
+        *("evidence", "confirm", "dispute", "outcome"),
+    )
+)
+"""The kinds that move a memory. Others, and those of a newer skep, leave it as it is."""
+
+
 class _Fold:
     """One pass over the events of one memory."""
 
-    def __init__(self, memory_id: str, fields: dict[str, Any], first: Event) -> None:
+    def __init__(self, memory_id: str, fields: dict[str, Any]) -> None:
         self.id = memory_id
         self.fields = fields
         self.dots: list[str] = []
@@ -140,19 +212,42 @@ class _Fold:
         self.disputers: set[str] = set()
         self.successes = self.failures = 0
         self.mark: Status | None = None
-        self.replaced: tuple[str, Status, tuple[int, str, int]] | None = None
+        self.replaced: tuple[str, Status, Order] | None = None
         self.observed: set[str] = set()
-        self.blame = dict.fromkeys(first.body, first.id)
-        self.blame["text"] = first.id
+        self.blame: dict[str, str] = {}
+
+    def resume(self, memory: Memory, kept: Kept) -> None:
+        """Go on where an earlier pass ended."""
+        self.confidence, self.importance = kept.confidence, kept.importance
+        self.dots, self.observed = list(kept.dots), set(kept.observed)
+        self.confirmers, self.disputers = set(kept.confirmers), set(kept.disputers)
+        self.successes, self.failures = memory.successes, memory.failures
+        self.mark, self.replaced = kept.mark, kept.replaced
+        self.blame = dict(kept.blame)
+
+    def kept(self, seen: Seen) -> Kept:
+        """What a later pass needs in order to go on from here."""
+        return Kept(
+            last=seen.last,
+            undone=seen.undone,
+            confidence=self.confidence,
+            importance=self.importance,
+            dots=self.dots,
+            observed=sorted(self.observed),
+            confirmers=sorted(self.confirmers),
+            disputers=sorted(self.disputers),
+            mark=self.mark,
+            replaced=self.replaced,
+            blame=self.blame,
+        )
 
     def added(self, event: Event, *, gone: bool = False) -> None:
         if not gone:
             self.dots.append(event.id)
 
     def step(self, event: Event) -> None:
-        handler = getattr(self, f"_{event.kind}", None)
-        if handler is not None:
-            handler(event)
+        if event.kind in _STEPS:
+            getattr(self, f"_{event.kind}")(event)
 
     def _support(self, at: float) -> None:
         self.confidence = supported(self.confidence)

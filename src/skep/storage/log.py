@@ -8,7 +8,7 @@ from typing import Any
 from skep.clock import tick
 from skep.model import Event
 from skep.storage.connection import Connection
-from skep.storage.fold import mentioned
+from skep.storage.fold import mentioned, voided
 from skep.storage.rows import encode_body, event_of
 
 COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
@@ -175,18 +175,27 @@ class Log:
         )
         return event_of(rows[0]) if rows else None
 
-    def newest(self, limit: int, kind: str | None = None) -> list[Event]:
-        """The latest events, newest first."""
-        condition = "WHERE kind = :kind" if kind else ""
-        rows = self._c.rows(
-            f"SELECT {COLUMNS} FROM events {condition} ORDER BY seq DESC LIMIT :limit",
-            {"limit": limit, "kind": kind} if kind else {"limit": limit},
-        )
-        return [event_of(row) for row in rows]
+    def backwards(self, batch: int = 100) -> Iterator[Event]:
+        """Every event, newest first."""
+        before = 1 << 62
+        while True:
+            sql = f"SELECT {COLUMNS} FROM events WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+            rows = self._c.rows(sql, (before, batch))
+            for row in rows:
+                yield event_of(row)
+            if len(rows) < batch:
+                return
+            before = rows[-1][0]
 
     def outcomes(self) -> list[Event]:
-        """Every outcome, oldest first."""
+        """Every outcome that was not undone, oldest first."""
         sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'outcome' ORDER BY seq"
+        undone = voided(self.undos())
+        return [event for row in self._c.rows(sql) if (event := event_of(row)).id not in undone]
+
+    def undos(self) -> list[Event]:
+        """Every undo, in order of arrival."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'undo' ORDER BY seq"
         return [event_of(row) for row in self._c.rows(sql)]
 
     def after(self, seq: int, batch: int = 1000) -> Iterator[Event]:

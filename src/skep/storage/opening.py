@@ -28,9 +28,15 @@ def prepare(path: Path | str, *, create: bool) -> Path | str:
     if str(path) == MEMORY:
         return MEMORY
     path = Path(path)
-    if path.is_dir():
+    try:
+        str(path).encode()
+        folder, there = path.is_dir(), path.exists()
+    except (UnicodeEncodeError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8"
+        raise NotABankError(f"{str(path)!r:.200} cannot be a bank ({why}); choose another path") from error
+    if folder:
         raise NotABankError(f"{path} is a folder; give the path of the bank file inside it")
-    if not path.exists():
+    if not there:
         if not create:
             raise BankNotFoundError(f"there is no bank at {path}; create one with `skep init`")
         try:
@@ -43,8 +49,10 @@ def prepare(path: Path | str, *, create: bool) -> Path | str:
     return path
 
 
-def connect(path: Path | str, *, busy_seconds: float, read_only: bool = False) -> Connection:
-    """A connection to a bank whose schema is current.
+def connect(
+    path: Path | str, *, busy_seconds: float, read_only: bool = False, copies: bool = True
+) -> Connection:
+    """A connection to a bank whose schema is current; with `copies`, a copy is kept of one that was not.
 
     Switching a new file to write-ahead logging needs it alone for a moment, and SQLite does not wait for that by
     itself; when many processes open a new bank at once, all but one try again.
@@ -52,20 +60,20 @@ def connect(path: Path | str, *, busy_seconds: float, read_only: bool = False) -
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
-            return _connected(path, busy_seconds=busy_seconds, read_only=read_only)
+            return _connected(path, busy_seconds=busy_seconds, read_only=read_only, copies=copies)
         except BusyError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
 
 
-def _connected(path: Path | str, *, busy_seconds: float, read_only: bool) -> Connection:
+def _connected(path: Path | str, *, busy_seconds: float, read_only: bool, copies: bool) -> Connection:
     connection = Connection(path, busy_seconds=busy_seconds, read_only=read_only)
     try:
         _check(connection)  # before anything is written: what is not a bank stays as it is, to the byte
         if not read_only:
             connection.log_ahead()
-            _migrate(connection)
+            _migrate(connection, copies=copies)
     except BaseException:
         connection.close()
         raise
@@ -92,11 +100,12 @@ def _check(connection: Connection) -> None:
             raise NotABankError(f"{connection.path} is empty; there is nothing to read")
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: Connection, *, copies: bool) -> None:
     version = connection.db.pragma("user_version")
     if version == VERSION:
         return
-    if version:
+    copy: Path | None = None
+    if version and copies:
         copy = Path(f"{connection.path}.before-v{VERSION}")
         if not copy.exists():
             copy_file(connection, copy)
@@ -109,6 +118,11 @@ def _migrate(connection: Connection) -> None:
 
             connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (secrets.token_hex(16),))
             connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))
+        if copy is not None:  # `forget` has to reach it
+            connection.execute(
+                "INSERT OR REPLACE INTO backups(path, made_at) VALUES(?, ?)",
+                (str(copy.resolve()), copy.stat().st_mtime),
+            )
         connection.db.pragma("user_version", VERSION)
         connection.db.pragma("application_id", APPLICATION_ID)
 

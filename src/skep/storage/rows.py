@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -48,6 +49,12 @@ STATE_COLUMNS = (
     "forgotten",
 )
 """What the fold decides. `status` and `stale` also depend on other memories."""
+
+_AS_STORED = (
+    *("kind", "text", "title", "domain", "agent", "source", "confidence", "importance", "polarity", "level"),
+    *("created_at", "valid_from", "valid_to", "expires_at", "last_evidence_at"),
+    *("successes", "failures", "confirmations", "disputes"),
+)
 
 SELECT = """
 SELECT m.id, m.kind, m.text, m.title, m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags,
@@ -145,6 +152,21 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
         stale=bool(stale),
         metadata={} if metadata == "{}" else _decode(metadata),
         embedder=None if waits else fingerprint,
+    )
+
+
+def own_memory(row: Sequence[Any]) -> Memory:
+    """A memory from the values of `STATE_COLUMNS`, with its own status, whatever others did to it."""
+    found: dict[str, Any] = dict(zip(STATE_COLUMNS, row, strict=True))
+    return Memory(
+        id="",
+        scope=Scope(user=found["scope_user"], project=found["scope_project"], session=found["scope_session"]),
+        tags=_decode_list(found["tags"]),
+        evidence=_decode_list(found["evidence"]),
+        metadata=_decode(found["metadata"]),
+        pinned=bool(found["pinned"]),
+        status=found["own_status"],
+        **{name: found[name] for name in _AS_STORED},
     )
 
 

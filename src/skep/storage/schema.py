@@ -106,6 +106,12 @@ STEPS: tuple[str, ...] = (
     -- Copies this bank has made of itself, so that `forget` can reach them.
     CREATE TABLE backups(path TEXT PRIMARY KEY, made_at REAL NOT NULL) WITHOUT ROWID;
     """,
+    """
+    -- Where a long history was folded up to, so that one more event costs the same whatever its length. The subject is
+    -- a memory, `links:` and a memory, or `setting:` and a key. May be emptied at any time.
+    CREATE TABLE folds(subject TEXT PRIMARY KEY, kept BLOB NOT NULL) WITHOUT ROWID;
+    CREATE INDEX events_undo ON events(seq) WHERE kind = 'undo';
+    """,
 )
 
 VERSION = len(STEPS)

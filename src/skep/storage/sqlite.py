@@ -12,7 +12,7 @@ import msgspec
 
 from skep.clock import pack
 from skep.config import Settings
-from skep.errors import ReadOnlyError
+from skep.errors import BusyError, DiskFullError, ReadOnlyError
 from skep.model import Event
 from skep.storage.checking import checked
 from skep.storage.connection import MEMORY, Connection, translated
@@ -26,6 +26,9 @@ from skep.storage.vectors import SHIFT, Space
 
 Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
 """The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
+
+READER_SECONDS = 2.0
+"""How long erasing waits for readers before it is left to a later moment."""
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,15 +53,30 @@ class SqliteStore(Reads):
         self.read_only = connection.read_only
         self.tables = Tables(connection, self.log, self.vectors)
         self.actor = claim_actor(connection)
+        self._erasing = self.leftover()
 
     @classmethod
     def open(
-        cls, path: Path | str, settings: Settings, *, create: bool = True, read_only: bool = False
+        cls,
+        path: Path | str,
+        settings: Settings,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        copies: bool = True,
     ) -> SqliteStore:
-        """Open or create a bank file. A file that cannot be written is opened for reading."""
+        """Open or create a bank file. A file that cannot be written is opened for reading.
+
+        Args:
+            path: The file, or `":memory:"`.
+            settings: Limits and defaults.
+            create: Whether to create a missing file.
+            read_only: Open for reading alone.
+            copies: Whether to keep a copy of a file of an older version before it is migrated.
+        """
         path = prepare(path, create=create and not read_only)
         try:
-            connection = connect(path, busy_seconds=settings.busy_seconds, read_only=read_only)
+            connection = connect(path, busy_seconds=settings.busy_seconds, read_only=read_only, copies=copies)
         except ReadOnlyError:
             if read_only or not Path(path).exists():
                 raise
@@ -110,6 +128,8 @@ class SqliteStore(Reads):
             if sign is not None:
                 events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
             changes = self._take(events, fresh=True, embed=embed)
+        if self._erasing:
+            self.truncate_wal(0.0)
         return events, changes
 
     def apply(
@@ -320,16 +340,34 @@ class SqliteStore(Reads):
         with self.connection.transaction():
             self.connection.execute("DELETE FROM backups WHERE path = ?", (str(path),))
 
-    def truncate_wal(self) -> bool:
-        """Move everything from the write-ahead log into the file; False if a reader was in the way."""
-        if self.path is None:
-            return True
-        with self.connection.lock, translated(self.connection.path):
+    def leftover(self) -> bool:
+        """Whether what was forgotten may still stand in the file or its write-ahead log."""
+        note = "SELECT 1 FROM meta WHERE key = 'erasing'"
+        return self.path is not None and self.connection.one(note) is not None
+
+    def truncate_wal(self, seconds: float = READER_SECONDS) -> bool:
+        """Move everything from the write-ahead log into the file, and empty it; False if a reader was in the way.
+
+        Then a note stays in the file, and the next write, close, maintain or doctor of any process tries again.
+
+        Args:
+            seconds: How long to wait for readers.
+        """
+        connection = self.connection
+        with connection.impatient(seconds), translated(connection.path):
+            if self.path is None or self.read_only or connection.db.in_transaction:
+                return not self.leftover()
             try:
-                log, done = self.connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                frames, moved = connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except apsw.BusyError:
-                return False
-        return log == done
+                frames, moved = 1, 0
+        self._erasing = frames != moved
+        if self._erasing != self.leftover():
+            with contextlib.suppress(BusyError, DiskFullError), connection.transaction():
+                connection.execute("DELETE FROM meta WHERE key = 'erasing'")
+                if self._erasing:
+                    connection.execute("INSERT INTO meta(key, value) VALUES('erasing', 1)")
+        return not self._erasing
 
     def copy_to_memory(self) -> SqliteStore:
         """The same bank, in memory, to look at another time."""
@@ -364,6 +402,9 @@ class SqliteStore(Reads):
 
     def close(self) -> None:
         """Release the file."""
+        if self._erasing and not self.read_only:
+            with contextlib.suppress(BusyError, DiskFullError):
+                self.truncate_wal(0.0)
         self.connection.close()
 
 

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from skep.model import Event, Memory
 from skep.storage.connection import Connection
-from skep.storage.fold import State, first_state, fold, fold_links, fold_setting, mentioned
+from skep.storage.fold import (
+    Kept,
+    Seen,
+    State,
+    first_state,
+    fold,
+    fold_links,
+    fold_on,
+    fold_setting,
+    fold_whole,
+    mentioned,
+    order,
+    seen,
+)
 from skep.storage.log import Log
-from skep.storage.rows import STATE_COLUMNS, encode_body, searched_text, state_values
+from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
 from skep.storage.vectors import Vectors
 from skep.words import terms
 
@@ -19,8 +32,16 @@ _INSERT = (
     f"INSERT INTO memories(id, changed, status, stale, {', '.join(STATE_COLUMNS)})"
     f" VALUES({','.join('?' * (4 + len(STATE_COLUMNS)))})"
 )
-_UPDATE = f"UPDATE memories SET {', '.join(f'{c} = ?' for c in STATE_COLUMNS)} WHERE row = ?"
+_UPDATE = f"UPDATE memories SET {', '.join(f'{c} = ?' for c in STATE_COLUMNS)}, changed = ? WHERE row = ?"
+_KNOWN = f"SELECT row, status, {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?"
+_NEWEST = (
+    "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'memories'), (SELECT max(changed) FROM memories)"
+)
 _GONE = ("retracted", "expired")
+SETTING, LINKS = "setting:", "links:"
+LONG = 8
+"""From so many events on, where a fold ended is kept; a shorter history is read faster than that would be."""
+S = TypeVar("S", bound=Seen)
 
 
 class Changes(msgspec.Struct):
@@ -43,6 +64,7 @@ class Tables:
         self._c = connection
         self._log = log
         self._vectors = vectors
+        self.long = LONG
 
     def apply(self, events: Sequence[Event], *, fresh: bool) -> Changes:
         """Bring the tables up to date with events that were just inserted.
@@ -53,33 +75,29 @@ class Tables:
         """
         changes = Changes()
         new: list[State] = []
-        subjects: dict[str, None] = {}
-        linked: dict[str, None] = {}
-        keys: dict[str, None] = {}
+        subjects: dict[str, list[Event]] = {}
+        linked: dict[str, list[Event]] = {}
         for event in events:
             if event.kind == "remember" and (fresh or self._only_mention(event.id)):
                 new.append(first_state(event) if "text" in event.body else _known(fold(event.id, (event,))))
-                continue
-            if event.kind == "use":
+            elif event.kind == "use":
                 self._count_uses(event)
-                continue
-            for subject in mentioned(event):
-                if subject.startswith("setting:"):
-                    keys[subject.removeprefix("setting:")] = None
-                else:
-                    subjects[subject] = None
-            if event.kind in ("link", "unlink"):
-                linked[event.body["src"]] = None
-            elif event.kind == "undo":
-                linked.update(dict.fromkeys(s for s in mentioned(event) if not s.startswith("setting:")))
+            elif event.kind in ("link", "unlink"):  # says nothing of the memories themselves
+                linked.setdefault(event.body["src"], []).append(event)
+            else:
+                for subject in dict.fromkeys(mentioned(event)):
+                    subjects.setdefault(subject, []).append(event)
+                    if event.kind == "undo" and not subject.startswith(SETTING):
+                        linked.setdefault(subject, []).append(event)
         self._create(new, changes)
         moved: set[str] = set()
-        for subject in subjects:
-            moved |= self._refold(subject, changes)
-        for src in linked:
-            moved |= self._relink(src)
-        for key in keys:
-            self._reset(key)
+        for subject, its in subjects.items():
+            if subject.startswith(SETTING):
+                self._reset(subject, its)
+            else:
+                moved |= self._refold(subject, changes, its)
+        for src, its in linked.items():
+            moved |= self._relink(src, its)
         if moved:
             self._restale(moved)
         return changes
@@ -88,16 +106,17 @@ class Tables:
         """Recompute memories, links and settings from the log as it now is."""
         changes = Changes()
         moved: set[str] = set()
+        self._c.execute("DELETE FROM folds")
         for subject in subjects:
-            if subject.startswith("setting:"):
-                self._reset(subject.removeprefix("setting:"))
+            if subject.startswith(SETTING):
+                self._reset(subject)
                 continue
             events = self._log.of(subject)
             if fold(subject, events) is None:
                 self._vanish(subject)
             else:
-                moved |= self._refold(subject, changes)
-            moved |= self._relink(subject)
+                moved |= {subject} | self._refold(subject, changes)
+            moved |= {subject} | self._relink(subject)
         self._c.execute("DELETE FROM uses")
         for event in self._log.after(0):
             if event.kind == "use":
@@ -131,8 +150,8 @@ class Tables:
         if not states:
             return
         db = self._c.db
-        row = (self._c.one("SELECT seq FROM sqlite_sequence WHERE name = 'memories'") or 0) + 1
-        change = self.next_change()
+        ((last, changed),) = self._c.rows(_NEWEST)
+        row, change = (last or 0) + 1, (changed or 0) + 1
         values: list[list[Any]] = []
         words: list[tuple[int, str]] = []
         tags: list[tuple[str, int]] = []
@@ -149,29 +168,31 @@ class Tables:
         if tags:
             db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", tags)
 
-    def _refold(self, memory_id: str, changes: Changes) -> set[str]:
-        """Recompute one memory from its events; the ids whose standing may have changed."""
-        events = self._log.of(memory_id)
-        state = fold(memory_id, events)
+    def _refold(self, memory_id: str, changes: Changes, events: Sequence[Event] = ()) -> set[str]:
+        """Bring one memory up to date with its events; the ids whose standing may have changed.
+
+        Args:
+            memory_id: The memory.
+            changes: What the batch touched so far.
+            events: Those that are new. If they come after all that was folded before, the fold goes on from there.
+        """
+        known = self._c.rows(_KNOWN, (memory_id,))
+        state = self._folded(memory_id, known[0] if known else None, events)
         if state is None:
             return set()
-        known = self._c.rows(
-            "SELECT row, title, text, forgotten, own_status, replaced_by, tags FROM memories WHERE id = ?",
-            (memory_id,),
-        )
         if not known:
             self._create([state], changes)
             if state.forgotten:  # others spoke of it before it came
                 self._log.scrub(memory_id)
                 self._drop_mentions(memory_id)
-            return self._settle(memory_id) | self._settle_replaced_by(memory_id)
-        row, title, text, was_forgotten, _own, old_target, old_tags = known[0]
+            return {memory_id} | self._settle(memory_id) | self._settle_replaced_by(memory_id)
+        row, status, own = known[0][0], known[0][1], dict(zip(STATE_COLUMNS, known[0][2:], strict=True))
+        before = searched_text(own["title"], own["text"])
         if state.forgotten:
-            self._forget(memory_id, row, searched_text(title, text), bool(was_forgotten), changes)
+            self._forget(memory_id, row, before, bool(own["forgotten"]), changes)
         m = state.memory
-        self._c.execute(_UPDATE, [*state_values(state), row])
-        self.touch([row])
-        before, after = searched_text(title, text), searched_text(m.title, m.text)
+        self._c.execute(_UPDATE, [*state_values(state), self.next_change(), row])
+        after = searched_text(m.title, m.text)
         if before != after and not state.forgotten:
             self._c.execute(
                 "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)",
@@ -179,15 +200,45 @@ class Tables:
             )
             self._c.execute("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, " ".join(terms(after))))
             changes.retexted.append(row)
-        if old_tags != (encode_body(m.tags) if m.tags else "[]"):  # type: ignore[arg-type]
+        if own["tags"] != (encode_body(m.tags) if m.tags else "[]"):  # type: ignore[arg-type]
             self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
             self._c.db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", [(tag, row) for tag in m.tags])
-        moved = self._settle(memory_id)
-        if old_target and old_target != state.replaced_by:
-            moved |= self._settle(old_target)
+        moved: set[str] = set()
+        if (m.disputes > 0) != (own["disputes"] > 0) or state.forgotten:
+            moved.add(memory_id)
+        if state.replaced_by or own["replaced_by"] or m.status != status:
+            moved |= {memory_id} | self._settle(memory_id)
+        if own["replaced_by"] and own["replaced_by"] != state.replaced_by:
+            moved |= self._settle(own["replaced_by"])
         if state.forgotten:
             moved |= self._settle_replaced_by(memory_id)
         return moved
+
+    def _folded(self, memory_id: str, known: tuple[Any, ...] | None, events: Sequence[Event]) -> State | None:
+        """The state of a memory: a step from what was kept of a long history, or the fold of all of it."""
+        kept = self._kept(memory_id, Kept) if known is not None and events else None
+        if kept is not None and known is not None and kept.follows(events):
+            memory = msgspec.structs.replace(own_memory(known[2:]), id=memory_id)
+            state, kept = fold_on(memory, kept, events)
+            self._keep(memory_id, kept)
+            return state
+        history = self._log.of(memory_id)
+        state, whole = fold_whole(memory_id, history)
+        if whole is not None and len(history) >= self.long:
+            self._keep(memory_id, whole)
+        elif kept is not None or whole is None:
+            self._c.execute("DELETE FROM folds WHERE subject = ?", (memory_id,))
+        return state
+
+    def _kept(self, subject: str, kind: type[S]) -> S | None:
+        found = self._c.one("SELECT kept FROM folds WHERE subject = ?", (subject,))
+        return None if found is None else msgspec.msgpack.decode(found, type=kind)
+
+    def _keep(self, subject: str, kept: Seen) -> None:
+        self._c.execute(
+            "INSERT OR REPLACE INTO folds(subject, kept) VALUES(?, ?)",
+            (subject, msgspec.msgpack.encode(kept)),
+        )
 
     def _settle_replaced_by(self, memory_id: str) -> set[str]:
         """What a forgotten memory had replaced stands again: a tombstone replaces nothing."""
@@ -219,7 +270,7 @@ class Tables:
         if at is not None and chain and at in seen and any(link[0] == at for link in chain):
             ring = chain[next(i for i, link in enumerate(chain) if link[0] == at) :]
             ring_void = max(ring, key=lambda link: _stamp(link[5]))[0]
-        moved = {start}
+        moved: set[str] = set()
         for memory_id, own, target, how, status, _at in chain:
             wanted = own
             if (
@@ -240,28 +291,63 @@ class Tables:
     def _is_gone(self, memory_id: str) -> bool:
         return bool(self._c.one("SELECT forgotten FROM memories WHERE id = ?", (memory_id,)))
 
-    def _relink(self, src: str) -> set[str]:
-        links = fold_links(src, self._log.of(src))
-        if self._c.one("SELECT forgotten FROM memories WHERE id = ?", (src,)):
-            links = []
+    def _relink(self, src: str, events: Sequence[Event] = ()) -> set[str]:
+        """Bring the links that go out of a memory up to date; itself, if it is derived from something."""
+        subject = f"{LINKS}{src}"
+        kept = self._kept(subject, Seen) if events else None
+        gone = self._is_gone(src)
+        if kept is not None and kept.follows(events):
+            for event in sorted(events, key=order):
+                self._link(event, gone=gone)
+                kept.last = order(event)
+            self._keep(subject, kept)
+            return {src} if any(event.body["rel"] == "derived_from" for event in events) else set()
+        history = self._log.of(src)
+        links = [] if gone else fold_links(src, history)
         before = self._c.rows("SELECT dst, rel FROM links WHERE src = ?", (src,))
-        self._c.execute("DELETE FROM links WHERE src = ?", (src,))
+        if before:
+            self._c.execute("DELETE FROM links WHERE src = ?", (src,))
         self._c.db.executemany(
             "INSERT INTO links(src, dst, rel, strength) VALUES(?,?,?,?)",
             [(src, link.dst, link.rel, link.strength) for link in links],
         )
-        derived = any(rel == "derived_from" for _dst, rel in before) or any(
-            link.rel == "derived_from" for link in links
-        )
-        return {src} if derived else set()
+        if len(history) >= self.long:
+            self._keep(subject, seen(history))
+        rels = [rel for _dst, rel in before] + [link.rel for link in links]
+        return {src} if "derived_from" in rels else set()
 
-    def _reset(self, key: str) -> None:
-        events = self._log.of(f"setting:{key}")
-        there, value = fold_setting(events)
+    def _link(self, event: Event, *, gone: bool) -> None:
+        """One link more or less, the last word on it."""
+        body = event.body
+        if event.kind == "unlink" or gone:
+            self._c.execute(
+                "DELETE FROM links WHERE src = ? AND dst = ? AND rel = ?",
+                (body["src"], body["dst"], body["rel"]),
+            )
+        else:
+            self._c.execute(
+                "INSERT OR REPLACE INTO links(src, dst, rel, strength) VALUES(?,?,?,?)",
+                (body["src"], body["dst"], body["rel"], body.get("strength", 1.0)),
+            )
+
+    def _reset(self, subject: str, events: Sequence[Event] = ()) -> None:
+        """Bring one setting up to date."""
+        key = subject.removeprefix(SETTING)
+        kept = self._kept(subject, Seen) if events else None
+        if kept is not None and kept.follows(events):
+            newest = max(events, key=order)
+            there, value = newest.body["value"] is not None, newest.body["value"]
+            kept.last = order(newest)
+            self._keep(subject, kept)
+        else:
+            history = self._log.of(subject)
+            there, value = fold_setting(history)
+            if len(history) >= self.long:
+                self._keep(subject, seen(history))
         if there:
             self._c.execute(
                 "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)",
-                (key, msgspec.json.encode(value).decode(), max(event.seq for event in events)),
+                (key, msgspec.json.encode(value).decode(), self._log.last_seq()),
             )
         else:
             self._c.execute("DELETE FROM settings WHERE key = ?", (key,))
@@ -330,9 +416,11 @@ class Tables:
             erased[place] = erased.get(place, 0) + number
 
         count("log", self._log.scrub(memory_id))
+        self._c.execute("DELETE FROM folds WHERE subject IN (?, ?)", (memory_id, f"{LINKS}{memory_id}"))
         if again:
             return
         changes.forgotten_rows.append(row)
+        self._c.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('erasing', 1)")
         self._c.execute(
             "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, " ".join(terms(text)))
         )
