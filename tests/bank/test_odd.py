@@ -112,7 +112,9 @@ def test_several_odd_arguments_at_once_are_refused_by_name(data: st.DataObject) 
 
 
 @pytest.mark.parametrize(
-    "odd", [1, b"x", [], object(), "", "  ", "a\x00", "\ud800", chr(0xDCFF), "x" * 300], ids=repr
+    "odd",
+    [1, b"x", [], object(), "", "  ", "a\x00", "\ud800", chr(0xDCFF), "x" * 300],
+    ids=lambda odd: "object" if type(odd) is object else repr(odd),
 )
 def test_a_bank_cannot_be_opened_with_an_odd_path(odd: Any) -> None:
     with pytest.raises(SkepError):
