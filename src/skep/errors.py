@@ -24,6 +24,7 @@
     │   ├── ReadOnlyError
     │   ├── DiskFullError
     │   └── BusyError            another process held the write lock for too long
+    │       └── LeaseHeldError   another run of maintenance is at work
     ├── EmbeddingError
     │   ├── EmbedderUnavailableError
     │   └── EmbedderMismatchError
@@ -140,6 +141,10 @@ class DiskFullError(StorageError):
 
 class BusyError(StorageError, TimeoutError):
     """Another process held the write lock for too long."""
+
+
+class LeaseHeldError(BusyError):
+    """Another run of maintenance is at work on the bank; nothing was done."""
 
 
 class EmbeddingError(SkepError):
