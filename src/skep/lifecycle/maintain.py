@@ -24,7 +24,7 @@ from skep.lifecycle.report import Action, MaintainReport
 from skep.lifecycle.running import Run
 
 STEPS = (
-    "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "prune", "rederive",
+    "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive", "prune",
     "reembed",
 )  # fmt: skip
 DEFAULT_STEPS = tuple(step for step in STEPS if step != "reflect")
@@ -180,13 +180,8 @@ class _Steps:
         return self._found
 
     def judge(self) -> None:
-        now, config = self.engine.now(), self.config
-        kept = queue.Kept(self.engine)
-        outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
-        self.run.write([Action(step="judge", why="", plans=(queue.dropped(key),)) for key in outdated])
-        asking.ask(
-            self.run, self._judge, kept.pending(), max_tokens=config.max_tokens, max_money=config.max_money
-        )
+        cases, config = queue.pending(self.engine), self.config
+        asking.ask(self.run, self._judge, cases, max_tokens=config.max_tokens, max_money=config.max_money)
 
     def reflect(self) -> None:
         head, store = self.run.head(), self.engine.store
@@ -209,10 +204,16 @@ class _Steps:
         self._set_aside("deprecate", faded)
 
     def prune(self) -> None:
-        if self.config.gc_days is None:
+        """What is too old, if that was asked for; and judgements that can no longer matter."""
+        config, now = self.config, self.engine.now()
+        if config.gc_days is not None:
+            self._set_aside("prune", ageing.prune(self.engine, now, config.gc_days))
+        else:
             self.run.note("prune")
-            return
-        self._set_aside("prune", ageing.prune(self.engine, self.engine.now(), self.config.gc_days))
+        kept = queue.Kept(self.engine)
+        outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
+        self.run.write([Action(step="prune", why="", plans=(queue.dropped(key),)) for key in outdated])
+        self.run.queued = len(kept.pending())
 
     def _set_aside(self, step: str, actions: list[Action]) -> None:
         """Marks of one step, less what an earlier one has marked (in a dry run: would have)."""

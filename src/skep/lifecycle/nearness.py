@@ -62,6 +62,8 @@ def sharing_words(
 ) -> Neighbours:
     """Current memories of the same kind and scope that share most of their words with a short one, with their similarity.
 
+    Who shares half of its words holds one of the rarer half, so only those are looked for.
+
     Args:
         engine: The bank.
         memories: Whose; those of more than `longest` words are passed over, because long texts that share most of their
@@ -73,14 +75,19 @@ def sharing_words(
     import numpy as np
 
     rows = _rows(engine, (memory.id for memory in memories))
-    pools: list[tuple[Memory, set[str], list[int]]] = []
+    short: list[tuple[Memory, set[str], list[str]]] = []
     for memory in memories:
         text = searched_text(memory.title, memory.text)
         words = whole_words(text)
-        if memory.id not in rows or len(words) > longest:
-            continue
+        if memory.id in rows and len(words) <= longest:
+            short.append((memory, words, query_terms(text)))
+    every = list({term for _, _, terms in short for term in terms})
+    worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
+    pools: list[tuple[Memory, set[str], list[int]]] = []
+    for memory, words, terms in short:
+        rarest = sorted(set(terms), key=lambda term: (-worth[term], term))[: len(set(terms)) // 2 + 1]
         where = Filter(scope=memory.scope, kinds=(memory.kind,), statuses=CURRENT)
-        pool = engine.index.search(query_terms(text), None, where, k_words=limit + 1, k_vectors=0)
+        pool = engine.index.search(rarest, None, where, k_words=limit + 1, k_vectors=0)
         pools.append((memory, words, [row for row in pool.rows.tolist() if row != rows[memory.id]]))
     texts = engine.store.texts_of(sorted({row for _, _, found in pools for row in found}))
     split = {row: whole_words(text) for row, text in texts.items()}

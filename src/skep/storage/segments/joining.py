@@ -1,7 +1,8 @@
 """Which rows are near which: the neighbours of many rows in one pass over the bank.
 
-One product of matrices per block of rows replaces a search per row. The coarse half of the fine codes finds the pairs,
-the whole code decides, so a cosine found here is the one a search finds.
+One product of matrices per block of rows replaces a search per row. It multiplies the coarse part of the fine codes, and
+where the bar is high only every row's first half: the axes are turned so that any half stands for the whole. The whole
+codes of the pairs that are left decide.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ ASKED = 1024
 """Rows asked for per product."""
 COARSE = 0.02
 """How far the coarse half may be from the whole code."""
+SPREAD = 4.0
+"""How far the estimate from half the axes may be off, as a multiple of one over the root of the dimension: three times
+its standard deviation and more."""
+LOWEST = 0.4
+"""Bars for half the axes below this would let too many pairs pass; then all axes are multiplied."""
 MANY = 200_000
 """Pairs held before all but the nearest of each row are let go."""
 
@@ -62,6 +68,11 @@ def _nothing() -> Near:
 
 def _pairs(table: Table, asked: Ints, slots: Ints, least: float, most: int) -> Near:
     queries = _vectors(table, asked)
+    used, bar = table.dim, least - COARSE
+    if bar - SPREAD / table.dim**0.5 >= LOWEST:
+        used = table.dim // 2
+        bar = (bar - SPREAD / table.dim**0.5) * used / table.dim
+    short = np.ascontiguousarray(queries[:, :used].T)
     held: list[Near] = []
     count = 0
     for number, part in table.parts(slots):
@@ -72,15 +83,16 @@ def _pairs(table: Table, asked: Ints, slots: Ints, least: float, most: int) -> N
         for start in range(0, len(local), BLOCK):
             piece = local[start : start + BLOCK]
             if segment is None:
-                high, scale = table.tail.high[piece], table.tail.scale[piece]
+                high, scale = table.tail.high[piece, :used], table.tail.scale[piece]
             else:
                 assert segment.codes is not None
                 whole = len(piece) == piece[-1] - piece[0] + 1
                 chosen = slice(int(piece[0]), int(piece[-1]) + 1) if whole else piece
-                high, scale = segment.codes.high[chosen].astype(np.float32), segment.codes.scale[chosen]
-            bar = np.full(len(piece), np.inf, dtype=np.float32)
-            np.divide(np.float32(least - COARSE), scale, out=bar, where=scale > 0)
-            hits, columns = np.divmod(np.flatnonzero(high @ queries.T >= bar[:, None]), len(queries))
+                high = segment.codes.high[chosen, :used].astype(np.float32)
+                scale = segment.codes.scale[chosen]
+            bars = np.full(len(piece), np.inf, dtype=np.float32)
+            np.divide(np.float32(bar), scale, out=bars, where=scale > 0)
+            hits, columns = np.divmod(np.flatnonzero(high @ short >= bars[:, None]), len(queries))
             if len(hits):
                 pairs = _exact(table, asked, queries, columns, piece[hits] + table.bases[number], least)
                 held.append(pairs)
