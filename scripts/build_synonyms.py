@@ -2,9 +2,9 @@
 
     python scripts/build_synonyms.py --data FOLDER
 
-WordNet joins words in any of their senses ("save" and "write" share one). A pair is kept where the vectors of the bundled
-table say that the common senses meet, or, with a lower bar, where one of the words has no other sense. FOLDER holds the
-evaluation sets (conv/wordnet).
+WordNet joins words in any of their senses ("save" and "write" share one). A pair is kept where the vectors of the
+bundled table say that the common senses meet, or, with a lower bar, where one of the words has no other sense. FOLDER
+holds the evaluation sets (conv/wordnet).
 """
 
 from __future__ import annotations

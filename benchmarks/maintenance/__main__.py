@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.maintenance import cost, merging, updates
+from skep.lifecycle.judge import RulesJudge
 
 PARTS = ("updates", "planted", "pairs", "cost")
 SEEDS = (101, 102, 103)
@@ -28,10 +29,12 @@ def main() -> None:
     options.add_argument("--out", type=Path)
     options.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
     options.add_argument("--originals", type=int, default=1500, help="Statements in each made bank.")
-    options.add_argument("--sizes", nargs="*", type=int, default=(8_000, 80_000), help="Banks to measure cost on.")
+    options.add_argument(
+        "--sizes", nargs="*", type=int, default=(8_000, 80_000), help="Banks to measure cost on."
+    )
     options.add_argument("--new", type=int, default=1000)
     args = options.parse_args()
-    found = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
+    found: dict[str, Any] = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
     found |= measure(args.data, args.parts, args.originals, args.sizes, args.new)
     text = json.dumps(found, indent=1)
     if args.out:
@@ -39,12 +42,15 @@ def main() -> None:
     print(text)
 
 
-def measure(data: Path | None, parts: list[str], originals: int, sizes: list[int], new: int) -> dict[str, Any]:
+def measure(
+    data: Path | None, parts: list[str], originals: int, sizes: list[int], new: int
+) -> dict[str, Any]:
     """The chosen parts, as far as there is data for them."""
     found: dict[str, Any] = {}
     if "updates" in parts and data is not None:
         found["updates"] = {
             "factcon_32k": updates.measure(data, "factcon_32k"),
+            "factcon_32k, rules judge": updates.measure(data, "factcon_32k", judge=RulesJudge()),
             "beam_100k": updates.measure(data, "beam_100k"),
             "beam_100k as facts": updates.measure(data, "beam_100k", kind="fact"),
         }

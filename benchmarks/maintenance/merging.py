@@ -79,7 +79,7 @@ def labelled_pairs(root: Path) -> dict[str, Any]:
         here["duplicates"] += pair["label"] == "duplicate"
         here["merged"] += merged
         here["right"] += merged and pair["label"] == "duplicate"
-    tally["all"] = sum(tally.values(), Counter())
+    tally["all"] = sum(tally.values(), Counter[str]())
     return {
         source: {
             "pairs": c["pairs"],

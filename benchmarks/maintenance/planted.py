@@ -88,11 +88,10 @@ SYNONYMS: tuple[tuple[str, str], ...] = (
     ("job", "task"), ("house", "home"), ("prefers", "favours"), ("keeps", "stores"), ("moved", "relocated"),
 )  # fmt: skip
 """Everyday exchanges, written without a look at what the rules know; some are loose on purpose."""
-NUMBERS = dict(
-    zip("3 4 5 6 7 8 9 12 14 18 20 30 40 60 90".split(),
-        "three four five six seven eight nine twelve fourteen eighteen twenty thirty forty sixty ninety".split(),
-        strict=True)
-)  # fmt: skip
+NUMBERS = {
+    "3": "three", "4": "four", "5": "five", "6": "six", "7": "seven", "8": "eight", "9": "nine", "12": "twelve",
+    "14": "fourteen", "18": "eighteen", "20": "twenty", "30": "thirty", "40": "forty", "60": "sixty", "90": "ninety",
+}  # fmt: skip
 SHORT = {"doesn't": "does not", "can't": "cannot", "don't": "do not", "isn't": "is not"}
 SPELLED = {
     "favourite": "favorite",
@@ -134,7 +133,7 @@ def _spelling(text: str, rng: random.Random) -> str | None:
     )
 
 
-def _contraction(text: str, rng: random.Random) -> str | None:
+def _contraction(text: str, _rng: random.Random) -> str | None:
     return _swap(text, [*SHORT.items()])
 
 
@@ -146,12 +145,12 @@ def _article(text: str, rng: random.Random) -> str | None:
     return text[: place.start()] + text[place.end() :]
 
 
-def _number(text: str, rng: random.Random) -> str | None:
+def _number(text: str, _rng: random.Random) -> str | None:
     found = re.search(r"\b\d+\b", text)
     return text[: found.start()] + NUMBERS[found[0]] + text[found.end() :] if found else None
 
 
-def _conjuncts(text: str, rng: random.Random) -> str | None:
+def _conjuncts(text: str, _rng: random.Random) -> str | None:
     found = re.search(r"\b(nuts|meat|logs|budget) (and|or) (?:the )?(\w+)\b", text, re.IGNORECASE)
     if not found:
         return None
@@ -159,7 +158,7 @@ def _conjuncts(text: str, rng: random.Random) -> str | None:
     return text[: found.start()] + (swapped if found.start() else swapped.capitalize()) + text[found.end() :]
 
 
-def _front(text: str, rng: random.Random) -> str | None:
+def _front(text: str, _rng: random.Random) -> str | None:
     found = MOVABLE.match(text)
     return f"{found[2][0].upper()}{found[2][1:]}, {_lower(found[1])}" if found else None
 
@@ -220,7 +219,7 @@ def _other_value(sentence: str, slots: dict[str, str], rng: random.Random) -> st
     return _fill(sentence, slots | {kind: rng.choice(others)})
 
 
-def _exchanged(text: str, rng: random.Random) -> str | None:
+def _exchanged(text: str, _rng: random.Random) -> str | None:
     names = [w for w in VALUES["who"].split("|") + VALUES["client"].split("|") if w in text]
     if len(names) != 2:
         return None

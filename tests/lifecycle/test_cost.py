@@ -104,7 +104,9 @@ def test_copies_stay_apart_without_merge_and_are_merged_once_it_runs(bank: Bank)
 
 
 def test_an_update_waits_for_the_conflicts_step(bank: Bank) -> None:
-    older = bank.remember("Ada was born in the city of London", created_at=1_749_000_000.0, on_conflict="ignore").memory
+    older = bank.remember(
+        "Ada was born in the city of London", created_at=1_749_000_000.0, on_conflict="ignore"
+    ).memory
     bank.remember("Ada was born in the city of Paris", on_conflict="ignore")
     bank.maintain(MaintainConfig(steps=("merge",)))
     assert bank.get(older.id).status == "active"

@@ -74,7 +74,10 @@ def test_two_processes_never_extract_the_same_facts_twice(path: Path) -> None:
 def test_the_command_says_so_and_exits_with_75(path: Path) -> None:
     first = at_work(path)
     again = subprocess.run(
-        [sys.executable, "-m", "skep", "--bank", str(path), "maintain"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "skep", "--bank", str(path), "maintain"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     first.communicate("go on\n")
     assert again.returncode == 75

@@ -78,7 +78,8 @@ def test_the_tool_searches_facts_episodes_or_both(bank: Bank) -> None:
 
 def test_a_running_search_that_a_newer_turn_overtakes_is_dropped(bank: Bank) -> None:
     filled(bank)
-    running, go_on, asked = threading.Event(), threading.Event(), []
+    running, go_on = threading.Event(), threading.Event()
+    asked: list[int] = []
 
     def where() -> Filter:
         asked.append(stream.context().turn)
@@ -87,7 +88,7 @@ def test_a_running_search_that_a_newer_turn_overtakes_is_dropped(bank: Bank) -> 
             assert go_on.wait(30)
         return Filter()
 
-    stream = Stream(bank._recall, where)
+    stream = Stream(bank._recall, where)  # pyright: ignore[reportPrivateUsage]
     stream.observe("the quarterly report in March")
     assert running.wait(30)
     stream.observe("my dog Rex")

@@ -53,7 +53,11 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option("--judge-key", envvar="SKEP_JUDGE_KEY", help="The key for --judge-url.")
 @click.option("--judge-price", type=float, default=0.0, help="What a million tokens of --judge-url cost.")
 @click.option(
-    "--max-tokens", type=int, default=100_000, show_default=True, help="Ask the judge about as many pairs as this is expected to be enough for."
+    "--max-tokens",
+    type=int,
+    default=100_000,
+    show_default=True,
+    help="Ask the judge about as many pairs as this is expected to be enough for.",
 )
 @click.option(
     "--max-money", type=float, default=1.0, show_default=True, help="The same in money, with --judge-price."

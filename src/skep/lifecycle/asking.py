@@ -41,7 +41,9 @@ def ask(run: Run, judge: Judge | None, cases: list[Case], *, max_tokens: int, ma
     if len(asked) < len(cases):
         limit = f"the limits allow asking about {len(asked)} of {len(cases)} pairs; the others wait"
         problem = f"{problem}; {limit}" if problem else limit
-    actions = [_decided(run, case, decisions[case.key], judge.name) for case in asked if case.key in decisions]
+    actions = [
+        _decided(run, case, decisions[case.key], judge.name) for case in asked if case.key in decisions
+    ]
     run.finish("judge", actions, looked_at=len(cases), note=problem)
     run.queued = None  # a decision may have settled other pairs, too
 

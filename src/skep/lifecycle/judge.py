@@ -232,7 +232,9 @@ class EndpointJudge:
                 f"the judge's answer has an unknown shape ({error!r}); both memories are kept"
             ) from error
         return Verdicts(
-            decisions=read_answer(text, len(cases)), tokens=tokens, money=tokens * self.price_per_million / 1_000_000
+            decisions=read_answer(text, len(cases)),
+            tokens=tokens,
+            money=tokens * self.price_per_million / 1_000_000,
         )
 
 

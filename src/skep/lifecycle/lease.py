@@ -61,9 +61,7 @@ class Held:
 
     def _claim(self) -> leases.Lease | None:
         store = self._engine.store
-        return leases.claim(
-            store.connection, JOB, self.owner, now=self._engine.now(), seconds=self._seconds
-        )
+        return leases.claim(store.connection, JOB, self.owner, now=self._engine.now(), seconds=self._seconds)
 
     def _beat(self) -> None:
         while not self._done.wait(self._seconds / 3):

@@ -1,8 +1,8 @@
 """Maintenance: plan, apply, report. Each step plans events from what it sees; only a `Run` writes them.
 
-Steps look at what changed since they last finished, so a run with nothing new costs next to nothing. A step's events are
-written in transactions of many, its mark in the last of them; a crash in between repeats the step, which changes nothing
-that was already done. One run at a time works on a bank: it holds a lease in the file.
+Steps look at what changed since they last finished, so a run with nothing new costs next to nothing. A step's events
+are written in transactions of many, its mark in the last of them; a crash in between repeats the step, which changes
+nothing that was already done. One run at a time works on a bank: it holds a lease in the file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from skep.lifecycle.report import Action, MaintainReport
 from skep.lifecycle.running import Run
 
 STEPS = (
-    "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive", "prune",
-    "reembed",
+    "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
+    "prune", "reembed",
 )  # fmt: skip
 DEFAULT_STEPS = tuple(step for step in STEPS if step != "reflect")
 """Reflection replaces episodes by summaries, so it only runs when asked for."""
@@ -149,9 +149,7 @@ class _Steps:
     def merge(self) -> None:
         found, head, looked_at = self._conflicts_of()
         merges = merging.merge(self.engine, found.duplicates)
-        self._gone |= {
-            body["loser"] for action in merges for kind, body in action.plans if kind == "merge"
-        }
+        self._gone |= {body["loser"] for action in merges for kind, body in action.plans if kind == "merge"}
         self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head)
 
     def conflicts(self) -> None:
@@ -198,9 +196,7 @@ class _Steps:
         self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))
 
     def deprecate(self) -> None:
-        faded = ageing.deprecate(
-            self.engine, self.engine.now(), decay_per_day=self.config.decay_per_day
-        )
+        faded = ageing.deprecate(self.engine, self.engine.now(), decay_per_day=self.config.decay_per_day)
         self._set_aside("deprecate", faded)
 
     def prune(self) -> None:

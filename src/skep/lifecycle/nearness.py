@@ -60,7 +60,7 @@ def neighbours(
 def sharing_words(
     engine: Engine, memories: Sequence[Memory], *, least: float, limit: int, longest: int
 ) -> Neighbours:
-    """Current memories of the same kind and scope that share most of their words with a short one, with their similarity.
+    """Current memories of the same kind and scope that share most of their words with a short one.
 
     Who shares half of its words holds one of the rarer half, so only those are looked for.
 

@@ -87,8 +87,12 @@ class Kept:
         decisions beyond `most`. A decision that was let go costs at most one more question, and only if one of the two
         memories changes again.
         """
-        gone = {key for key, j in self.judgements.items() if not (self._stands(j.older) and self._stands(j.newer))}
-        decided = {key: j.at for key, j in self.judgements.items() if j.decision is not None and key not in gone}
+        gone = {
+            key for key, j in self.judgements.items() if not (self._stands(j.older) and self._stands(j.newer))
+        }
+        decided = {
+            key: j.at for key, j in self.judgements.items() if j.decision is not None and key not in gone
+        }
         newest = sorted(decided, key=lambda key: (-decided[key], key))
         old = [key for key in newest[:most] if decided[key] < now - days * DAY]
         return sorted([*gone, *old, *newest[most:]])

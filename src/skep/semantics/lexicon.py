@@ -215,20 +215,21 @@ finished started; black white; dead living; empty crowded; deserted crowded
 
 
 PASTS: str = """
-became become; began begin; bent bend; bit bite; blew blow; bled bleed; bound bind; bought buy; bred breed; broke break;
-brought bring; built build; burnt burn; came come; caught catch; chose choose; clung cling; crept creep; dealt deal;
-did do; drank drink; dreamt dream; drew draw; drove drive; dug dig; ate eat; fed feed; felt feel; fell fall; flew fly;
-fled flee; forbade forbid; forgave forgive; forgot forget; fought fight; found find; froze freeze; gave give; got get;
-grew grow; had have; heard hear; held hold; hid hide; hung hang; kept keep; knelt kneel; knew know; laid lay; leapt leap;
-learnt learn; led lead; left leave; lent lend; lit light; lost lose; made make; meant mean; met meet; paid pay; ran run;
-rang ring; rebuilt rebuild; rewrote rewrite; rode ride; rose rise; said say; sang sing; sank sink; sat sit; saw see;
-sent send; shone shine; shook shake; shot shoot; showed show; slept sleep; slid slide; sold sell; sought seek; spent
-spend; spoke speak; sprang spring; stole steal; stood stand; stuck stick; struck strike; swam swim; swept sweep; swore
-swear; taught teach; thought think; threw throw; told tell; took take; tore tear; understood understand; undid undo; went
-go; wept weep; withdrew withdraw; woke wake; won win; wore wear; wound wind; wove weave; wrote write; chosen choose;
-broken break; driven drive; eaten eat; fallen fall; forgotten forget; given give; gone go; grown grow; hidden hide; known
-know; rewritten rewrite; seen see; shown show; spoken speak; stolen steal; taken take; thrown throw; worn wear; written
-write; begun begin; drawn draw; sung sing; swum swim; done do; drunk drink; flown fly; frozen freeze
+became become; began begin; bent bend; bit bite; blew blow; bled bleed; bound bind; bought buy; bred breed; broke
+break; brought bring; built build; burnt burn; came come; caught catch; chose choose; clung cling; crept creep; dealt
+deal; did do; drank drink; dreamt dream; drew draw; drove drive; dug dig; ate eat; fed feed; felt feel; fell fall;
+flew fly; fled flee; forbade forbid; forgave forgive; forgot forget; fought fight; found find; froze freeze; gave
+give; got get; grew grow; had have; heard hear; held hold; hid hide; hung hang; kept keep; knelt kneel; knew know;
+laid lay; leapt leap; learnt learn; led lead; left leave; lent lend; lit light; lost lose; made make; meant mean; met
+meet; paid pay; ran run; rang ring; rebuilt rebuild; rewrote rewrite; rode ride; rose rise; said say; sang sing; sank
+sink; sat sit; saw see; sent send; shone shine; shook shake; shot shoot; showed show; slept sleep; slid slide; sold
+sell; sought seek; spent spend; spoke speak; sprang spring; stole steal; stood stand; stuck stick; struck strike; swam
+swim; swept sweep; swore swear; taught teach; thought think; threw throw; told tell; took take; tore tear; understood
+understand; undid undo; went go; wept weep; withdrew withdraw; woke wake; won win; wore wear; wound wind; wove weave;
+wrote write; chosen choose; broken break; driven drive; eaten eat; fallen fall; forgotten forget; given give; gone go;
+grown grow; hidden hide; known know; rewritten rewrite; seen see; shown show; spoken speak; stolen steal; taken take;
+thrown throw; worn wear; written write; begun begin; drawn draw; sung sing; swum swim; done do; drunk drink; flown
+fly; frozen freeze
 """
 """Irregular past forms and what they come from."""
 UNCHANGED: frozenset[str] = word_set(

@@ -1,4 +1,4 @@
-"""Whether two texts are one statement said twice: the same words but for openings, fillers, synonyms and a moved phrase.
+"""Whether two texts are one statement said twice: the same but for openings, fillers, synonyms and a moved phrase.
 
 >>> from skep.semantics.reading import analyse
 >>> said_twice(analyse("Ana bought a tent in May"), analyse("Note: in May, Ana purchased a tent"))
@@ -42,13 +42,13 @@ def _phrases(listed: str) -> tuple[tuple[str, ...], ...]:
 
 OPENINGS = _phrases(
     """note :; note that; please note that; please note; please remember that; remember that; remember :; reminder :;
-    reminder that; fyi; fyi :; for the record; for your information; also; just so you know; so you know; by the way; btw;
-    as a reminder; as mentioned; as said; as noted; actually; it is known that; keep in mind that; in fact; in short;
-    to recap; again; important :; info :; fact :; memo :"""
+    reminder that; fyi; fyi :; for the record; for your information; also; just so you know; so you know; by the way;
+    btw; as a reminder; as mentioned; as said; as noted; actually; it is known that; keep in mind that; in fact;
+    in short; to recap; again; important :; info :; fact :; memo :"""
 )
 CLOSINGS = _phrases(
-    """( confirmed ); confirmed; as said; as said before; as mentioned; as mentioned before; as noted; as i said; by the way;
-    btw; fyi; as well; too; at the moment; at present; for your information; for the record; as always"""
+    """( confirmed ); confirmed; as said; as said before; as mentioned; as mentioned before; as noted; as i said;
+    by the way; btw; fyi; as well; too; at the moment; at present; for your information; for the record; as always"""
 )
 EQUAL = (
     (("close", "to"), ("near",)),

@@ -1,7 +1,7 @@
 """Who is at work on a bank: one lease per job, in the bank's file, never replicated.
 
-A lease has an owner and an end. Its owner moves the end while it works; whoever finds the end passed may take the lease,
-so that a crash costs a wait and nothing else.
+A lease has an owner and an end. Its owner moves the end while it works; whoever finds the end passed may take the
+lease, so that a crash costs a wait and nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 from skep.storage.connection import Connection
 
 FURTHEST = 10.0
-"""A lease that ends more than this many times its length ahead was written by a clock gone wrong, and does not count."""
+"""A lease that ends more than so many times its length ahead was written by a clock gone wrong; it does not count."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Which rows are near which: the neighbours of many rows in one pass over the bank.
 
-One product of matrices per block of rows replaces a search per row. It multiplies the coarse part of the fine codes, and
-where the bar is high only every row's first half: the axes are turned so that any half stands for the whole. The whole
-codes of the pairs that are left decide.
+One product of matrices per block of rows replaces a search per row. It multiplies the coarse part of the fine codes,
+and where the bar is high only every row's first half: the axes are turned so that any half stands for the whole. The
+whole codes of the pairs that are left decide.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def _exact(table: Table, asked: Ints, queries: Floats, columns: Ints, slots: Int
     """The pairs whose whole codes reach the bar; a row is not its own neighbour."""
     other = asked[columns] != slots
     columns, slots = columns[other], slots[other]
-    codes: FineCodes = join([part for _, part in codes_of(table, slots)]) if len(slots) else _no_codes(table.dim)
+    codes: FineCodes = (
+        join([part for _, part in codes_of(table, slots)]) if len(slots) else _no_codes(table.dim)
+    )
     cosine = np.vecdot(decode(codes), queries[columns])
     good = cosine >= least
     return Near(columns[good], slots[good], cosine[good].astype(np.float32))
