@@ -147,6 +147,9 @@ def _show(report: MaintainReport) -> None:
         if len(step.actions) > 20:
             click.echo(click.style(f"              and {len(step.actions) - 20} more", dim=True))
     if report.queued:
-        click.echo(f"{report.queued} pairs wait for a judge: --judge-rules, --judge-command or --judge-url")
+        waits = "1 pair waits" if report.queued == 1 else f"{report.queued} pairs wait"
+        click.echo(
+            f"{waits} for a judge: `skep judge` shows them; --judge-rules, --judge-command or --judge-url decide"
+        )
     if report.spent_tokens:
         click.echo(f"spent {report.spent_tokens} tokens, {report.spent_money:.4f} in money")

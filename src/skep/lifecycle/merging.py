@@ -76,9 +76,24 @@ def _pairs(
         for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):
             key = key_of(memory.id, other.id)
             if key not in pairs and key not in decided and comparable(memory, other):
-                older, newer = sorted((memory, other), key=lambda m: (m.created_at, m.id))
+                older, newer = sorted((memory, other), key=_age)
                 pairs[key] = older, newer, similarity
     return list(pairs.values())
+
+
+def _age(memory: Memory) -> tuple[float, str, int]:
+    """Older first. What was written at one moment by one writer keeps the order in which it was written."""
+    actor, _, counter = memory.id.rpartition("-")
+    return memory.created_at, actor, int(counter) if counter.isdecimal() else 0
+
+
+def _replaces(newer: Memory, older: Memory) -> bool:
+    """Whether one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
+    return newer.created_at > older.created_at or (
+        newer.created_at == older.created_at
+        and _age(newer)[1] == _age(older)[1]
+        and _age(newer) > _age(older)
+    )
 
 
 def mergeable(conflict: Conflict) -> bool:
@@ -136,7 +151,7 @@ def _merge_group(engine: Engine, group: list[Memory]) -> Action:
             plans.append(("link", moved))
     return Action(
         step="merge",
-        why=f"{len(losers)} copies of {winner.text!r}",
+        why=f"{len(losers)} {'copy' if len(losers) == 1 else 'copies'} of {winner.text!r}",
         memories=tuple(m.id for m in group),
         plans=tuple(plans),
     )
@@ -159,7 +174,7 @@ def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]
         older, newer = conflict.existing, conflict.memory
         if newer is None or older.id in taken or newer.id in taken:
             continue
-        if conflict.kind == "update" and not older.pinned and newer.created_at > older.created_at:
+        if conflict.kind == "update" and not older.pinned and _replaces(newer, older):
             taken.add(older.id)
             plan: tuple[Plan, ...] = (
                 ("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),
