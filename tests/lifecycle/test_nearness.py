@@ -17,7 +17,9 @@ from skep.storage.segments import joining as join_module
 
 def filled(bank: Bank, count: int) -> list[Memory]:
     texts = sorted({each.text for each in planted(count, 11)})[:count]
-    bank.remember_many([{"text": text, "kind": "fact" if n % 5 else "episode"} for n, text in enumerate(texts)])
+    bank.remember_many(
+        [{"text": text, "kind": "fact" if n % 5 else "episode"} for n, text in enumerate(texts)]
+    )
     return list(bank.find(limit=10_000))
 
 

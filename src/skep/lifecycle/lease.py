@@ -9,7 +9,7 @@ import threading
 from types import TracebackType
 
 from skep.engine import Engine
-from skep.errors import LeaseHeldError
+from skep.errors import BusyError, LeaseHeldError
 from skep.storage import leases
 
 JOB = "maintain"
@@ -65,5 +65,8 @@ class Held:
 
     def _beat(self) -> None:
         while not self._done.wait(self._seconds / 3):
-            if self._claim() is not None:
-                return  # taken over: the next write finds out
+            try:
+                if self._claim() is not None:
+                    return  # taken over: the next write finds out
+            except BusyError:
+                continue  # somebody else is writing; there are two more beats before the lease ends
