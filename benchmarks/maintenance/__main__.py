@@ -30,7 +30,7 @@ def main() -> None:
     options.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
     options.add_argument("--originals", type=int, default=1500, help="Statements in each made bank.")
     options.add_argument(
-        "--sizes", nargs="*", type=int, default=(8_000, 80_000), help="Banks to measure cost on."
+        "--sizes", nargs="*", type=int, default=(8_000, 80_000, 100_000), help="Banks to measure cost on."
     )
     options.add_argument("--new", type=int, default=1000)
     args = options.parse_args()

@@ -22,7 +22,7 @@ from skep.semantics.compare import compare
 CORPORA = (
     "msc_personas", "locomo_obs", "so_titles", "hotpot_distractor", "commits", "debian", "wordnet", "rules", "realmem",
 )  # fmt: skip
-SHARE = 15_000
+SHARE = 20_000
 """Texts of each corpus at most."""
 LONGEST = 300
 STEPS = ("extract", "evidence", "merge", "conflicts")
