@@ -18,6 +18,8 @@ DEPRECATED = 0.3
 """Below this a memory is set aside."""
 STREAMED = 0.5
 """Above this a memory also takes part in passive recall."""
+ABOVE = 1e-6
+"""What makes "at least" mean "above"; more than single precision loses."""
 DAY = 86_400.0
 HOUR = 3_600.0
 

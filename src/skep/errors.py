@@ -25,6 +25,7 @@
     │   ├── ReadOnlyError
     │   ├── DiskFullError
     │   └── BusyError            another process held the write lock for too long
+    │       └── LeaseHeldError   another run of maintenance is at work
     ├── EmbeddingError
     │   ├── EmbedderUnavailableError
     │   └── EmbedderMismatchError
@@ -145,6 +146,10 @@ class DiskFullError(StorageError):
 
 class BusyError(StorageError, TimeoutError):
     """Another process held the write lock for too long."""
+
+
+class LeaseHeldError(BusyError):
+    """Another run of maintenance is at work on the bank; nothing was done."""
 
 
 class EmbeddingError(SkepError):

@@ -166,7 +166,7 @@ def test_old_memories_are_collected_only_when_asked(bank: Bank, clock: Clock) ->
     clock.pass_days(40)
     bank.maintain()
     assert bank.get(old.id).status == "active"
-    bank.maintain(MaintainConfig(steps=("deprecate",), gc_days=30))
+    bank.maintain(MaintainConfig(steps=("prune",), gc_days=30))
     assert bank.get(old.id).status == "deprecated"
 
 

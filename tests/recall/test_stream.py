@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from skep.bank import Bank
+from skep.recall.stream import Stream
+from skep.storage.base import Filter
 
 
 def filled(bank: Bank) -> None:
@@ -71,3 +74,58 @@ def test_the_tool_searches_facts_episodes_or_both(bank: Bank) -> None:
         for which in ("facts", "episodes", "both")
     }
     assert kinds == {"facts": {"fact"}, "episodes": {"episode"}, "both": {"fact", "episode"}}
+
+
+def test_a_running_search_that_a_newer_turn_overtakes_is_dropped(bank: Bank) -> None:
+    filled(bank)
+    running, go_on = threading.Event(), threading.Event()
+    asked: list[int] = []
+
+    def where() -> Filter:
+        asked.append(stream.context().turn)
+        if len(asked) == 1:
+            running.set()
+            assert go_on.wait(30)
+        return Filter()
+
+    stream = Stream(bank._recall, where)  # pyright: ignore[reportPrivateUsage]
+    stream.observe("the quarterly report in March")
+    assert running.wait(30)
+    stream.observe("my dog Rex")
+    go_on.set()
+    assert stream.wait(30)
+    stream.close()
+
+    assert asked == [0, 0, 0]  # one half of the stale search, both of the newer one, nothing shown in between
+    assert (stream.cancelled, stream.context().turn) == (1, 2)
+    assert "The user's dog is called Rex" in [hit.memory.text for hit in stream.context().facts]
+
+
+def test_a_turn_searches_nothing_itself(bank: Bank) -> None:
+    filled(bank)
+    stream = bank.stream()
+    stream.observe("the dog Rex")
+    assert stream.wait(30)
+    here = threading.get_ident()
+    searched: list[int] = []
+    bank.engine.store.connection.trace = lambda _sql, _bindings: searched.append(threading.get_ident())
+    for turn in ("what about the canal", "and the report"):
+        stream.observe(turn)
+        stream.context()
+    assert stream.wait(30)
+    stream.close()
+    assert searched
+    assert here not in searched
+
+
+def test_a_memory_at_the_bar_is_not_above_it(bank: Bank) -> None:
+    bank.remember_many(
+        [
+            {"text": "The spare key is under the blue pot", "confidence": 0.5},
+            {"text": "The spare key is under the red pot", "confidence": 0.3},
+        ]
+    )
+    stream = bank.stream(inline=True)
+    stream.observe("where is the spare key")
+    assert stream.context().facts == ()
+    assert [hit.memory.confidence for hit in bank.search_memory("where is the spare key")] == [0.5]

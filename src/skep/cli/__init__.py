@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reembed": ("files:reembed", "Embed what waits, or switch to another model."),
     "demo": ("demo:demo", "Fill a bank, recall, show a conflict and an explanation."),
     "maintain": ("maintain:maintain", "Keep the bank clean: merge, resolve, expire."),
+    "judge": ("judge:judge", "Show the pairs that wait for a judge, or decide one."),
     "learn": ("outcomes:learn", "Record how a task went and what was used."),
     "recommend": ("outcomes:recommend", "Suggest what worked before for a task."),
     "stats": ("outcomes:stats", "Show what outcomes say about memories."),

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import sys
 import threading
 
 import click
 
 from skep.bank import Bank
 from skep.cli.shared import common, open_bank, print_json, progress_bar
+from skep.errors import LeaseHeldError
 from skep.lifecycle.judge import CommandJudge, EndpointJudge, Judge, RulesJudge
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
 from skep.lifecycle.report import MaintainReport
 
 _EVERY = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+BUSY = 75
+"""The exit code when another run is at work: what service managers call a temporary failure."""
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
@@ -38,7 +42,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "--reflect", is_flag=True, help="Also sum up clusters of episodes; the sources stay in history."
 )
 @click.option("--consolidate", type=click.Choice(["soft", "hard"]), default="soft", show_default=True)
-@click.option("--gc-days", type=float, help="Set aside what is older than this.")
+@click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(
     "--cluster", type=click.Choice(["threshold", "hdbscan"]), default="threshold", show_default=True
 )
@@ -49,10 +53,14 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option("--judge-key", envvar="SKEP_JUDGE_KEY", help="The key for --judge-url.")
 @click.option("--judge-price", type=float, default=0.0, help="What a million tokens of --judge-url cost.")
 @click.option(
-    "--max-tokens", type=int, default=100_000, show_default=True, help="Ask the judge for no more than this."
+    "--max-tokens",
+    type=int,
+    default=100_000,
+    show_default=True,
+    help="Ask the judge about as many pairs as this is expected to be enough for.",
 )
 @click.option(
-    "--max-money", type=float, default=1.0, show_default=True, help="Stop asking once this is spent."
+    "--max-money", type=float, default=1.0, show_default=True, help="The same in money, with --judge-price."
 )
 @click.option(
     "--every", callback=_seconds, help="Run again and again, such as every 24h; for service managers."
@@ -78,7 +86,10 @@ def maintain(
     bank_path: str | None,
     as_json: bool,
 ) -> None:
-    """Embed, extract, weigh evidence, resolve conflicts, merge duplicates, expire, derive again."""
+    """Embed, extract, weigh evidence, merge duplicates, resolve conflicts, expire, derive again.
+
+    Exits with 75 if another run is at work on the bank; with --every it tries again the next time.
+    """
     chosen = [step for step in steps or DEFAULT_STEPS if step not in skip] + (["reflect"] if reflect else [])
     config = MaintainConfig(
         steps=tuple(chosen),
@@ -107,7 +118,12 @@ def maintain(
             signal.signal(name, lambda _number, _frame: stop.set())
     while not stop.is_set():
         with open_bank(bank_path, create=False) as bank:
-            _once(bank, config, judge, dry_run=dry_run, as_json=as_json)
+            try:
+                _once(bank, config, judge, dry_run=dry_run, as_json=as_json)
+            except LeaseHeldError as error:
+                click.echo(f"skep: {error}", err=True)
+                if every is None:
+                    sys.exit(BUSY)
         if every is None or stop.wait(every):
             return
 
@@ -131,6 +147,9 @@ def _show(report: MaintainReport) -> None:
         if len(step.actions) > 20:
             click.echo(click.style(f"              and {len(step.actions) - 20} more", dim=True))
     if report.queued:
-        click.echo(f"{report.queued} pairs wait for a judge: --judge-rules, --judge-command or --judge-url")
+        waits = "1 pair waits" if report.queued == 1 else f"{report.queued} pairs wait"
+        click.echo(
+            f"{waits} for a judge: `skep judge` shows them; --judge-rules, --judge-command or --judge-url decide"
+        )
     if report.spent_tokens:
         click.echo(f"spent {report.spent_tokens} tokens, {report.spent_money:.4f} in money")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from skep.engine import Engine
 from skep.lifecycle.clusters import by_threshold
 from skep.lifecycle.distil import central, summary
-from skep.lifecycle.extraction import SAME_EVENT
-from skep.lifecycle.nearness import near
+from skep.lifecycle.extraction import NEAREST, SAME_EVENT
+from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory
 from skep.storage.base import Filter
@@ -39,11 +39,11 @@ def deprecate(engine: Engine, now: float, *, decay_per_day: float) -> list[Actio
     return [_mark("deprecate", memory, "deprecated", "too little confidence is left") for memory in faded]
 
 
-def collect(engine: Engine, now: float, days: float) -> list[Action]:
+def prune(engine: Engine, now: float, days: float) -> list[Action]:
     """Plan the setting aside of what is older than an age; pinned ones and procedures stay."""
     where = Filter(kinds=("fact", "episode", "document"), until=now - days * DAY, statuses=("active",))
     old = [memory for _row, memory in engine.store.find(where, limit=1 << 40) if not memory.pinned]
-    return [_mark("collect", memory, "deprecated", f"older than {days:g} days") for memory in old]
+    return [_mark("prune", memory, "deprecated", f"older than {days:g} days") for memory in old]
 
 
 def rederive(engine: Engine) -> list[Action]:
@@ -94,13 +94,14 @@ def reflect(
     """
     by_id = {episode.id: episode for episode in episodes}
 
-    def neighbours(memory_id: str) -> list[str]:
-        found = near(engine, by_id[memory_id], kinds=("episode",), threshold=SAME_EVENT)
-        return [other.id for other, _ in found if other.id in by_id]
+    near = neighbours(engine, list(by_id.values()), kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
+
+    def joined(memory_id: str) -> list[str]:
+        return [other.id for other, _ in near[memory_id] if other.id in by_id]
 
     groups = [
         sorted((by_id[i] for i in group), key=lambda m: (m.created_at, m.id))
-        for group in by_threshold(sorted(by_id), neighbours)
+        for group in by_threshold(sorted(by_id), joined)
         if len(group) >= SUMMARISED
     ]
     texts = [[episode.text for episode in group] for group in groups]

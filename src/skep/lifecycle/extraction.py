@@ -8,7 +8,8 @@ from functools import reduce
 from skep.engine import Engine
 from skep.lifecycle.clusters import by_density, by_threshold
 from skep.lifecycle.distil import central
-from skep.lifecycle.nearness import near
+from skep.lifecycle.nearness import by_id as load_by_id
+from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory
 from skep.semantics.compare import compare
@@ -18,6 +19,10 @@ SAME_EVENT = 0.80
 """Similarity from which episodes tell of the same thing."""
 SUPPORTS = 0.75
 """Similarity from which an episode may support a fact."""
+NEAREST = 16
+"""How many of the nearest episodes are joined to one."""
+SUPPORTED = 4
+"""How many facts an episode may support."""
 EXTRACTED = 0.7
 """The confidence of a fact that was distilled, before its evidence counts."""
 Distil = Callable[[Sequence[Sequence[str]]], Sequence[str]]
@@ -36,7 +41,8 @@ def extract(
     by_id = {episode.id: episode for episode in episodes}
     groups = _clusters(engine, by_id, cluster, smallest)
     groups = [group for group in groups if len(group) >= smallest and any(i in by_id for i in group)]
-    members = [_loaded(engine, group, by_id) for group in groups]
+    others = load_by_id(engine, (i for group in groups for i in group if i not in by_id))
+    members = [_loaded(group, by_id | others) for group in groups]
     fresh: list[list[Memory]] = []
     actions: list[Action] = []
     for group in members:
@@ -66,16 +72,12 @@ def _clusters(engine: Engine, by_id: dict[str, Memory], cluster: str, smallest: 
                 groups += by_density(ids, vectors, smallest=smallest)
         return groups
 
-    def neighbours(memory_id: str) -> list[str]:
-        found = near(engine, by_id[memory_id], kinds=("episode",), threshold=SAME_EVENT)
-        return [other.id for other, _ in found]
-
-    return by_threshold(sorted(by_id), neighbours)
+    near = neighbours(engine, list(by_id.values()), kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
+    return by_threshold(sorted(by_id), lambda memory_id: [other.id for other, _ in near[memory_id]])
 
 
-def _loaded(engine: Engine, group: list[str], by_id: dict[str, Memory]) -> list[Memory]:
-    found = [by_id.get(i) or engine.store.get(i) for i in group]
-    return sorted((m for m in found if m is not None), key=lambda m: (m.created_at, m.id))
+def _loaded(group: list[str], known: dict[str, Memory]) -> list[Memory]:
+    return sorted((known[i] for i in group if i in known), key=lambda m: (m.created_at, m.id))
 
 
 def _fact_of(engine: Engine, group: Sequence[Memory]) -> Memory | None:
@@ -137,8 +139,9 @@ def _derived(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
 def support(engine: Engine, episodes: Sequence[Memory]) -> list[Action]:
     """Plan evidence: an episode that says what a fact says raises its confidence, once."""
     found: dict[str, tuple[Memory, list[str]]] = {}
+    near = neighbours(engine, episodes, kinds=("fact",), threshold=SUPPORTS, limit=SUPPORTED)
     for episode in episodes:
-        for fact, similarity in near(engine, episode, kinds=("fact",), threshold=SUPPORTS, limit=4):
+        for fact, similarity in near[episode.id]:
             if episode.id in fact.evidence:
                 continue
             verdict = compare(fact.text, episode.text, similarity=similarity)

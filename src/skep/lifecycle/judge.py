@@ -47,7 +47,11 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judge(Protocol):
-    """Decides a batch of cases."""
+    """Decides a batch of cases.
+
+    A judge that costs money may have `price_per_million` (tokens), one that costs nothing `free = True`; limits of
+    tokens and money follow them.
+    """
 
     name: str
 
@@ -60,6 +64,7 @@ class RulesJudge:
     """No model: an update that is likely enough replaces, a likely duplicate merges, the rest stays."""
 
     name = "rules"
+    free = True
 
     def __init__(self, *, sure: float = 0.75) -> None:
         self.sure = sure
@@ -108,6 +113,28 @@ def prompt_for(cases: Sequence[Case]) -> str:
         for number, case in enumerate(cases, 1)
     ]
     return PROMPT + "\n".join(parts)
+
+
+PROMPT_CHARACTERS = 3.0
+"""Characters per token, on the low side, so that an estimate is rarely exceeded."""
+ANSWER_TOKENS = 40
+"""What the answer to one pair takes at most."""
+
+
+def expected_tokens(cases: Sequence[Case]) -> int:
+    """About what a batch takes, question and answer; rather too much than too little."""
+    return int(len(prompt_for(cases)) / PROMPT_CHARACTERS) + ANSWER_TOKENS * len(cases) if cases else 0
+
+
+def fitting(cases: Sequence[Case], *, tokens: float, money: float, price_per_million: float) -> int:
+    """How many of the first cases can be asked about within what may still be spent."""
+    if price_per_million > 0:
+        tokens = min(tokens, money / price_per_million * 1_000_000)
+    low, high = 0, len(cases)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if expected_tokens(cases[:middle]) <= tokens else (low, middle - 1)
+    return low
 
 
 def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
@@ -169,7 +196,7 @@ class EndpointJudge:
                 f"{url!r} is no address; write it like http://localhost:11434/v1/chat/completions"
             )
         self._url, self._model, self._key = url, model, key
-        self._style, self._price, self._timeout = style, price_per_million, timeout
+        self._style, self.price_per_million, self._timeout = style, price_per_million, timeout
 
     def decide(self, cases: Sequence[Case]) -> Verdicts:
         """One request for the whole batch."""
@@ -177,7 +204,7 @@ class EndpointJudge:
         body = {
             "model": self._model,
             "messages": messages,
-            "max_tokens": 40 * len(cases) + 200,
+            "max_tokens": ANSWER_TOKENS * len(cases) + 200,
             "temperature": 0,
         }
         headers = {"content-type": "application/json"}
@@ -205,7 +232,9 @@ class EndpointJudge:
                 f"the judge's answer has an unknown shape ({error!r}); both memories are kept"
             ) from error
         return Verdicts(
-            decisions=read_answer(text, len(cases)), tokens=tokens, money=tokens * self._price / 1_000_000
+            decisions=read_answer(text, len(cases)),
+            tokens=tokens,
+            money=tokens * self.price_per_million / 1_000_000,
         )
 
 

@@ -1,27 +1,32 @@
-"""Maintenance: plan, apply, report. Each step plans events from what it sees; only this module writes them.
+"""Maintenance: plan, apply, report. Each step plans events from what it sees; only a `Run` writes them.
 
-Steps look at what changed since they last finished, so a run with nothing new costs next to nothing. Each step's
-events and its mark are written after its plan is complete; a crash in between repeats the step, which changes nothing
-that was already done.
+Steps look at what changed since they last finished, so a run with nothing new costs next to nothing. A step's events
+are written in transactions of many, its mark in the last of them; a crash in between repeats the step, which changes
+nothing that was already done. One run at a time works on a bank: it holds a lease in the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import msgspec
 
 from skep.engine import Engine, Progress
 from skep.engine.forgetting import forget
-from skep.errors import ConfigError, JudgeError
-from skep.lifecycle import ageing, extraction, merging, queue
+from skep.errors import ConfigError
+from skep.lifecycle import ageing, asking, extraction, merging, queue
 from skep.lifecycle.extraction import Distil
-from skep.lifecycle.judge import Case, Judge
-from skep.lifecycle.report import Action, MaintainReport, StepReport
-from skep.storage.sqlite import Plan
+from skep.lifecycle.judge import Judge
+from skep.lifecycle.lease import Held
+from skep.lifecycle.merging import Sorted
+from skep.lifecycle.report import Action, MaintainReport
+from skep.lifecycle.running import Run
 
-STEPS = ("embed", "extract", "evidence", "conflicts", "judge", "reflect", "deprecate", "rederive")
+STEPS = (
+    "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
+    "prune", "reembed",
+)  # fmt: skip
 DEFAULT_STEPS = tuple(step for step in STEPS if step != "reflect")
 """Reflection replaces episodes by summaries, so it only runs when asked for."""
 
@@ -36,11 +41,16 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
     consolidate: str = "soft"
     """What reflection does with its sources: `soft` supersedes them, `hard` forgets them."""
     gc_days: float | None = None
-    """Set aside what is older than this; off unless asked for."""
+    """`prune` sets aside what is older than this; off unless asked for."""
     decay_per_day: float = 0.01
     max_tokens: int = 100_000
-    """The judge is not asked when the batch would cost more than this."""
+    """The judge is asked about as many pairs as this is expected to be enough for; the rest wait."""
     max_money: float = 1.0
+    """The same in money, for a judge whose price is known."""
+    kept_judgements: int = 5_000
+    """How many past decisions are remembered."""
+    judgement_days: float = 365.0
+    """How long they are."""
 
     def __post_init__(self) -> None:
         unknown = [step for step in self.steps if step not in STEPS]
@@ -50,33 +60,6 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"cluster must be threshold or hdbscan, not {self.cluster!r}")
         if self.consolidate not in ("soft", "hard"):
             raise ConfigError(f"consolidate must be soft or hard, not {self.consolidate!r}")
-
-
-class _Run:
-    """One run: what was planned, written and spent so far."""
-
-    def __init__(self, engine: Engine, config: MaintainConfig, *, dry_run: bool) -> None:
-        self.engine = engine
-        self.config = config
-        self.dry_run = dry_run
-        self.reports: list[StepReport] = []
-        self.events = 0
-        self.tokens = 0
-        self.money = 0.0
-
-    def finish(
-        self, step: str, actions: Sequence[Action], *, looked_at: int, head: int | None = None, note: str = ""
-    ) -> None:
-        """Write what a step planned, remember how far it came, and report."""
-        if not self.dry_run:
-            for action in actions:
-                written, _ = self.engine.write(list(action.events()))
-                self.events += len(written)
-            if head is not None:
-                self.engine.store.set_mark(step, head)
-        self.reports.append(
-            StepReport(step=step, looked_at=looked_at, actions=tuple(a.why for a in actions), note=note)
-        )
 
 
 def maintain(
@@ -97,163 +80,150 @@ def maintain(
         judge: Decides what rules cannot; without one, such pairs wait.
         distil: Turns groups of texts into one text each, in one call; without it the most central sentence stands.
         progress: Called with the steps done and their number, and while comparing.
+
+    Raises:
+        LeaseHeldError: Another run is at work on the bank; nothing was done.
     """
-    run = _Run(engine, config or MaintainConfig(), dry_run=dry_run)
-    handlers: dict[str, Callable[[], None]] = {
-        "embed": lambda: _embed(run),
-        "extract": lambda: _extract(run, distil),
-        "evidence": lambda: _evidence(run),
-        "conflicts": lambda: _conflicts(run, progress),
-        "judge": lambda: _judge(run, judge),
-        "reflect": lambda: _reflect(run, distil),
-        "deprecate": lambda: _deprecate(run),
-        "rederive": lambda: _rederive(run),
-    }
-    chosen = [step for step in STEPS if step in run.config.steps]
-    for number, step in enumerate(chosen, 1):
-        engine.index.refresh()
-        handlers[step]()
-        if progress is not None:
-            progress(number, len(chosen))
-    return MaintainReport(
-        steps=tuple(run.reports),
-        dry_run=dry_run,
-        events=run.events,
-        queued=len(queue.pending(engine)),
-        spent_tokens=run.tokens,
-        spent_money=run.money,
-    )
-
-
-def _embed(run: _Run) -> None:
-    waiting = run.engine.embeddings.backlog()
-    done = 0 if run.dry_run else run.engine.embeddings.drain()
-    note = f"embedded {done}" if not run.dry_run else f"would embed {waiting}"
-    run.reports.append(StepReport(step="embed", looked_at=waiting, note=note if waiting or done else ""))
-
-
-def _extract(run: _Run, distil: Distil | None) -> None:
-    head = run.engine.store.head()
-    episodes = run.engine.store.changed_memories(run.engine.store.mark("extract"), ("episode",))
-    episodes = [episode for episode in episodes if episode.level == 0]
-    actions = extraction.extract(
-        run.engine,
-        episodes,
-        smallest=run.config.smallest_cluster,
-        cluster=run.config.cluster,
-        distil=distil,
-    )
-    run.finish("extract", actions, looked_at=len(episodes), head=head)
-
-
-def _evidence(run: _Run) -> None:
-    head = run.engine.store.head()
-    episodes = run.engine.store.changed_memories(run.engine.store.mark("evidence"), ("episode",))
-    run.finish("evidence", extraction.support(run.engine, episodes), looked_at=len(episodes), head=head)
-
-
-def _conflicts(run: _Run, progress: Progress | None) -> None:
-    head = run.engine.store.head()
-    memories = run.engine.store.changed_memories(run.engine.store.mark("conflicts"), ("fact", "procedure"))
-    decided = queue.known_pairs(run.engine)
-    found = merging.sort_conflicts(run.engine, memories, decided, progress)
-    merges = merging.merge(run.engine, found.duplicates)
-    gone = {
-        i for action in merges for kind, body in action.plans if kind == "merge" for i in (body["loser"],)
-    }
-    clear = merging.resolve_clear(found.clear, gone)
-    gone |= {body["old"] for action in clear for kind, body in action.plans if kind == "supersede"}
-    unclear = merging.queue_unclear(found.unclear, gone)
-    run.finish("conflicts", [*merges, *clear, *unclear], looked_at=len(memories), head=head)
-
-
-def _judge(run: _Run, judge: Judge | None) -> None:
-    cases = queue.pending(run.engine)
-    if judge is None or not cases or run.dry_run:
-        note = f"{len(cases)} wait for a judge" if cases else ""
-        run.reports.append(StepReport(step="judge", looked_at=len(cases), note=note))
-        return
-    cost = sum(len(case.older.text) + len(case.newer.text) for case in cases) // 4 + 60 * len(cases)
-    if cost > run.config.max_tokens:
-        note = f"asking about {len(cases)} pairs would take about {cost} tokens, over the limit; they wait"
-        run.reports.append(StepReport(step="judge", looked_at=len(cases), note=note))
-        return
-    decisions, note = _ask(run, judge, cases)
-    decided = [
-        (case, decision) for case, decision in zip(cases, decisions, strict=True) if decision is not None
-    ]
-    actions = [
-        Action(
-            step="judge",
-            why=f"{decision}: {case.older.text!r} and {case.newer.text!r}",
-            memories=(case.older.id, case.newer.id),
-            plans=tuple(queue.decided_plans(case, decision, judge.name)),  # type: ignore[arg-type]
+    config = config or MaintainConfig()
+    with nullcontext() if dry_run else Held(engine) as lease:
+        run = Run(engine, lease)
+        steps = _Steps(run, config, judge, distil, progress)
+        chosen = [step for step in STEPS if step in config.steps]
+        for number, step in enumerate(chosen, 1):
+            engine.index.refresh()
+            handler: Callable[[], None] = getattr(steps, step)
+            handler()
+            if progress is not None:
+                progress(number, len(chosen))
+        return MaintainReport(
+            steps=tuple(run.reports),
+            dry_run=dry_run,
+            events=run.events,
+            queued=run.queued if run.queued is not None else len(queue.pending(engine)),
+            spent_tokens=run.tokens,
+            spent_money=run.money,
         )
-        for case, decision in decided
-    ]
-    run.finish("judge", actions, looked_at=len(cases), note=note)
 
 
-def _ask(run: _Run, judge: Judge, cases: list[Case]) -> tuple[list[str | None], str]:
-    """One decision per case. What is not decided after a second try waits on, with both memories kept."""
-    decisions: list[str | None] = [None] * len(cases)
-    problem = ""
-    for _ in range(2):
-        open_ = [i for i, decision in enumerate(decisions) if decision is None]
-        if not open_ or run.money >= run.config.max_money:
-            break
-        try:
-            answer = judge.decide([cases[i] for i in open_])
-        except JudgeError as error:
-            problem = str(error)
-            continue
-        run.tokens += answer.tokens
-        run.money += answer.money
-        for place, decision in zip(open_, answer.decisions, strict=False):
-            decisions[place] = decision
-    missing = sum(decision is None for decision in decisions)
-    if missing:
-        problem = problem or f"{missing} pairs were not decided; both memories are kept, and they wait"
-    return decisions, problem
+class _Steps:
+    """The steps of one run, one method each, named as in `STEPS`."""
 
+    def __init__(
+        self,
+        run: Run,
+        config: MaintainConfig,
+        judge: Judge | None,
+        distil: Distil | None,
+        progress: Progress | None,
+    ) -> None:
+        self.run, self.config, self.engine = run, config, run.engine
+        self._judge, self._distil, self._progress = judge, distil, progress
+        self._found: tuple[Sorted, int, dict[str, int]] | None = None
+        self._gone: set[str] = set()
+        """What this run has merged or marked, or in a dry run would have."""
 
-def _reflect(run: _Run, summarise: Distil | None) -> None:
-    head = run.engine.store.head()
-    episodes = run.engine.store.changed_memories(run.engine.store.mark("reflect"), ("episode",))
-    episodes = [episode for episode in episodes if not episode.pinned]
-    actions, hard = ageing.reflect(
-        run.engine, episodes, consolidate=run.config.consolidate, summarise=summarise
-    )
-    run.finish("reflect", actions, looked_at=len(episodes), head=head)
-    if hard and not run.dry_run:
-        run.engine.write(ageing.repointed(run.engine, hard))
-        forget(run.engine, hard)
+    def embed(self) -> None:
+        waiting = self.engine.embeddings.backlog()
+        done = 0 if self.run.dry else self.engine.embeddings.drain()
+        note = f"would embed {waiting}" if self.run.dry else f"embedded {done}"
+        self.run.note("embed", looked_at=waiting, note=note if waiting or done else "")
 
+    def extract(self) -> None:
+        head, store = self.run.head(), self.engine.store
+        episodes = [e for e in store.changed_memories(store.mark("extract"), ("episode",)) if e.level == 0]
+        actions = extraction.extract(
+            self.engine,
+            episodes,
+            smallest=self.config.smallest_cluster,
+            cluster=self.config.cluster,
+            distil=self._distil,
+        )
+        self.run.finish("extract", actions, looked_at=len(episodes), head=head)
 
-def _deprecate(run: _Run) -> None:
-    now = run.engine.now()
-    actions = ageing.expire(run.engine, now)
-    gone = {action.memories[0] for action in actions}
-    faded = ageing.deprecate(run.engine, now, decay_per_day=run.config.decay_per_day)
-    if run.config.gc_days is not None:
-        faded += ageing.collect(run.engine, now, run.config.gc_days)
-    for action in faded:
-        if action.memories[0] not in gone:
-            gone.add(action.memories[0])
-            actions.append(action)
-    run.finish("deprecate", actions, looked_at=len(actions))
+    def evidence(self) -> None:
+        head, store = self.run.head(), self.engine.store
+        episodes = store.changed_memories(store.mark("evidence"), ("episode",))
+        actions = extraction.support(self.engine, episodes)
+        self.run.finish("evidence", actions, looked_at=len(episodes), head=head)
 
+    def merge(self) -> None:
+        found, head, looked_at = self._conflicts_of()
+        merges = merging.merge(self.engine, found.duplicates)
+        self._gone |= {body["loser"] for action in merges for kind, body in action.plans if kind == "merge"}
+        self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head)
 
-def _rederive(run: _Run) -> None:
-    actions = ageing.rederive(run.engine)
-    run.finish("rederive", actions, looked_at=len(actions))
-    if not run.dry_run and actions:
-        run.engine.embeddings.drain()
+    def conflicts(self) -> None:
+        found, head, looked_at = self._conflicts_of()
+        clear = merging.resolve_clear(found.clear, self._gone)
+        gone = self._gone | {
+            body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
+        }
+        unclear = merging.queue_unclear(found.unclear, gone)
+        actions = [*clear, *unclear]
+        looked = looked_at["conflicts"]
+        self.run.finish("conflicts", actions, looked_at=looked, head=head, marks=tuple(looked_at))
 
+    def _conflicts_of(self) -> tuple[Sorted, int, dict[str, int]]:
+        """What `merge` and `conflicts` share: one comparison of what is new to either of them."""
+        if self._found is None:
+            store = self.engine.store
+            head = self.run.head()
+            chosen = [step for step in ("merge", "conflicts") if step in self.config.steps]
+            marks = {step: store.mark(step) for step in chosen}
+            memories = store.changed_memories(min(marks.values()), ("fact", "procedure"))
+            looked_at = dict.fromkeys(chosen, len(memories))
+            decided = queue.known_pairs(self.engine)
+            found = merging.sort_conflicts(self.engine, memories, decided, self._progress)
+            self._found = found, head, looked_at
+        return self._found
 
-def plans_of(actions: Sequence[Action]) -> list[Plan]:
-    """Every event that actions would write, in order."""
-    return [plan for action in actions for plan in action.plans]
+    def judge(self) -> None:
+        cases, config = queue.pending(self.engine), self.config
+        asking.ask(self.run, self._judge, cases, max_tokens=config.max_tokens, max_money=config.max_money)
 
+    def reflect(self) -> None:
+        head, store = self.run.head(), self.engine.store
+        episodes = [e for e in store.changed_memories(store.mark("reflect"), ("episode",)) if not e.pinned]
+        actions, hard = ageing.reflect(
+            self.engine, episodes, consolidate=self.config.consolidate, summarise=self._distil
+        )
+        self.run.finish("reflect", actions, looked_at=len(episodes), head=head)
+        if hard and not self.run.dry:
+            self.engine.write(ageing.repointed(self.engine, hard))
+            forget(self.engine, hard)
 
-Options = dict[str, Any]
+    def expire(self) -> None:
+        self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))
+
+    def deprecate(self) -> None:
+        faded = ageing.deprecate(self.engine, self.engine.now(), decay_per_day=self.config.decay_per_day)
+        self._set_aside("deprecate", faded)
+
+    def prune(self) -> None:
+        """What is too old, if that was asked for; and judgements that can no longer matter."""
+        config, now = self.config, self.engine.now()
+        if config.gc_days is not None:
+            self._set_aside("prune", ageing.prune(self.engine, now, config.gc_days))
+        else:
+            self.run.note("prune")
+        kept = queue.Kept(self.engine)
+        outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
+        self.run.write([Action(step="prune", why="", plans=(queue.dropped(key),)) for key in outdated])
+        self.run.queued = len(kept.pending())
+
+    def _set_aside(self, step: str, actions: list[Action]) -> None:
+        """Marks of one step, less what an earlier one has marked (in a dry run: would have)."""
+        actions = [action for action in actions if action.memories[0] not in self._gone]
+        self._gone.update(action.memories[0] for action in actions)
+        self.run.finish(step, actions, looked_at=len(actions))
+
+    def rederive(self) -> None:
+        actions = ageing.rederive(self.engine)
+        self.run.finish("rederive", actions, looked_at=len(actions))
+
+    def reembed(self) -> None:
+        """What earlier steps wrote or changed has its vector before the run ends."""
+        waiting = self.engine.embeddings.backlog()
+        done = self.engine.embeddings.drain() if waiting and not self.run.dry else 0
+        note = f"would embed {waiting}" if self.run.dry else f"embedded {done}"
+        self.run.note("reembed", looked_at=waiting, note=note if waiting else "")

@@ -12,12 +12,15 @@ import msgspec
 from skep.engine import Engine, Progress
 from skep.lifecycle.clusters import Union
 from skep.lifecycle.judge import Case
+from skep.lifecycle.nearness import neighbours, sharing_words
 from skep.lifecycle.queue import contradiction_plans, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.model import Conflict, Memory
-from skep.semantics.conflicts import scan
+from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, judge
 from skep.storage.sqlite import Plan
 
+SHORT = 12
+"""Words up to which a memory is also compared with others that share most of them."""
 MERGE_SIMILARITY = 0.85
 CLEAR_DUPLICATE = 0.90
 CLEAR_CONFLICT = 0.90
@@ -37,21 +40,60 @@ class Sorted(msgspec.Struct, kw_only=True):
 def sort_conflicts(
     engine: Engine, memories: Sequence[Memory], decided: set[str], progress: Progress | None = None
 ) -> Sorted:
-    """Find the conflicts of memories and sort them; pairs that were looked at before are passed over."""
+    """Find the conflicts of memories and sort them; pairs that were looked at before are passed over.
+
+    Only memories of one scope are compared: what is private to one does not change what everybody sees.
+    """
     found = Sorted()
-    for conflict in scan(engine, memories, progress=progress):
-        other = conflict.memory
-        if other is None or key_of(conflict.existing.id, other.id) in decided:
-            continue
-        if conflict.existing.scope != other.scope:
-            continue  # what is private to one does not change what everybody sees
-        if conflict.kind == "duplicate":
+    pairs = _pairs(engine, memories, decided)
+    for number, (older, newer, similarity) in enumerate(pairs, 1):
+        conflict = judge(older, newer, similarity)
+        if conflict is None:
+            pass
+        elif conflict.kind == "duplicate":
             (found.duplicates if mergeable(conflict) else found.unclear).append(conflict)
         elif conflict.confidence >= CLEAR_CONFLICT:
             found.clear.append(conflict)
         else:
             found.unclear.append(conflict)
+        if progress is not None:
+            progress(number, len(pairs))
     return found
+
+
+def _pairs(
+    engine: Engine, memories: Sequence[Memory], decided: set[str]
+) -> list[tuple[Memory, Memory, float]]:
+    """The pairs worth comparing, each once, the older one first.
+
+    They are near in meaning, or share most of their words.
+    """
+    limit = engine.settings.conflict_candidates
+    near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit)
+    alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT)
+    pairs: dict[str, tuple[Memory, Memory, float]] = {}
+    for memory in memories:
+        for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):
+            key = key_of(memory.id, other.id)
+            if key not in pairs and key not in decided and comparable(memory, other):
+                older, newer = sorted((memory, other), key=_age)
+                pairs[key] = older, newer, similarity
+    return list(pairs.values())
+
+
+def _age(memory: Memory) -> tuple[float, str, int]:
+    """Older first. What was written at one moment by one writer keeps the order in which it was written."""
+    actor, _, counter = memory.id.rpartition("-")
+    return memory.created_at, actor, int(counter) if counter.isdecimal() else 0
+
+
+def _replaces(newer: Memory, older: Memory) -> bool:
+    """Whether one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
+    return newer.created_at > older.created_at or (
+        newer.created_at == older.created_at
+        and _age(newer)[1] == _age(older)[1]
+        and _age(newer) > _age(older)
+    )
 
 
 def mergeable(conflict: Conflict) -> bool:
@@ -109,7 +151,7 @@ def _merge_group(engine: Engine, group: list[Memory]) -> Action:
             plans.append(("link", moved))
     return Action(
         step="merge",
-        why=f"{len(losers)} copies of {winner.text!r}",
+        why=f"{len(losers)} {'copy' if len(losers) == 1 else 'copies'} of {winner.text!r}",
         memories=tuple(m.id for m in group),
         plans=tuple(plans),
     )
@@ -132,7 +174,7 @@ def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]
         older, newer = conflict.existing, conflict.memory
         if newer is None or older.id in taken or newer.id in taken:
             continue
-        if conflict.kind == "update" and not older.pinned and newer.created_at > older.created_at:
+        if conflict.kind == "update" and not older.pinned and _replaces(newer, older):
             taken.add(older.id)
             plan: tuple[Plan, ...] = (
                 ("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),

@@ -1,39 +1,140 @@
-"""The memories near another one, within its own scope, with their similarity on the common scale."""
+"""The memories near others, within their own scope, with their similarity on the common scale."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from skep.engine import Engine
-from skep.model import CURRENT, Memory
+from skep.model import CURRENT, Memory, Scope
+from skep.semantics.conflicts import in_common, whole_words
 from skep.storage.base import Filter
 from skep.storage.rows import searched_text
+from skep.words import query_terms
+
+Neighbours = dict[str, list[tuple[Memory, float]]]
+"""By id: the others with their similarity, nearest first."""
+LOADED = 5000
+"""Memories read per statement."""
+HALVINGS = 40
 
 
-def near(
-    engine: Engine, memory: Memory, *, kinds: Sequence[str], threshold: float, limit: int = 16
-) -> list[tuple[Memory, float]]:
-    """Current memories of some kinds at least this similar, nearest first, without the memory itself."""
+def neighbours(
+    engine: Engine,
+    memories: Sequence[Memory],
+    *,
+    threshold: float,
+    limit: int,
+    kinds: Sequence[str] | None = None,
+) -> Neighbours:
+    """Current memories at least this similar to each, all found in one pass over the index.
+
+    Args:
+        engine: The bank.
+        memories: Whose neighbours; one without a vector has none.
+        threshold: The least similarity.
+        limit: How many at most for each.
+        kinds: Which kinds to look among; without them, each memory among its own kind.
+    """
     import numpy as np
 
-    row = engine.store.rows_of([memory.id]).get(memory.id)
-    stored = engine.store.vectors_of([row]) if row is not None else {}
-    if row in stored:
-        vector = np.frombuffer(stored[row], dtype="<f4")
-    else:
-        made = engine.embeddings.query_vector(searched_text(memory.title, memory.text))
-        if made is None:
-            return []
-        vector = made
-    where = Filter(scope=memory.scope, kinds=tuple(kinds), statuses=CURRENT)
-    pool = engine.index.similar(vector, where, limit + 1)
-    calibrate = engine.embeddings.calibrate
-    close = [
-        (int(other), similarity)
-        for other, cosine in zip(pool.rows.tolist(), pool.cosine.tolist(), strict=True)
-        if other != row and not math.isnan(cosine) and (similarity := calibrate(cosine)) >= threshold
+    rows = _rows(engine, (memory.id for memory in memories))
+    known = {rows[memory.id]: memory for memory in memories if memory.id in rows}
+    groups: dict[tuple[Scope, tuple[str, ...]], list[int]] = {}
+    for row, memory in known.items():
+        groups.setdefault((memory.scope, tuple(kinds or (memory.kind,))), []).append(row)
+    least = raw_bar(engine, threshold)
+    pairs: list[tuple[int, int, float]] = []
+    for (scope, among), asked in groups.items():
+        where = Filter(scope=scope, kinds=among, statuses=CURRENT)
+        found = engine.index.near_pairs(np.array(asked, dtype=np.int64), where, least=least, most=limit)
+        similar = engine.embeddings.calibrate_many(found.cosine).tolist()
+        pairs += zip(found.asked.tolist(), found.rows.tolist(), similar, strict=True)
+    known |= load(engine, {row for _, row, _ in pairs} - known.keys())
+    out: Neighbours = {memory.id: [] for memory in memories}
+    for asked_row, row, similarity in pairs:
+        if row in known and similarity >= threshold:
+            out[known[asked_row].id].append((known[row], similarity))
+    return out
+
+
+def sharing_words(
+    engine: Engine, memories: Sequence[Memory], *, least: float, limit: int, longest: int
+) -> Neighbours:
+    """Current memories of the same kind and scope that share most of their words with a short one.
+
+    Who shares half of its words holds one of the rarer half, so only those are looked for.
+
+    Args:
+        engine: The bank.
+        memories: Whose; those of more than `longest` words are passed over, because long texts that share most of their
+            words are near in meaning, too.
+        least: The least share of words in common.
+        limit: How many to look at for each, best first by BM25.
+        longest: See `memories`.
+    """
+    import numpy as np
+
+    rows = _rows(engine, (memory.id for memory in memories))
+    short: list[tuple[Memory, set[str], list[str]]] = []
+    for memory in memories:
+        text = searched_text(memory.title, memory.text)
+        words = whole_words(text)
+        if memory.id in rows and len(words) <= longest:
+            short.append((memory, words, query_terms(text)))
+    every = list({term for _, _, terms in short for term in terms})
+    worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
+    pools: list[tuple[Memory, set[str], list[int]]] = []
+    for memory, words, terms in short:
+        rarest = sorted(set(terms), key=lambda term: (-worth[term], term))[: len(set(terms)) // 2 + 1]
+        where = Filter(scope=memory.scope, kinds=(memory.kind,), statuses=CURRENT)
+        pool = engine.index.search(rarest, None, where, k_words=limit + 1, k_vectors=0)
+        pools.append((memory, words, [row for row in pool.rows.tolist() if row != rows[memory.id]]))
+    texts = engine.store.texts_of(sorted({row for _, _, found in pools for row in found}))
+    split = {row: whole_words(text) for row, text in texts.items()}
+    pairs = [
+        (memory, row)
+        for memory, words, found in pools
+        for row in found
+        if row in split and in_common(words, split[row]) >= least
     ]
-    found = engine.store.memories([other for other, _ in close])
-    pairs = [(found[other], similarity) for other, similarity in close if other in found]
-    return sorted(pairs, key=lambda pair: (-pair[1], pair[0].id))[:limit]
+    known = load(engine, {row for _, row in pairs})
+    pairs = [(memory, row) for memory, row in pairs if row in known]
+    left = engine.index.vectors(np.array([rows[memory.id] for memory, _ in pairs], dtype=np.int64))
+    right = engine.index.vectors(np.array([row for _, row in pairs], dtype=np.int64))
+    similar = engine.embeddings.calibrate_many(np.vecdot(left, right).astype(np.float32)).tolist()
+    out: Neighbours = {}
+    for (memory, row), similarity in zip(pairs, similar, strict=True):
+        out.setdefault(memory.id, []).append((known[row], similarity))
+    return out
+
+
+def raw_bar(engine: Engine, threshold: float) -> float:
+    """A raw cosine that lies just below a similarity on the common scale, for any embedder's map."""
+    low, high = -1.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if engine.embeddings.calibrate(middle) < threshold else (low, middle)
+    return low
+
+
+def load(engine: Engine, rows: Iterable[int]) -> dict[int, Memory]:
+    """Memories by row, a few statements for all of them."""
+    found: dict[int, Memory] = {}
+    wanted = sorted(rows)
+    for start in range(0, len(wanted), LOADED):
+        found |= engine.store.memories(wanted[start : start + LOADED])
+    return found
+
+
+def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:
+    """Memories by id, a few statements for all of them; what is unknown or forgotten is left out."""
+    rows = _rows(engine, ids)
+    return {memory.id: memory for memory in load(engine, rows.values()).values()}
+
+
+def _rows(engine: Engine, ids: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    wanted = list(dict.fromkeys(ids))
+    for start in range(0, len(wanted), LOADED):
+        found |= engine.store.rows_of(wanted[start : start + LOADED])
+    return found

@@ -7,11 +7,13 @@ import msgspec
 from skep.engine import Engine
 from skep.errors import InvalidInputError, NotFoundError
 from skep.lifecycle.judge import DECISIONS, Case, Decision
-from skep.model import Event, Memory
+from skep.lifecycle.nearness import by_id
+from skep.model import CURRENT, Event, Memory
 from skep.semantics.links import chain
 from skep.storage.sqlite import Plan
 
 PREFIX = "judgement/"
+DAY = 86_400.0
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +26,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     decision: str | None = None
     by: str | None = None
+    at: float = 0.0
+    """When it was decided."""
 
 
 def key_of(a: str, b: str) -> str:
@@ -48,31 +52,67 @@ def queue_plan(case: Case) -> Plan:
     return ("setting", {"key": PREFIX + case.key, "value": msgspec.to_builtins(judgement)})
 
 
+class Kept:
+    """Every judgement of a bank with the memories they are about, read at once."""
+
+    def __init__(self, engine: Engine) -> None:
+        kept = engine.store.settings_under(PREFIX)
+        self.judgements = {key: msgspec.convert(value, Judgement) for key, value in kept.items()}
+        both = (i for judgement in self.judgements.values() for i in (judgement.older, judgement.newer))
+        self._known = by_id(engine, both)
+
+    def pending(self) -> list[Case]:
+        """The cases that wait, both sides still current."""
+        cases: list[Case] = []
+        for judgement in self.judgements.values():
+            older, newer = self._known.get(judgement.older), self._known.get(judgement.newer)
+            if judgement.decision is not None or older is None or newer is None:
+                continue
+            if older.status == newer.status == "active":
+                cases.append(
+                    Case(
+                        older=older,
+                        newer=newer,
+                        kind=judgement.kind,
+                        similarity=judgement.similarity,
+                        confidence=judgement.confidence,
+                    )
+                )
+        return cases
+
+    def outdated(self, now: float, *, most: int, days: float) -> list[str]:
+        """The keys of judgements that need not be kept.
+
+        Those of which a side is no longer current, whether decided or not; those decided long ago; and the oldest
+        decisions beyond `most`. A decision that was let go costs at most one more question, and only if one of the two
+        memories changes again.
+        """
+        gone = {
+            key for key, j in self.judgements.items() if not (self._stands(j.older) and self._stands(j.newer))
+        }
+        decided = {
+            key: j.at for key, j in self.judgements.items() if j.decision is not None and key not in gone
+        }
+        newest = sorted(decided, key=lambda key: (-decided[key], key))
+        old = [key for key in newest[:most] if decided[key] < now - days * DAY]
+        return sorted([*gone, *old, *newest[most:]])
+
+    def _stands(self, memory_id: str) -> bool:
+        memory = self._known.get(memory_id)
+        return memory is not None and memory.status in CURRENT
+
+
 def pending(engine: Engine) -> list[Case]:
     """The cases that wait, both sides still current."""
-    cases: list[Case] = []
-    for value in engine.store.settings_under(PREFIX).values():
-        judgement = msgspec.convert(value, Judgement)
-        if judgement.decision is not None:
-            continue
-        older, newer = engine.store.get(judgement.older), engine.store.get(judgement.newer)
-        if older is None or newer is None or "active" not in (older.status, newer.status):
-            continue
-        if older.status != "active" or newer.status != "active":
-            continue
-        cases.append(
-            Case(
-                older=older,
-                newer=newer,
-                kind=judgement.kind,
-                similarity=judgement.similarity,
-                confidence=judgement.confidence,
-            )
-        )
-    return cases
+    return Kept(engine).pending()
 
 
-def decided_plans(case: Case, decision: Decision, by: str) -> list[Plan]:
+def dropped(key: str) -> Plan:
+    """The event that lets a judgement go; like any setting, the last writer's word counts in every replica."""
+    return ("setting", {"key": key, "value": None})
+
+
+def decided_plans(case: Case, decision: Decision, by: str, now: float) -> list[Plan]:
     """The events that carry out a decision and remember it."""
     older, newer = case.older, case.newer
     plans: list[Plan] = []
@@ -97,6 +137,7 @@ def decided_plans(case: Case, decision: Decision, by: str) -> list[Plan]:
         confidence=round(case.confidence, 4),
         decision=decision,
         by=by,
+        at=now,
     )
     plans.append(("setting", {"key": PREFIX + case.key, "value": msgspec.to_builtins(judgement)}))
     return plans
@@ -132,5 +173,5 @@ def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Even
         )
     if word == "SUPERSEDED" and case.older.id in chain(case.newer.id, engine.store.get):
         raise InvalidInputError(f"{case.newer.id} was itself replaced by {case.older.id}", field="decision")
-    events, _ = engine.write(decided_plans(case, word, by))  # type: ignore[arg-type]
+    events, _ = engine.write(decided_plans(case, word, by, engine.now()))  # type: ignore[arg-type]
     return events

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from skep.confidence import STREAMED
+from skep.confidence import ABOVE, STREAMED
 from skep.model import Hit
 from skep.recall.search import Recaller
 from skep.storage.base import Filter
@@ -32,6 +32,9 @@ class StreamContext(msgspec.Struct, frozen=True, kw_only=True):
 class Stream:
     """Watches a conversation. `observe` each turn, ask `context` for what to put before the model; neither blocks.
 
+    One search runs at a time. A turn that comes while one is waiting takes its place; a turn that comes while one is
+    running has its result dropped, so that `context` never goes back to an older turn.
+
     Args:
         recaller: Answers the searches.
         where: What may be recalled; called for every search, so that time moves on.
@@ -53,7 +56,7 @@ class Stream:
         self._closed = False
         self._thread: threading.Thread | None = None
         self.cancelled = 0
-        """Searches that were dropped because a newer turn came before they began."""
+        """Searches that a newer turn made stale: not begun, broken off between facts and episodes, or not shown."""
         self.error: str | None = None
         """What went wrong in the last search, if anything."""
 
@@ -115,21 +118,28 @@ class Stream:
             self._search(turn, query)
 
     def _search(self, turn: int, query: str) -> None:
+        """Search for one turn. What a newer turn has made stale on the way is dropped, never shown."""
+        error: str | None = None
+        found = StreamContext(turn=turn)
         try:
-            found = StreamContext(
-                facts=self._some(query, ("fact", "procedure")),
-                episodes=self._some(query, ("episode",)),
-                turn=turn,
-            )
-            self.error = None
-        except Exception as error:  # noqa: BLE001 - the root of a thread: what went wrong is shown, not lost
-            self.error = str(error) or type(error).__name__
-            found = StreamContext(turn=turn)
+            facts = self._some(query, ("fact", "procedure"))
+            if not self._stale():
+                episodes = self._some(query, ("episode",))
+                found = StreamContext(facts=facts, episodes=episodes, turn=turn)
+        except Exception as problem:  # noqa: BLE001 - the root of a thread: what went wrong is shown, not lost
+            error = str(problem) or type(problem).__name__
         with self._wake:
-            if turn >= self._found.turn:
-                self._found = found
+            if self._stale():
+                self.cancelled += 1
+                return
+            self.error = error
+            self._found = found
             self._wake.notify_all()
 
+    def _stale(self) -> bool:
+        """Whether a newer turn waits for its own search."""
+        return self._asked is not None
+
     def _some(self, query: str, kinds: tuple[str, ...]) -> tuple[Hit, ...]:
-        where = msgspec.structs.replace(self._where(), kinds=kinds, min_confidence=STREAMED)
+        where = msgspec.structs.replace(self._where(), kinds=kinds, min_confidence=STREAMED + ABOVE)
         return self._recaller.run(query, where, limit=MOST, preset="stream", count_uses=False).hits

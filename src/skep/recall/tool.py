@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from skep.confidence import DEPRECATED
+from skep.confidence import ABOVE, DEPRECATED
 from skep.model import Hit, Recalled
 from skep.recall.search import Recaller
 from skep.storage.base import Filter
@@ -22,6 +22,6 @@ def search_memory(
 ) -> tuple[Hit, ...]:
     """What is stored about a question, if at least somewhat sure (effective confidence above 0.3), diverse."""
     clean_choice("search_type", search_type, tuple(SEARCHED))
-    narrowed = msgspec.structs.replace(where, kinds=SEARCHED[search_type], min_confidence=DEPRECATED)
+    narrowed = msgspec.structs.replace(where, kinds=SEARCHED[search_type], min_confidence=DEPRECATED + ABOVE)
     found: Recalled = recaller.run(query, narrowed, limit=limit, config={"select": "diversity"})
     return found.hits

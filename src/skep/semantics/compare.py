@@ -18,6 +18,7 @@ from skep.semantics import lexicon as lx
 from skep.semantics import scorer
 from skep.semantics.features import NAMES, Pair, examine
 from skep.semantics.reading import Text, analyse
+from skep.semantics.saying import said_twice
 
 VerdictKind = Literal["duplicate", "contradiction", "update", "neutral"]
 Reason = Literal["polarity", "negation", "antonym", "number", "value", "custom", "similarity"]
@@ -152,7 +153,7 @@ def _counted(text: Text) -> set[tuple[str, str]]:
 
 
 def _past(text: Text) -> bool:
-    return any(text.words[i].endswith("ed") for i in text.content)
+    return any(text.words[i].endswith("ed") or lx.lemma(text.words[i])[1] for i in text.content)
 
 
 def _same_words(a: Text, b: Text) -> bool:
@@ -201,6 +202,8 @@ def compare(
         return _verdict("contradiction", "polarity", (0.01, 0.98, 0.01), clear=True)
     if not opposed and (a == b or _same_words(left, right)):
         return _verdict("duplicate", "similarity", (0.98, 0.01, 0.01), clear=True)
+    if not opposed and said_twice(left, right):
+        return _verdict("duplicate", "similarity", (0.96, 0.02, 0.02), clear=True)
     pair = examine(left, right, similarity, scorer.load()[1])
     row = dict(zip(NAMES, pair.row, strict=True))
     chances = _probabilities(pair)

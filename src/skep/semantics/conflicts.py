@@ -170,7 +170,7 @@ def _candidates(
     similarities = engine.embeddings.calibrate_many(pool.cosine)
     for row, near in zip(pool.rows.tolist(), similarities.tolist(), strict=True):
         existing = stored.get(row)
-        if existing is None or existing.id == memory.id or not _comparable(existing, memory):
+        if existing is None or existing.id == memory.id or not comparable(existing, memory):
             continue
         similarity = 0.0 if math.isnan(near) else near
         theirs = whole_words(searched_text(existing.title, existing.text))
@@ -178,7 +178,8 @@ def _candidates(
             yield existing, similarity
 
 
-def _comparable(a: Memory, b: Memory) -> bool:
+def comparable(a: Memory, b: Memory) -> bool:
+    """Whether two memories may be in conflict at all: neither replaced the other, and no tags set them apart."""
     if a.id in (b.superseded_by, b.merged_into) or b.id in (a.superseded_by, a.merged_into):
         return False
     return not a.tags or not b.tags or bool(set(a.tags) & set(b.tags))

@@ -214,6 +214,75 @@ finished started; black white; dead living; empty crowded; deserted crowded
 """
 
 
+PASTS: str = """
+became become; began begin; bent bend; bit bite; blew blow; bled bleed; bound bind; bought buy; bred breed; broke
+break; brought bring; built build; burnt burn; came come; caught catch; chose choose; clung cling; crept creep; dealt
+deal; did do; drank drink; dreamt dream; drew draw; drove drive; dug dig; ate eat; fed feed; felt feel; fell fall;
+flew fly; fled flee; forbade forbid; forgave forgive; forgot forget; fought fight; found find; froze freeze; gave
+give; got get; grew grow; had have; heard hear; held hold; hid hide; hung hang; kept keep; knelt kneel; knew know;
+laid lay; leapt leap; learnt learn; led lead; left leave; lent lend; lit light; lost lose; made make; meant mean; met
+meet; paid pay; ran run; rang ring; rebuilt rebuild; rewrote rewrite; rode ride; rose rise; said say; sang sing; sank
+sink; sat sit; saw see; sent send; shone shine; shook shake; shot shoot; showed show; slept sleep; slid slide; sold
+sell; sought seek; spent spend; spoke speak; sprang spring; stole steal; stood stand; stuck stick; struck strike; swam
+swim; swept sweep; swore swear; taught teach; thought think; threw throw; told tell; took take; tore tear; understood
+understand; undid undo; went go; wept weep; withdrew withdraw; woke wake; won win; wore wear; wound wind; wove weave;
+wrote write; chosen choose; broken break; driven drive; eaten eat; fallen fall; forgotten forget; given give; gone go;
+grown grow; hidden hide; known know; rewritten rewrite; seen see; shown show; spoken speak; stolen steal; taken take;
+thrown throw; worn wear; written write; begun begin; drawn draw; sung sing; swum swim; done do; drunk drink; flown
+fly; frozen freeze
+"""
+"""Irregular past forms and what they come from."""
+UNCHANGED: frozenset[str] = word_set(
+    "shut put set cut hit let cost read hurt quit spread split bet shed cast beat"
+)
+"""Verbs whose past looks like their present."""
+PLURALS: str = """children child; people person; men man; women woman; feet foot; teeth tooth; mice mouse; wives wife;
+knives knife; lives life; leaves leaf; halves half; shelves shelf; indices index; criteria criterion; matrices matrix"""
+
+ALIKE: str = """
+main primary; main principal; choose pick; choose select; pick select; delete erase; delete remove; remove erase; move
+relocate; send dispatch; staff employee; staff personnel; rule guideline; error bug; bug defect; defect fault; issue
+problem; task job; firm company; company business; shop store; road street; path route; trip journey; sofa couch;
+holiday vacation; phone telephone; tv television; photo picture; photo photograph; picture image; kid child; mum
+mother; mom mother; dad father; mum mom; grandma grandmother; grandpa grandfather; glad happy; pleased happy; angry
+furious; scared afraid; frightened scared; tired exhausted; ill sick; smart clever; clever intelligent; smart
+intelligent; tiny small; little small; fast rapid; quick rapid; slowly gradually; hard difficult; easy simple; odd
+strange; weird strange; important crucial; important essential; required mandatory; needed required; necessary
+required; correct right; incorrect wrong; false wrong; broken faulty; outdated obsolete; old outdated; begin commence;
+launch start; finish complete; end conclude; stop halt; stop cease; quit leave; depart leave; come arrive; obtain get;
+obtain acquire; gain obtain; give provide; provide supply; offer provide; show display; inform notify; notify alert;
+say state; state declare; speak talk; chat talk; reply respond; answer respond; answer reply; want wish; desire want;
+love adore; favour prefer; favor prefer; hate detest; hate loathe; help assist; aid assist; try attempt; use utilise;
+use utilize; use employ; create produce; make produce; build construct; construct make; draft write; fix repair; fix
+mend; repair mend; fix correct; change alter; change modify; modify alter; adjust modify; replace swap; swap exchange;
+link connect; attach connect; check verify; verify confirm; verify validate; examine inspect; search look; find
+locate; discover find; detect discover; comprise include; own possess; retain keep; preserve keep; run execute;
+execute perform; operate run; allow permit; let allow; forbid prohibit; prohibit ban; avoid evade; raise increase;
+boost increase; lower reduce; decrease reduce; shrink reduce; hire employ; recruit hire; teach instruct; tell
+instruct; live reside; stay remain; wait await; wash clean; close shut; car automobile; bike bicycle; plane aircraft;
+aeroplane plane; airplane plane; house home; home residence; country nation; area region; site location; spot place;
+doctor physician; lawyer attorney; pupil student; customer client; buyer customer; guest visitor; friend pal; child
+youngster; infant baby; person individual; crew team; meeting session; gift present; prize award; price cost; fee
+charge; salary pay; wage pay; money cash; bill invoice; goal aim; goal target; aim target; purpose goal; method
+approach; way method; approach way; kind type; sort type; kind sort; part piece; bit piece; amount quantity; total
+sum; start beginning; begin start; end finish; finish terminate; outcome result; cause reason; risk danger; danger
+hazard; often frequently; regularly often; usually normally; usually typically; normally typically; generally usually;
+mostly mainly; mainly primarily; nearly almost; approximately roughly; soon shortly; nowadays currently; later
+afterwards; recently lately; finally eventually; however nevertheless; therefore thus; therefore hence; entirely
+completely; completely fully; totally completely; exactly precisely; especially particularly; yearly annually; annual
+yearly; dinner supper; soda pop; sweets candy; biscuit cookie; petrol gasoline; rubbish garbage; garbage
+trash; rubbish trash; film movie; cinema theatre; maths math; pc computer; repository repo; database
+db; config configuration; settings configuration; parameter argument; directory folder; dir directory; param
+parameter; env environment; doc document; docs documentation; app application; info information; admin administrator;
+prod production; dev development; auth authentication
+"""
+"""Everyday words that may stand for each other in most sentences, beside those of `data/synonyms.txt`."""
+
+COLLECTIVE: frozenset[str] = word_set(
+    "staff personnel crew clothing luggage equipment information info data people"
+)
+"""Words that look like one and may stand for many."""
+
 _DOUBLED = word_set("bb dd gg mm nn pp rr tt")
 _SILENT_E = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]$")
 """One vowel, one consonant: English would have doubled it, so an "e" was dropped ("hop" from "hoping")."""
@@ -267,6 +336,46 @@ def antonyms() -> frozenset[tuple[str, str]]:
     listed = resources.files("skep.semantics").joinpath("data/antonyms.txt").read_text(encoding="utf-8")
     body = ";".join(line for line in listed.splitlines() if not line.startswith("#"))
     return frozenset(_pairs(OPPOSITES) | _pairs(body))
+
+
+@lru_cache(maxsize=1)
+def _irregular() -> tuple[dict[str, str], dict[str, str]]:
+    tables = [dict(entry.split() for entry in listed.split(";")) for listed in (PASTS, PLURALS)]
+    return tables[0], tables[1]
+
+
+@lru_cache(maxsize=65536)
+def lemma(word: str) -> tuple[str, bool]:
+    """The stem of a word, irregular forms included, and whether it is a past form.
+
+    >>> lemma("bought"), lemma("purchased"), lemma("children")
+    (('buy', True), ('purchas', True), ('child', False))
+    """
+    pasts, plurals = _irregular()
+    if word in pasts:
+        return stem(pasts[word]), True
+    if word in plurals:
+        return stem(plurals[word]), False
+    return stem(word), len(word) > 4 and word.endswith("ed")
+
+
+def plural(word: str) -> bool:
+    """Whether a word looks like several things; a verb with an "s" does too.
+
+    >>> plural("dogs"), plural("children"), plural("glass")
+    (True, True, False)
+    """
+    if word in _irregular()[1]:
+        return True
+    return len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+
+
+@lru_cache(maxsize=1)
+def synonyms() -> frozenset[tuple[str, str]]:
+    """Every pair of stems that may stand for each other, in both orders."""
+    listed = resources.files("skep.semantics").joinpath("data/synonyms.txt").read_text(encoding="utf-8")
+    body = ";".join(line for line in listed.splitlines() if not line.startswith("#"))
+    return frozenset(_pairs(ALIKE) | _pairs(body))
 
 
 _PREFIXES = ("un", "in", "im", "il", "ir", "non", "dis", "mis", "anti", "de")

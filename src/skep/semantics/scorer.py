@@ -40,6 +40,10 @@ class WordTable:
         """Near 0 for the commonest words, 1 for the rarest; a word never seen counts as rare."""
         return self._weights.get(stem, self._rare)
 
+    def known(self, stem: str) -> bool:
+        """Whether a word is among the common ones."""
+        return stem in self._weights
+
     def rows(self, words: Sequence[str]) -> Rows:
         """One centred unit row per word."""
         import numpy as np

@@ -5,6 +5,6 @@ Nothing here is the truth: delete the folder and it is built again from the stor
 
 from __future__ import annotations
 
-from skep.storage.segments.index import IndexStats, Pool, SegmentIndex
+from skep.storage.segments.index import IndexStats, Neighbours, Pool, SegmentIndex
 
-__all__ = ["IndexStats", "Pool", "SegmentIndex"]
+__all__ = ["IndexStats", "Neighbours", "Pool", "SegmentIndex"]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from skep.errors import EmbedderMismatchError
 from skep.storage.segments.codes import decode
 from skep.storage.segments.filters import Masks
+from skep.storage.segments.joining import near_pairs
 from skep.storage.segments.lexical import (
     WordScores,
     best_of,
@@ -54,6 +55,14 @@ class Pool(NamedTuple):
     """How many admitted rows hold at least one of the terms."""
     vectors_total: int
     """How many admitted rows have a vector; 0 without a query vector."""
+
+
+class Neighbours(NamedTuple):
+    """Pairs of rows that are near, one entry per pair in every array; per row asked for, nearest first."""
+
+    asked: Ints
+    rows: Ints
+    cosine: Singles
 
 
 class IndexStats(NamedTuple):
@@ -138,6 +147,22 @@ class SegmentIndex:
     def similar(self, vector: Singles, where: Filter, k: int) -> Pool:
         """The `k` nearest rows by meaning alone."""
         return self.search((), vector, where, k_words=0, k_vectors=k)
+
+    def near_pairs(self, rows: Ints, where: Filter, *, least: float, most: int) -> Neighbours:
+        """The neighbours of many rows in one pass: at most `most` for each with a cosine of at least `least`."""
+
+        def answer() -> Neighbours:
+            table = self._upkeep.table
+            if not table.dim or not len(rows):
+                none = np.zeros(0, dtype=np.int64)
+                return Neighbours(none, none, np.zeros(0, dtype=np.float32))
+            slots = self._masks.admitted(where).slots
+            if not table.all_vectors:
+                slots = slots[table.has_vector[slots]]
+            found = near_pairs(table, table.slots_of(rows), slots, least=least, most=most)
+            return Neighbours(rows[found.asked], table.rows[found.slots], found.cosine)
+
+        return self._trusting(answer)
 
     def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> Pool:
         """These very rows as a pool, in this order. Rows that the index does not know score nothing."""

@@ -1,0 +1,1 @@
+"""Measurements of maintenance: merging, updated facts, what a run costs."""

@@ -1,0 +1,35 @@
+"""The measurements of maintenance, on banks small enough for a test."""
+
+from __future__ import annotations
+
+from benchmarks.maintenance.__main__ import measure
+from benchmarks.maintenance.merging import count, planted_copies
+from benchmarks.maintenance.planted import COPIES, Planted, planted
+
+
+def test_the_same_seed_plants_the_same_bank_and_no_text_twice() -> None:
+    items = planted(60, 5)
+    assert items == planted(60, 5)
+    assert len({item.text for item in items}) == len(items)
+    assert {item.edit for item in planted(600, 5)} >= set(COPIES)
+
+
+def test_merges_are_counted_as_right_or_wrong_by_what_the_texts_say() -> None:
+    items = [Planted("a", 0, "original"), Planted("A.", 0, "spelling"), Planted("b", 1, "not: value")]
+    found = count(items, ["1", "2", "3"], {"2": "1", "3": "2"})
+    assert (found["merged"], found["wrong"], found["wrong_share"]) == (1.0, 1, 0.5)
+
+
+def test_nearly_every_planted_copy_is_merged_and_no_near_miss() -> None:
+    found = planted_copies(150, 7)
+    assert found["copies"] > 60
+    assert found["merged"] >= 0.95
+    assert found["wrong"] == 0
+
+
+def test_every_part_that_needs_no_data_gives_figures() -> None:
+    found = measure(None, ["updates", "planted", "pairs", "cost"], 12, [40], 10)
+    assert set(found) == {"planted", "cost"}
+    (cost,) = found["cost"]
+    assert cost["new"] == 10
+    assert cost["ratio"] > 0

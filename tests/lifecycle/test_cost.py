@@ -1,0 +1,114 @@
+"""What maintenance costs, counted: searches, comparisons, reads and transactions follow what is new."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.maintenance.planted import planted
+
+from skep.bank import Bank
+from skep.lifecycle import merging
+from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
+from skep.storage.segments import SegmentIndex
+
+NEW = 200
+
+
+class Counted:
+    """A bank whose work is counted."""
+
+    def __init__(self, bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bank = bank
+        self.work: Counter[str] = Counter()
+        bank.engine.store.connection.trace = self._statement
+        for owner, name in ((SegmentIndex, "search"), (SegmentIndex, "near_pairs"), (merging, "judge")):
+            self._count(owner, name, monkeypatch)
+
+    def _statement(self, sql: str, _bindings: object) -> None:
+        self.work["statements"] += 1
+        self.work["transactions"] += sql.startswith("BEGIN IMMEDIATE")
+
+    def _count(self, owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        original = getattr(owner, name)
+
+        def counting(*args: object, **options: object) -> object:
+            self.work[name] += 1
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, name, counting)
+
+
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        yield Counted(bank, monkeypatch)
+
+
+def texts(count: int, seed: int) -> list[str]:
+    return sorted({each.text for each in planted(count, seed)})[:count]
+
+
+def test_one_pass_finds_the_neighbours_of_everything_new(counted: Counted) -> None:
+    counted.bank.remember_many(texts(NEW, 1))
+    counted.work.clear()
+    counted.bank.maintain()
+
+    assert counted.work["near_pairs"] == 1
+    assert counted.work["search"] <= NEW
+    assert counted.work["judge"] <= 2 * counted.bank.engine.settings.conflict_candidates * NEW
+    assert counted.work["transactions"] <= 12
+
+
+def test_with_nothing_new_nothing_is_searched_compared_or_written(counted: Counted) -> None:
+    counted.bank.remember_many(texts(NEW, 1))
+    counted.bank.maintain()
+    before = counted.bank.status().events
+    counted.work.clear()
+    counted.bank.maintain()
+
+    assert counted.bank.status().events == before
+    assert {k: v for k, v in counted.work.items() if k in ("search", "near_pairs", "judge")} == {}
+    assert counted.work["statements"] <= 70
+
+
+def test_what_is_compared_follows_what_is_new_and_not_the_size_of_the_bank(counted: Counted) -> None:
+    counted.bank.remember_many(texts(3 * NEW, 1))
+    counted.bank.maintain()
+    counted.work.clear()
+    counted.bank.remember_many([f"Room {n} of the harbour house has a view of lake {n}" for n in range(5)])
+    report = counted.bank.maintain()
+
+    assert {step.looked_at for step in report.steps if step.step in ("merge", "conflicts")} == {5}
+    assert counted.work["search"] <= 5
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_step_can_be_run_alone_and_left_out_and_shows_in_the_plan(counted: Counted, step: str) -> None:
+    counted.bank.remember_many(["The build takes nine minutes", "The build takes nine minutes."])
+    alone = MaintainConfig(steps=(step,))
+    assert [each.step for each in counted.bank.maintain(alone, dry_run=True).steps] == [step]
+    assert [each.step for each in counted.bank.maintain(alone).steps] == [step]
+    rest = tuple(each for each in DEFAULT_STEPS if each != step)
+    assert step not in [each.step for each in counted.bank.maintain(MaintainConfig(steps=rest)).steps]
+
+
+def test_copies_stay_apart_without_merge_and_are_merged_once_it_runs(bank: Bank) -> None:
+    bank.remember_many(["The build takes nine minutes", "The build takes nine minutes."])
+    bank.maintain(MaintainConfig(steps=tuple(step for step in DEFAULT_STEPS if step != "merge")))
+    assert len(list(bank.find())) == 2
+    bank.maintain()
+    assert len(list(bank.find())) == 1
+
+
+def test_an_update_waits_for_the_conflicts_step(bank: Bank) -> None:
+    older = bank.remember(
+        "Ada was born in the city of London", created_at=1_749_000_000.0, on_conflict="ignore"
+    ).memory
+    bank.remember("Ada was born in the city of Paris", on_conflict="ignore")
+    bank.maintain(MaintainConfig(steps=("merge",)))
+    assert bank.get(older.id).status == "active"
+    bank.maintain()
+    assert bank.get(older.id).status == "superseded"

@@ -1,0 +1,100 @@
+"""Neighbours found in one pass are those that comparing everything with everything finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.maintenance.planted import planted
+
+from skep.bank import Bank
+from skep.embedding.static import StaticEmbedder
+from skep.lifecycle.nearness import neighbours, raw_bar, sharing_words
+from skep.model import Memory
+from skep.storage.segments import SegmentIndex
+from skep.storage.segments import joining as join_module
+
+
+def filled(bank: Bank, count: int) -> list[Memory]:
+    texts = sorted({each.text for each in planted(count, 11)})[:count]
+    bank.remember_many(
+        [{"text": text, "kind": "fact" if n % 5 else "episode"} for n, text in enumerate(texts)]
+    )
+    return list(bank.find(limit=10_000))
+
+
+def by_hand(memories: list[Memory], threshold: float) -> dict[str, dict[str, float]]:
+    embedder = StaticEmbedder()
+    vectors = embedder.embed([memory.text for memory in memories])
+    near: dict[str, dict[str, float]] = {}
+    for one, a in zip(memories, vectors, strict=True):
+        here = near.setdefault(one.id, {})
+        for other, b in zip(memories, vectors, strict=True):
+            similarity = embedder.calibrate(float(a @ b))
+            if other.id != one.id and other.kind == one.kind and similarity >= threshold:
+                here[other.id] = similarity
+    return near
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.8])
+@pytest.mark.parametrize("tail", [64, 4096])
+def test_the_pass_finds_what_comparing_all_with_all_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float, tail: int
+) -> None:
+    monkeypatch.setattr(join_module, "BLOCK", 50)
+    monkeypatch.setattr(join_module, "ASKED", 70)
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        memories = filled(bank, 300)
+        engine = bank.engine
+        engine._index = SegmentIndex(tmp_path / "index", engine.store, tail_limit=tail)  # pyright: ignore
+        engine.index.refresh()
+        assert (engine.index.stats().segments > 0) == (tail == 64)
+        found = neighbours(engine, memories, threshold=threshold, limit=1000)
+        wanted = by_hand(memories, threshold)
+
+    for memory in memories:
+        here = {other.id: similarity for other, similarity in found[memory.id]}
+        sure = {i for i, similarity in wanted[memory.id].items() if similarity > threshold + 0.01}
+        assert sure <= here.keys()
+        assert all(here[i] == pytest.approx(wanted[memory.id].get(i, threshold), abs=0.01) for i in here)
+        assert list(here.values()) == sorted(here.values(), reverse=True)
+
+
+def test_only_the_nearest_are_kept_even_where_thousands_are_near(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join_module, "MANY", 500)
+    monkeypatch.setattr(join_module, "BLOCK", 40)
+    bank.remember_many([f"The sensor in room {n} reports {n % 7} degrees" for n in range(200)])
+    bank.engine.index.refresh()
+    memories = list(bank.find(limit=1000))
+    few = neighbours(bank.engine, memories, threshold=0.3, limit=3)
+    many = neighbours(bank.engine, memories, threshold=0.3, limit=1000)
+    for memory in memories:
+        assert [s for _, s in few[memory.id]] == pytest.approx([s for _, s in many[memory.id][:3]])
+
+
+def test_memories_of_other_scopes_and_without_vectors_are_no_neighbours(bank: Bank) -> None:
+    for user in ("ana", "bo"):
+        bank.remember("The door code is 1234", scope={"user": user}, on_conflict="ignore")
+    bank.engine.index.refresh()
+    memories = list(bank.find(limit=10))
+    assert neighbours(bank.engine, memories, threshold=0.5, limit=5) == {m.id: [] for m in memories}
+    assert neighbours(bank.engine, [], threshold=0.5, limit=5) == {}
+
+
+def test_short_texts_that_share_their_frame_are_found_by_words(bank: Bank) -> None:
+    for text in ("My favourite band is Pearl Jam", "My favourite band is Paramore", "The kettle is broken"):
+        bank.remember(text, on_conflict="ignore")
+    bank.engine.index.refresh()
+    memories = list(bank.find(limit=10))
+    alike = sharing_words(bank.engine, memories, least=0.5, limit=8, longest=12)
+    pairs = {frozenset((i, other.id)) for i, found in alike.items() for other, _ in found}
+    assert [{bank.get(i).text for i in pair} for pair in pairs] == [
+        {"My favourite band is Pearl Jam", "My favourite band is Paramore"}
+    ]
+
+
+def test_the_raw_bar_lies_just_below_the_similarity(bank: Bank) -> None:
+    bar = raw_bar(bank.engine, 0.8)
+    assert bank.engine.embeddings.calibrate(bar) == pytest.approx(0.8, abs=1e-6)
