@@ -60,7 +60,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keys: tuple[str, ...] = ()
     """The conversation each belongs to; empty where it belongs to none."""
     voices: tuple[str, ...] = ()
-    """Who speaks, and in what kind of memory."""
+    """The kind of each; neighbours are of one kind, whoever wrote them."""
     admitted: bytes = b""
     """uint8: whether it passes the filter; only neighbours may not."""
     texts: tuple[str, ...] = ()

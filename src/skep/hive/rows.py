@@ -197,7 +197,7 @@ class Rows:
         self._ids[at], self._texts[at], self._meta[at] = memory_id, row.text, row
         scope = (row.user, row.project, row.session)
         self._keys[at] = "" if scope == (None, None, None) else "\x1f".join(part or "" for part in scope)
-        self._voices[at] = f"{row.agent or ''}\x1f{row.kind}"
+        self._voices[at] = row.kind
         if self._keys[at]:
             insort(self._talks.setdefault(self._keys[at], []), (row.created_at, order_of(memory_id), at))
 
