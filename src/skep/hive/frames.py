@@ -11,6 +11,7 @@ import msgspec
 
 from skep.errors import SyncError
 from skep.hive.pool import Ask, Fetched, Slice
+from skep.hive.signing import Fault
 from skep.hive.versions import Versions
 from skep.model import Event
 
@@ -112,6 +113,10 @@ class SyncEvents(msgspec.Struct, frozen=True, tag="SYNC_EVENTS", kw_only=True):
     events: tuple[Event, ...]
     seen: Versions
     left: int = 0
+    refused: dict[str, Fault] = msgspec.field(default_factory=dict[str, Fault])
+    """Of the events that were sent before: those that were not believed, and why."""
+    held: tuple[str, ...] = ()
+    """Those that wait for their time to come."""
 
 
 class AgentOnline(msgspec.Struct, frozen=True, tag="AGENT_ONLINE", kw_only=True):

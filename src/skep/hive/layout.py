@@ -4,6 +4,7 @@ what.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -180,15 +181,17 @@ class Federated:
         parents: Mapping[str, str] | None = None,
         domains: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
+        unique(groups, what="group", needed=False)
+        unique((agent for agents in groups.values() for agent in agents), needed=False, within="groups")
         self.agents = {agent: group for group, agents in groups.items() for agent in agents}
-        if len(self.agents) != sum(len(agents) for agents in groups.values()):
-            raise InvalidInputError(
-                "an agent belongs to one group only; some are listed twice", field="groups"
-            )
         self.parents = {group: (parents or {}).get(group, ROOT) for group in groups if group != ROOT}
         self.members = (ROOT, *sorted(self.parents))
-        for parent in self.parents.values():
+        for group, parent in self.parents.items():
             known(parent, self.members)
+            if group in self._above(group):
+                raise InvalidInputError(
+                    f"group {group!r} is above itself; groups form a tree", field="parents"
+                )
         self._domains = {
             group: {term for domain in names for term in terms(domain)}
             for group, names in (domains or {}).items()
@@ -223,9 +226,13 @@ class Federated:
         return (*up[: up.index(meeting) + 1], *reversed(down[: down.index(meeting)]))
 
     def _ancestors(self, member: str) -> list[str]:
-        found = [member]
-        while found[-1] != ROOT:
-            found.append(self.parents[found[-1]])
+        return [member, *self._above(member)]
+
+    def _above(self, member: str) -> list[str]:
+        """The groups above one, nearest first; a ring is walked once."""
+        found: list[str] = []
+        while member != ROOT and (member := self.parents[member]) not in found:
+            found.append(member)
         return found
 
     def within(self, group: str) -> tuple[str, ...]:
@@ -243,18 +250,22 @@ class Federated:
         return tuple(group for group, words in self._domains.items() if words & asked)
 
 
-def unique(names: Iterable[str]) -> tuple[str, ...]:
-    """The names, or an error that says which one is there twice."""
+def unique(
+    names: Iterable[str], *, what: str = "agent", needed: bool = True, within: str | None = None
+) -> tuple[str, ...]:
+    """The names, or an error that says which one is empty or there twice."""
     listed = list(names)
-    twice = (
-        sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
-    )
-    if twice:
+    field = within or f"{what}s"
+    for name in listed:
+        if not isinstance(name, str) or not name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(f"{name!r} is not a name for a {what}", field=field)
+    twice = next((name for name, count in Counter(listed).items() if count > 1), None)
+    if twice is not None:
         raise InvalidInputError(
-            f"two agents are called {twice[0]!r}; every agent needs its own name", field="agents"
+            f"two {what}s are called {twice!r}; every {what} needs its own name", field=field
         )
-    if not listed:
-        raise InvalidInputError("a hive needs at least one agent", field="agents")
+    if needed and not listed:
+        raise InvalidInputError(f"a hive needs at least one {what}", field=field)
     return tuple(listed)
 
 
