@@ -107,6 +107,7 @@ class PlainRecaller(Recaller):
     def __init__(self, engine: Engine, bank: Recaller, asking: Asking) -> None:
         super().__init__(engine)
         self._bank = bank
+        self._policy: HivePolicy = asking.policy
         self._hive = HiveRecaller(engine, asking)
 
     def run(
@@ -120,13 +121,13 @@ class PlainRecaller(Recaller):
         expand: Any = None,
         deployed: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> Recalled:
+    ) -> Answer:
         """Answer one query."""
         chosen = self.config(preset, config, expand, deployed)
         answers = self._hive if chosen.weights.get("trust", 0.0) > 0 else self._bank
-        return answers.run(
+        found = answers.run(
             query,
-            where,
+            faded(where, self._policy),
             limit=limit,
             preset=preset,
             config=config,
@@ -134,6 +135,19 @@ class PlainRecaller(Recaller):
             deployed=deployed,
             **options,
         )
+        return found if isinstance(found, Answer) else _whole(found)
+
+
+def _whole(found: Recalled) -> Answer:
+    """The answer of the one bank there is."""
+    return Answer(hits=found.hits, reason=found.reason, trace=found.trace, withheld=found.withheld)
+
+
+def faded(where: Filter, policy: HivePolicy) -> Filter:
+    """A filter that reckons with how fast confidence fades in a hive."""
+    if policy.ttl is None:
+        return where
+    return msgspec.structs.replace(where, decay_per_day=24 * policy.decay_per_hour)
 
 
 def ask_hive(
@@ -151,8 +165,7 @@ def ask_hive(
 
     policy: HivePolicy = asking.policy
     scatter = asking.scatter()
-    if policy.ttl is not None:
-        where = msgspec.structs.replace(where, decay_per_day=24 * policy.decay_per_hour)
+    where = faded(where, policy)
     weighted = {name for name, weight in config.weights.items() if weight > 0}
     union = Union(
         scatter,

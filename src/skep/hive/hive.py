@@ -15,18 +15,23 @@ from typing import TYPE_CHECKING, Any, Self
 from skep.bank import Bank, Page
 from skep.clock import Now, system_now
 from skep.embedding import default_embedder
-from skep.errors import InvalidInputError
+from skep.errors import InvalidInputError, NotFoundError
 from skep.hive.agent import AgentBank
 from skep.hive.asking import Asking, HiveRecaller
+from skep.hive.bus.base import safe_part
 from skep.hive.bus.local import LocalBus
+from skep.hive.calls import Calls
+from skep.hive.frames import MemberHello
 from skep.hive.gateway import Gateway
 from skep.hive.layout import Federated, Layout, Sharded, Shared, known
 from skep.hive.member import Member, Subjects
+from skep.hive.placing import UNPLACED
 from skep.hive.policy import HivePolicy, PromotionPolicy
-from skep.hive.pool import Ask, Fetched, Slice
+from skep.hive.pool import PRIVATE, Ask, Fetched, Slice
 from skep.hive.reviewing import Reviewing
 from skep.hive.scatter import Health, Scatter
 from skep.hive.shelf import Shelf
+from skep.hive.signing import Signers, acting
 from skep.hive.trust import Provenance, Trust, provenance
 from skep.model import Conflict, Event, Memory
 from skep.semantics.conflicts import CANDIDATE, find_for, judge
@@ -42,6 +47,9 @@ if TYPE_CHECKING:
     from skep.validation import Time
 
 MEMORY = ":memory:"
+GONE = "actor/"
+"""Settings that name the banks of members that left."""
+PRIVATE_SUFFIX = ".private"
 NEAREST = 5
 """How many memories of the hive a new one is compared with."""
 
@@ -62,7 +70,24 @@ class Hive(Reviewing):
         now: Now = system_now,
         keyring: Keyring | None = None,
         signers: Mapping[str, Signer] | None = None,
+        local: Iterable[str] | None = None,
     ) -> None:
+        """Open a hive.
+
+        Args:
+            layout: Who its members are; made by one of the four constructors.
+            name: Its name, and that of its subjects on the bus.
+            store: A folder for the banks; in memory without one.
+            policy: Thresholds and limits.
+            rules: Who is promoted; `PromotionPolicy` unless given.
+            bus: How members talk; within this process unless given.
+            embedder: What turns text into vectors.
+            now: The clock.
+            keyring: Whose signatures are checked.
+            signers: Signing keys by agent (or by member, for what nobody in particular does).
+            local: The members that run in this process; all of them unless given. The others are reached over
+                the bus.
+        """
         self.name = name
         self.layout = layout
         self.policy = policy or HivePolicy()
@@ -72,13 +97,22 @@ class Hive(Reviewing):
         self.bus: Bus = bus or LocalBus(name)
         self.subjects = Subjects(name)
         self.health = Health()
+        self.calls = Calls(
+            self.bus, self.subjects, lambda: self.layout.members, policy=self.policy, health=self.health
+        )
         self.keyring = keyring
         self._own_bus = bus is None
         self._signers = dict(signers or {})
         self._views: dict[str, AgentBank] = {}
+        self._homes: dict[str, str] = {}
+        self.declined = {}
         self.members: dict[str, Member] = {}
-        for member in layout.members:
+        here = layout.members if local is None else tuple(known(name, layout.members) for name in local)
+        if not here:
+            raise InvalidInputError("a hive needs at least one member in this process", field="local")
+        for member in here:
             self._add(member)
+        self._remember()
         self.trust = Trust(_Registers(self))
         self.gateway = Gateway(
             self.policy, rules or PromotionPolicy(self.policy), self.trust, now=now, get=self.get
@@ -123,35 +157,89 @@ class Hive(Reviewing):
 
     def _add(self, name: str) -> Member:
         bank = Bank.open(self._path(name), embedder=self.embedder, now=self.now)
-        signer = self._signers.get(name)
-        if self.keyring is not None and signer is not None:
-            self.keyring.add(bank.actor, signer.public)
-        elif self.keyring is not None:
-            self.keyring.vouch(bank.actor)
         member = Member(
             name,
             bank,
             self.bus,
             self.subjects,
             first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
-            keeps=lambda memory: self.layout.keeps(name, memory),
+            keeps=lambda member, memory: self.layout.keeps(member, memory),
             keyring=self.keyring,
-            signer=signer,
+            signers=self._keys_of(name, bank.actor),
+            way_from=lambda actor: self._way(actor, name),
+            met=self._met,
         )
-        self.layout.joined(name, bank.actor)
+        self._met(name, bank.actor)
         self.members[name] = member
         member.start()
         return member
+
+    def _keys_of(self, name: str, actor: str) -> Signers | None:
+        """The signing keys of the agents of a member; those that have none are vouched for."""
+        agents = self.layout.agents_of(name)
+        signers = {agent: self._signers[agent] for agent in agents if agent in self._signers}
+        own = self._signers.get(name) if name not in agents else None
+        if self.keyring is not None:
+            leads = name == self.layout.registers
+            for agent, signer in signers.items():
+                self.keyring.add(actor, signer.public, agents=(agent,), registers=leads)
+            if own is not None and own.public not in {signer.public for signer in signers.values()}:
+                unsigned = tuple(agent for agent in agents if agent not in signers)
+                self.keyring.add(actor, own.public, agents=unsigned, registers=leads)
+            else:
+                free = [a for a in agents if a not in signers and not self.keyring.protects(a)]
+                self.keyring.vouch(actor, free)
+        return Signers(signers, own) if signers or own is not None else None
+
+    def _met(self, member: str, actor: str) -> None:
+        """Note the name under which a member's bank writes, here or elsewhere."""
+        self._homes[actor] = member
+        self.layout.joined(member, actor)
+
+    def _way(self, actor: str, member: str) -> tuple[str, ...]:
+        """The way copies usually come from a writer to a member."""
+        home = self._homes.get(actor)
+        return (home, member) if home is not None else (actor, member)
+
+    def _remember(self) -> None:
+        """Read back what earlier runs left: members that are gone, and what their owners had not got yet."""
+        for member in self.members.values():
+            for key, gone in member.bank.settings(GONE).items():
+                actor = key.removeprefix(GONE)
+                if isinstance(gone, dict) and actor not in self._homes:
+                    self._homes[actor] = str(gone.get("member", ""))  # type: ignore[union-attr]
+                    if self.keyring is not None and gone.get("signed") is False:  # type: ignore[union-attr]
+                        self.keyring.vouch(actor)
+            if isinstance(self.layout, Sharded):
+                waiting: Any = member.bank.setting(f"{UNPLACED}{member.name}")
+                for memory_id in waiting if isinstance(waiting, list) else ():
+                    self.layout.unplaced[str(memory_id)] = member.name
+        if self.elsewhere():
+            for member in self.members.values():
+                hello = MemberHello(member=member.name, actor=member.bank.actor)
+                told = self.calls.ask(hello, MemberHello, wait=self.policy.hedge_after)
+                for name, said in told.answers.items():
+                    self._met(name, said.actor)
+
+    def retire(self, member: Member) -> None:
+        """Remember a bank that leaves, so that what it wrote is still known for its own."""
+        signed = self.keyring is not None and member.bank.actor in self.keyring
+        key = f"{GONE}{member.bank.actor}"
+        entry = {"member": member.name, "signed": signed}
+        self.changed_at(self.registers, lambda bank: bank.set_setting(key, entry))
 
     def _path(self, name: str, suffix: str = "") -> str:
         if self.store is None:
             return MEMORY
         self.store.mkdir(parents=True, exist_ok=True)
-        return str(self.store / f"{name}{suffix}.skep")
+        return str(self.store / file_name(name, suffix))
 
-    def open_private(self, agent: str) -> Bank:
-        """The bank that only one agent sees."""
-        return Bank.open(self._path(agent, ".private"), embedder=self.embedder, now=self.now)
+    def private_of(self, agent: str, *, create: bool = False) -> Bank | None:
+        """The bank that only one agent sees; None while there is none, unless one is to be made."""
+        path = self._path(agent, PRIVATE_SUFFIX)
+        if not create and (path == MEMORY or not Path(path).exists()):
+            return None
+        return Bank.open(path, embedder=self.embedder, now=self.now)
 
     def close(self) -> None:
         """Stop all members and close their banks."""
@@ -179,7 +267,7 @@ class Hive(Reviewing):
     @property
     def plain(self) -> bool:
         """Whether there is only one bank, so that nothing has to be asked around."""
-        return len(self.members) == 1
+        return len(self.layout.members) == 1
 
     def agent(self, name: str) -> AgentBank:
         """The bank of an agent."""
@@ -189,7 +277,19 @@ class Hive(Reviewing):
 
     def member_of(self, agent: str) -> Member:
         """The member an agent writes to."""
-        return self.members[self.layout.home(agent)]
+        home = self.layout.home(agent)
+        if home not in self.members:
+            raise NotFoundError(f"{agent} writes to {home}, which runs elsewhere; here are {', '.join(self.members)}")
+        return self.members[home]
+
+    def may_write(self, agent: str) -> None:
+        """Raise if whatever an agent writes must be signed and its key is not here."""
+        if self.keyring is not None and agent not in self._signers and self.keyring.protects(agent):
+            raise InvalidInputError(
+                f"{agent} has a signing key, so nobody writes in its name without it; open the hive with "
+                "its signer (in a manifest: `seed`)",
+                field="agent",
+            )
 
     def join(self, agent: str) -> AgentBank:
         """Add an agent to a sharded hive; it takes over its part of the memories."""
@@ -208,13 +308,21 @@ class Hive(Reviewing):
         if len(layout.members) == 1:
             raise InvalidInputError(f"{agent} is the last member; close the hive instead")
         self.layout = layout.replaced(member for member in layout.members if member != agent)
-        self.rebalance()
+        self.retire(gone)
+        self._hand_over(gone)
         gone.stop()
         del self.members[agent]
         view = self._views.pop(agent, None)
         if view is not None:
             view.close()
         gone.bank.close()
+
+    def _hand_over(self, gone: Member) -> None:
+        """Give what only a leaving member has to its new owners."""
+        for member in self.members.values():
+            if member is not gone:
+                member.shelf.reassign()
+        self.repair(among=(*self.layout.members, gone.name))
 
     def _sharded(self) -> Sharded:
         if not isinstance(self.layout, Sharded):
@@ -230,9 +338,9 @@ class Hive(Reviewing):
         local: dict[str, Callable[[Ask], Slice]] = {}
         fetch: dict[str, Callable[[Iterable[str], bool], Fetched]] = {}
         if private is not None:
-            shelf = Shelf(private.engine.store, member="private")
-            local["private"] = shelf.answer
-            fetch["private"] = lambda ids, links: _from_bank(private, ids, links=links)
+            shelf = Shelf(private.engine.store, member=PRIVATE)
+            local[PRIVATE] = shelf.answer
+            fetch[PRIVATE] = lambda ids, links: _from_bank(private, ids, links=links)
 
         def scatter() -> Scatter:
             names = tuple(members or self.layout.members)
@@ -267,14 +375,6 @@ class Hive(Reviewing):
             raise InvalidInputError(f"a {self.layout.kind} hive has no groups", field="group")
         return self.layout.within(group)
 
-    def get(self, memory_id: str) -> Memory | None:
-        """A memory by id, from whoever has it; None if nobody does."""
-        for member in self.members.values():
-            found = member.get(memory_id)
-            if found is not None:
-                return found
-        return None
-
     def find(self, view: AgentBank, text: str | None = None, **conditions: Any) -> Page:
         """Memories of all members that meet every condition, newest first."""
         from skep.hive.finding import find_everywhere
@@ -296,7 +396,7 @@ class Hive(Reviewing):
         """What in the hive a new memory contradicts or repeats."""
         if self.plain:
             return tuple(find_for(self.registers.bank.engine, draft, contradiction_fn=contradiction_fn))
-        recaller = HiveRecaller(self.members[self.layout.registers].bank.engine, self.asking())
+        recaller = HiveRecaller(self.registers.bank.engine, self.asking())
         answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
         found: list[Conflict] = []
         for hit in answer.hits:
@@ -311,16 +411,9 @@ class Hive(Reviewing):
 
     def provenance(self, memory_id: str) -> Provenance:
         """Where a memory came from, and how far to trust it."""
-        holders = [member for member in self.members.values() if member.has(memory_id)]
-        first = (m for m in holders if self.layout.first_for(m.name, memory_id, ()))
-        member = next(first, holders[0] if holders else self.registers)
-        path = member.paths.get(memory_id, (member.name,))
+        member = self.holder(memory_id) or self.registers
+        path = member.paths.of(memory_id)
         return provenance(member.bank, memory_id, trust=self.trust, path=path, get=self.get)
-
-    @property
-    def registers(self) -> Member:
-        """The member that writes the hive's own registers."""
-        return self.members[self.layout.registers]
 
     def confirm(self, memory_id: str, *, by: str) -> Memory | None:
         """Count a confirmation, if whoever makes it is independent; the memory, or None if it does not
@@ -329,8 +422,11 @@ class Hive(Reviewing):
         memory = self.get(memory_id)
         if memory is None or self.trust.independent(memory, by, self.get) is not None:
             return None
-        holder = next(m for m in self.members.values() if m.has(memory_id))
-        return self.changed_at(holder, lambda bank: bank.confirm(memory_id, by))
+        holder = self.holder(memory_id)
+        if holder is None:
+            return None
+        with acting(by):
+            return self.changed_at(holder, lambda bank: bank.confirm(memory_id, by))
 
     # Other hives
 
@@ -385,7 +481,21 @@ class _Registers:
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Write a value, and send it to every member."""
+        if self._hive.layout.registers not in self._hive.members:
+            raise InvalidInputError(
+                f"the registers of the hive are written by {self._hive.layout.registers}, which runs elsewhere",
+                field="trust",
+            )
         return self._hive.changed_at(self._hive.registers, lambda bank: bank.set_setting(key, value))
+
+
+def file_name(member: str, suffix: str = "") -> str:
+    """The file of a member's bank; a name cannot lead out of the folder, nor to another's private bank.
+
+    >>> file_name("ana"), file_name("../ana.private")
+    ('ana.skep', '%2e%2e%2fana%2eprivate.skep')
+    """
+    return f"{safe_part(member)}{suffix}.skep"
 
 
 def _from_bank(bank: Bank, ids: Iterable[str], *, links: bool) -> Fetched:

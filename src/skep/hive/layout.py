@@ -38,6 +38,14 @@ class Layout(Protocol):
         """The member an agent writes to."""
         ...
 
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """The agents that write to a member."""
+        ...
+
+    def owner(self, memory_id: str) -> str | None:
+        """The member that answers for a memory first; None where that is whoever has it."""
+        ...
+
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
         """Whether a member answers for a memory while some are missing."""
         ...
@@ -80,6 +88,14 @@ class Shared:
     def home(self, agent: str) -> str:
         """The one member."""
         known(agent, self.agents)
+        return "hive"
+
+    def agents_of(self, member: str) -> tuple[str, ...]:  # noqa: ARG002
+        """All of them."""
+        return self.agents
+
+    def owner(self, memory_id: str) -> str | None:  # noqa: ARG002
+        """The one member."""
         return "hive"
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:  # noqa: ARG002
@@ -134,6 +150,14 @@ class Sharded:
         """Its own member."""
         return known(agent, self.members)
 
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """Each agent is a member."""
+        return (member,)
+
+    def owner(self, memory_id: str) -> str | None:
+        """The first owner, or whoever answers until it has it."""
+        return self.unplaced.get(memory_id) or self.ring.first(memory_id)
+
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
         """Whether it is the first owner that is there."""
         return self.ring.first(memory_id, without=missing) == member or self.unplaced.get(memory_id) == member
@@ -182,7 +206,12 @@ class Federated:
         domains: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
         unique(groups, what="group", needed=False)
-        unique((agent for agents in groups.values() for agent in agents), needed=False, within="groups")
+        listed = [agent for agents in groups.values() for agent in agents]
+        unique(dict.fromkeys(listed), needed=False, within="groups")
+        if len(set(listed)) < len(listed):
+            raise InvalidInputError(
+                "an agent belongs to one group only; some are listed twice", field="groups"
+            )
         self.agents = {agent: group for group, agents in groups.items() for agent in agents}
         self.parents = {group: (parents or {}).get(group, ROOT) for group in groups if group != ROOT}
         self.members = (ROOT, *sorted(self.parents))
@@ -205,6 +234,14 @@ class Federated:
     def joined(self, member: str, actor: str) -> None:
         """Memories are told apart by who wrote them."""
         self._homes[actor] = member
+
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """The agents of a group."""
+        return tuple(agent for agent, group in self.agents.items() if group == member)
+
+    def owner(self, memory_id: str) -> str | None:
+        """The group that wrote it."""
+        return self._homes.get(memory_id.rpartition("-")[0])
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
         """The group that wrote it; if that is missing or unknown, whoever has a copy."""

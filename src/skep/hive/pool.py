@@ -14,6 +14,8 @@ import msgspec
 from skep.model import Link, Memory
 from skep.storage.base import Filter
 
+PRIVATE = "\x1eprivate"
+"""The name of an agent's own shelf among those of the members; no member can be called so."""
 Moment = tuple[float, int]
 """When a memory was made, and its place among those of its writer."""
 

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from skep.errors import InvalidInputError, MissingExtraError, SyncError
+from skep.hive.about import subjects_of
 from skep.model import ANY, Event
 
 if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
-Fault = Literal["forged", "unsigned", "unknown actor", "not its agent", "not its register", "retired key"]
+Fault = Literal[
+    "forged", "unsigned", "unknown actor", "not its agent", "not its register", "retired key", "not trusted"
+]
 REGISTERS = ("trust/", "hive/", "actor/")
 """Settings that belong to a hive and not to whoever writes them."""
 CHANGES = ("revise", "retract", "restore", "forget", "mark", "supersede", "merge", "undo")
@@ -252,7 +255,7 @@ class Keyring:
         """A bank nobody knows may speak for itself, unless keys are required."""
         if self.required or is_register(event) or self.protects(agent):
             return "unknown actor"
-        if event.kind in CHANGES and any(name.rpartition("-")[0] in self for name in _subjects(event)):
+        if event.kind in CHANGES and any(name.rpartition("-")[0] in self for name in subjects_of(event)):
             return "unknown actor"
         return None
 
@@ -289,7 +292,7 @@ class Keyring:
                 doubtful.append((event, fault))
         refused: list[Refused] = []
         for event, fault in doubtful:
-            if fault == "unsigned" and _bare(event) and _all(_subjects(event), erased, forgotten):
+            if fault == "unsigned" and _bare(event) and _all(subjects_of(event), erased, forgotten):
                 taken.append(event)
             else:
                 refused.append(Refused(event=event.id, fault=fault))
@@ -316,14 +319,6 @@ def _checked(key: bytes) -> bytes:
     if len(key) != 32:
         raise InvalidInputError(f"a public key has 32 bytes, not {len(key)}", field="key")
     return key
-
-
-def _subjects(event: Event) -> tuple[str, ...]:
-    names = ("memory", "old", "new", "loser", "winner", "src", "dst")
-    found = [event.body[name] for name in names if isinstance(event.body.get(name), str)]
-    for key in ("used", "memories", "mentions"):
-        found += [name for name in event.body.get(key, ()) if isinstance(name, str)]
-    return (event.id, *found) if event.kind == "remember" else tuple(found)
 
 
 def _bare(event: Event) -> bool:

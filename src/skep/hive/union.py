@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import numpy as np
 
+from skep.hive.admission import admits_memory
 from skep.hive.bm25 import impact, inverse_frequency
 from skep.hive.pool import Ask, Fetched, Moment, Slice
 from skep.hive.rows import order_of
@@ -397,17 +398,23 @@ class Union:
         return [self._memories.get(self._ids[row], GONE) for row in _list(rows)]
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
-        """The row of each id; memories that links lead to are fetched and appended."""
-        unknown = [i for i in ids if i not in self._at]
+        """The row of each id that the filter admits; what links lead to is fetched and appended."""
+        unknown = [i for i in ids if i not in self._memories]
         if unknown:
-            fetched = self._members.fetch(dict.fromkeys(unknown, ""))
-            for memory in fetched.memories:
-                if memory.status in where.statuses:
-                    self._at[memory.id] = len(self._ids)
-                    self._ids.append(memory.id)
-                    self._homes.append("")
-                    self._memories[memory.id] = memory
-        return [self._at.get(i) for i in ids]
+            homes = {i: self._homes[self._at[i]] if i in self._at else "" for i in unknown}
+            self._memories.update({memory.id: memory for memory in self._members.fetch(homes).memories})
+        rows: list[int | None] = []
+        for memory_id in ids:
+            memory = self._memories.get(memory_id)
+            if memory is None or not admits_memory(where, memory):
+                rows.append(None)
+                continue
+            if memory_id not in self._at:
+                self._at[memory_id] = len(self._ids)
+                self._ids.append(memory_id)
+                self._homes.append("")
+            rows.append(self._at[memory_id])
+        return rows
 
     def links(self, ids: Sequence[str]) -> list[Link]:
         """Every link that starts or ends at one of these memories."""
