@@ -14,6 +14,8 @@ WITHDRAWN = ("retract", "forget")
 """What takes a memory away belongs everywhere: a copy may still be on its way."""
 PATHS = "path/"
 """Settings that say which way copies came to one member; they stay with it."""
+UNPLACED = "unplaced/"
+"""Settings that list the memories a member answers for until their owners have them."""
 
 
 def subjects_of(event: Event) -> tuple[str, ...]:
@@ -31,8 +33,13 @@ def belongs(event: Event, here: Callable[[str], bool]) -> bool:
     if event.kind in WITHDRAWN:
         return True
     if event.kind == "setting":
-        return not str(event.body.get("key", "")).startswith(PATHS)
+        return not stays(event)
     return any(here(name) for name in subjects_of(event))
+
+
+def stays(event: Event) -> bool:
+    """Whether an event is a member's own business."""
+    return event.kind == "setting" and str(event.body.get("key", "")).startswith((PATHS, UNPLACED))
 
 
 def dot_of(memory_id: str) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from skep.bank import Bank, Page
 from skep.clock import Now, system_now
 from skep.embedding import default_embedder
 from skep.errors import InvalidInputError, NotFoundError
+from skep.hive.about import UNPLACED
 from skep.hive.agent import AgentBank
 from skep.hive.asking import Asking, HiveRecaller
 from skep.hive.bus.base import safe_part
@@ -25,7 +26,6 @@ from skep.hive.frames import MemberHello
 from skep.hive.gateway import Gateway
 from skep.hive.layout import Federated, Layout, Sharded, Shared, known
 from skep.hive.member import Member, Subjects
-from skep.hive.placing import UNPLACED
 from skep.hive.policy import HivePolicy, PromotionPolicy
 from skep.hive.pool import PRIVATE, Ask, Fetched, Slice
 from skep.hive.reviewing import Reviewing

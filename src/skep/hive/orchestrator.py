@@ -158,7 +158,8 @@ class Orchestrator:
             told = self._promoted if isinstance(frame, FactPromoted) else self._changed
             return told(frame, envelope.path or (envelope.sender or "sync",))  # type: ignore[arg-type]
         mine = envelope.subject in (self.feed, f"{self.hive.subjects.root}.feed.all")
-        if isinstance(frame, LearnContent | FeedComplete | Query) and not mine:
+        fed = envelope.subject.startswith(f"{self.hive.subjects.root}.feed.")
+        if not mine and (isinstance(frame, LearnContent | FeedComplete) or (isinstance(frame, Query) and fed)):
             return Processed(effect="ignored", reason="for another agent")
         if isinstance(frame, LearnContent | FeedComplete):
             return self._fed(frame)

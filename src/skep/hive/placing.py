@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from skep.hive.about import PATHS, WITHDRAWN, subjects_of
+from skep.hive.about import UNPLACED, WITHDRAWN, stays, subjects_of
 from skep.hive.frames import (
     FactPromoted,
     FactRetracted,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from skep.hive.policy import HivePolicy
 
 T = TypeVar("T")
-UNPLACED = "unplaced/"
-"""Settings that list the memories a member answers for until their owners have them."""
 
 
 class Placing:
@@ -111,7 +109,7 @@ class Placing:
         Returns:
             How many members confirmed.
         """
-        bare = tuple(without_position(event) for event in events if not _stays(event))
+        bare = tuple(without_position(event) for event in events if not stays(event))
         if not bare:
             return 0
         frame = self._frame(bare)
@@ -350,9 +348,3 @@ class Placing:
     def _enters(self, event: Event) -> bool:
         """Whether an event that nobody is bound to keep is kept at the entrance."""
         return not isinstance(self.layout, Sharded) or not subjects_of(event)
-
-
-def _stays(event: Event) -> bool:
-    """Whether an event is a member's own business."""
-    key = str(event.body.get("key", "")) if event.kind == "setting" else ""
-    return key.startswith((PATHS, UNPLACED))

@@ -253,10 +253,11 @@ def sync_over(
         while True:
             known = seen(replica).merged(passed)
             reply = _ask(bus, subject, SyncRequest(seen=known, limit=batch), deadline)
-            if reply.events:
-                received = received.plus(take(replica, reply.events, keyring))
-                passed = passed.merged(Versions.of((e.actor, e.counter) for e in reply.events))
-            if not reply.events or not reply.left:
+            fresh = [event for event in reply.events if (event.actor, event.counter) not in known]
+            if fresh:
+                received = received.plus(take(replica, fresh, keyring))
+                passed = passed.merged(Versions.of((e.actor, e.counter) for e in fresh))
+            if not fresh or not reply.left:
                 break
         theirs = reply.seen
         for group in _groups(lacking(replica, theirs), batch):
