@@ -33,7 +33,8 @@ from skep.hive.scatter import Health, Scatter
 from skep.hive.shelf import Shelf
 from skep.hive.signing import Signers, acting
 from skep.hive.trust import Provenance, Trust, provenance
-from skep.model import Conflict, Event, Memory
+from skep.hive.versions import Versions
+from skep.model import ANY, Conflict, Event, Memory
 from skep.semantics.conflicts import CANDIDATE, find_for, judge
 
 if TYPE_CHECKING:
@@ -104,8 +105,9 @@ class Hive(Reviewing):
         self._own_bus = bus is None
         self._signers = dict(signers or {})
         self._views: dict[str, AgentBank] = {}
-        self._homes: dict[str, str] = {}
+        self.homes = {}
         self.declined = {}
+        self.foreign = Versions()
         self.members: dict[str, Member] = {}
         here = layout.members if local is None else tuple(known(name, layout.members) for name in local)
         if not here:
@@ -193,12 +195,12 @@ class Hive(Reviewing):
 
     def _met(self, member: str, actor: str) -> None:
         """Note the name under which a member's bank writes, here or elsewhere."""
-        self._homes[actor] = member
+        self.homes[actor] = member
         self.layout.joined(member, actor)
 
     def _way(self, actor: str, member: str) -> tuple[str, ...]:
         """The way copies usually come from a writer to a member."""
-        home = self._homes.get(actor)
+        home = self.homes.get(actor)
         return (home, member) if home is not None else (actor, member)
 
     def _remember(self) -> None:
@@ -206,10 +208,8 @@ class Hive(Reviewing):
         for member in self.members.values():
             for key, gone in member.bank.settings(GONE).items():
                 actor = key.removeprefix(GONE)
-                if isinstance(gone, dict) and actor not in self._homes:
-                    self._homes[actor] = str(gone.get("member", ""))  # type: ignore[union-attr]
-                    if self.keyring is not None and gone.get("signed") is False:  # type: ignore[union-attr]
-                        self.keyring.vouch(actor)
+                if actor not in self.homes:
+                    self._recall_gone(actor, gone)
             if isinstance(self.layout, Sharded):
                 waiting: Any = member.bank.setting(f"{UNPLACED}{member.name}")
                 for memory_id in waiting if isinstance(waiting, list) else ():
@@ -221,11 +221,20 @@ class Hive(Reviewing):
                 for name, said in told.answers.items():
                     self._met(name, said.actor)
 
+    def _recall_gone(self, actor: str, gone: dict[str, Any]) -> None:
+        """A bank that left: whose it was, and how what it wrote is proved."""
+        self.homes[actor] = str(gone.get("member", ""))
+        if self.keyring is not None:
+            for key, agents in gone.get("keys", ()):
+                self.keyring.add(actor, bytes.fromhex(key), agents=agents)
+            self.keyring.vouch(actor, () if gone.get("keys") else (ANY,))
+
     def retire(self, member: Member) -> None:
         """Remember a bank that leaves, so that what it wrote is still known for its own."""
-        signed = self.keyring is not None and member.bank.actor in self.keyring
-        key = f"{GONE}{member.bank.actor}"
-        entry = {"member": member.name, "signed": signed}
+        actor = member.bank.actor
+        keys = [] if self.keyring is None else self.keyring.keys_of(actor)
+        key = f"{GONE}{actor}"
+        entry = {"member": member.name, "keys": [(k.key.hex(), list(k.agents)) for k in keys]}
         self.changed_at(self.registers, lambda bank: bank.set_setting(key, entry))
 
     def _path(self, name: str, suffix: str = "") -> str:

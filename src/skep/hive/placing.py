@@ -20,6 +20,7 @@ from skep.hive.layout import Sharded
 from skep.hive.member import Member, Subjects
 from skep.hive.mending import Repaired, repair
 from skep.hive.replica import Transfer, seen
+from skep.hive.signing import is_register
 from skep.hive.trust import lineage
 from skep.hive.versions import Ranges, Versions
 from skep.model import Event, Link, Memory
@@ -44,6 +45,10 @@ class Placing:
     subjects: Subjects
     policy: HivePolicy
     calls: Calls
+    homes: dict[str, str]
+    """The member of every bank that writes or has written in this hive."""
+    foreign: Versions
+    """Registers of other hives that were offered and not taken."""
     announce: bool = False
     """Whether promotions and retractions are also published for other hives to follow."""
     auto_gossip: Callable[[Sequence[Memory]], int] | None = None
@@ -293,7 +298,7 @@ class Placing:
         return found
 
     def _seen(self) -> Versions:
-        whole = Versions()
+        whole = self.foreign
         for member in self.members.values():
             whole = whole.merged(seen(member.bank))
         return whole
@@ -324,7 +329,7 @@ class Placing:
             via: The hives and relays they passed through.
             inside: Whether they are the hive's own, laid out anew.
         """
-        listed = list(events)
+        listed = [event for event in events if inside or not self._foreign(event)]
         known = self._seen()
         fresh = {event.id for event in listed if (event.actor, event.counter) not in known}
         total = Transfer()
@@ -344,6 +349,13 @@ class Placing:
             held=tuple(dict.fromkeys(total.held)),
             refused=tuple(dict.fromkeys(total.refused)),
         )
+
+    def _foreign(self, event: Event) -> bool:
+        """Whether an event writes the registers of another hive; it counts as seen and is not taken."""
+        if not is_register(event) or event.actor in self.homes:
+            return False
+        self.foreign = self.foreign.with_dot(event.actor, event.counter)
+        return True
 
     def _enters(self, event: Event) -> bool:
         """Whether an event that nobody is bound to keep is kept at the entrance."""

@@ -140,6 +140,7 @@ class Keyring:
         self.required = required
         self._keys: dict[str, list[KeyEntry]] = {}
         self._expected: dict[str, bytes] = {}
+        self._before: dict[str, tuple[tuple[bytes, int], ...]] = {}
         self._vouched: dict[str, frozenset[str]] = {}
 
     # Whose keys
@@ -166,9 +167,12 @@ class Keyring:
                     "forged (a new key in place of an old one is announced with `rotate`)"
                 )
         allowed = ANY in listed if registers is None else registers
-        fresh = KeyEntry(key=key, agents=listed, registers=allowed)
-        if fresh not in known:
-            known.append(fresh)
+        since = 1
+        earlier = self._before.get(listed[0], ()) if len(listed) == 1 else ()
+        for old, until in earlier:
+            _put(known, KeyEntry(key=old, agents=listed, registers=allowed, since=since, until=until))
+            since = until + 1
+        _put(known, KeyEntry(key=key, agents=listed, registers=allowed, since=since))
 
     def rotate(self, actor: str, key: bytes, *, after: int, agents: Iterable[str] | None = None) -> None:
         """Put a new key in force from the event after number `after`; the old one stays good for the rest.
@@ -202,14 +206,24 @@ class Keyring:
         """Believe an actor of one's own hive without signatures, as far as the hive itself brings its events."""
         self._vouched[actor] = self._vouched.get(actor, frozenset()) | frozenset(agents)
 
-    def expect(self, agent: str, key: bytes) -> None:
+    def expect(self, agent: str, key: bytes, *, before: Iterable[tuple[bytes, int]] = ()) -> None:
         """Trust a key for an agent before the name of its bank is known; bound to it by the first
         signature.
+
+        Args:
+            agent: Whose key it is.
+            key: The public key.
+            before: Keys it had earlier, oldest first, each with the number of the last event it signed.
         """
         self._expected[agent] = _checked(key)
+        self._before[agent] = tuple((_checked(old), until) for old, until in before)
 
     def __contains__(self, actor: str) -> bool:
         return bool(self._keys.get(actor))
+
+    def keys_of(self, actor: str) -> list[KeyEntry]:
+        """The keys that are in force for an actor."""
+        return [entry for entry in self._keys.get(actor, ()) if entry.until is None]
 
     def protects(self, agent: str | None) -> bool:
         """Whether an agent has a key, so that whatever is written in its name must be signed."""
@@ -263,8 +277,10 @@ class Keyring:
         """The key of an agent that is expected, if this event proves that the actor has it."""
         if event.signature is None:
             return []
+        content = canonical(event)
         for agent, key in self._expected.items():
-            if _verified(key, canonical(event), event.signature):
+            keys = (key, *(old for old, _ in self._before.get(agent, ())))
+            if any(_verified(one, content, event.signature) for one in keys):
                 self.add(event.actor, key, agents=(agent,))
                 break
         return self._keys.get(event.actor, [])
@@ -313,6 +329,11 @@ def author_of(event: Event) -> str | None:
 def is_register(event: Event) -> bool:
     """Whether an event writes a register of a hive: trust, layout, members."""
     return event.kind == "setting" and str(event.body.get("key", "")).startswith(REGISTERS)
+
+
+def _put(entries: list[KeyEntry], entry: KeyEntry) -> None:
+    if entry not in entries:
+        entries.append(entry)
 
 
 def _checked(key: bytes) -> bytes:
