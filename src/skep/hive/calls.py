@@ -82,7 +82,8 @@ class Calls:
             to: Whom to ask.
             subject: Where all members listen, if the question is for all.
             path: The way what is sent takes.
-            wait: How long at most, in seconds; the hive's deadline by default.
+            wait: How long at most, in seconds; the hive's deadline by default. Silence within a time of one's own
+                is not held against a member.
         """
         if to is not None:
             listed = tuple(to)
@@ -147,7 +148,8 @@ class Calls:
         for name in names:
             if name not in answers:
                 faults.setdefault(name, LATE)
-        self._health.note(answers, (name for name, fault in faults.items() if fault == LATE))
+        silent = (name for name, fault in faults.items() if fault == LATE)
+        self._health.note(answers, silent if wait is None else ())
         return Gathered(names, answers, faults)
 
     def fetch(
