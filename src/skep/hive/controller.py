@@ -169,8 +169,7 @@ class Controller:
             for member in source.members.values():
                 if member.bank.actor not in target.homes:
                     target.retire(member)
-                    if ring is not None:
-                        ring.vouch(member.bank.actor)
+                    target.homes[member.bank.actor] = member.name
             events = lacking(source, seen(target))
             while group := list(islice(events, BATCH)):
                 target.apply_via(group, (source.layout.kind,), inside=True)

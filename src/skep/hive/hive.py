@@ -31,7 +31,7 @@ from skep.hive.pool import PRIVATE, Ask, Fetched, Slice
 from skep.hive.reviewing import Reviewing
 from skep.hive.scatter import Health, Scatter
 from skep.hive.shelf import Shelf
-from skep.hive.signing import Signers, acting
+from skep.hive.signing import Keyring, Signers, acting
 from skep.hive.trust import Provenance, Trust, provenance
 from skep.hive.versions import Versions
 from skep.model import ANY, Conflict, Event, Memory
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from skep.hive.gateway import Decides
     from skep.hive.gossip import Peer
     from skep.hive.rollback import Rollback
-    from skep.hive.signing import Keyring, Signer
+    from skep.hive.signing import Signer
     from skep.storage.base import Filter
     from skep.validation import Time
 
@@ -227,14 +227,16 @@ class Hive(Reviewing):
         if self.keyring is not None:
             for key, agents in gone.get("keys", ()):
                 self.keyring.add(actor, bytes.fromhex(key), agents=agents)
-            self.keyring.vouch(actor, () if gone.get("keys") else (ANY,))
+            self.keyring.vouch(actor, gone.get("vouched", ()))
 
     def retire(self, member: Member) -> None:
         """Remember a bank that leaves, so that what it wrote is still known for its own."""
         actor = member.bank.actor
-        keys = [] if self.keyring is None else self.keyring.keys_of(actor)
+        ring = self.keyring or Keyring()
+        keys = [(entry.key.hex(), list(entry.agents)) for entry in ring.keys_of(actor)]
+        vouched = sorted(ring.vouched_for(actor)) if self.keyring is not None else [ANY]
         key = f"{GONE}{actor}"
-        entry = {"member": member.name, "keys": [(k.key.hex(), list(k.agents)) for k in keys]}
+        entry = {"member": member.name, "keys": keys, "vouched": vouched}
         self.changed_at(self.registers, lambda bank: bank.set_setting(key, entry))
 
     def _path(self, name: str, suffix: str = "") -> str:

@@ -225,6 +225,10 @@ class Keyring:
         """The keys that are in force for an actor."""
         return [entry for entry in self._keys.get(actor, ()) if entry.until is None]
 
+    def vouched_for(self, actor: str) -> frozenset[str]:
+        """The agents an actor is believed for without signatures."""
+        return self._vouched.get(actor, frozenset())
+
     def protects(self, agent: str | None) -> bool:
         """Whether an agent has a key, so that whatever is written in its name must be signed."""
         return agent is not None and (
