@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from skep.validation import Time
 
 MEMORY = ":memory:"
+FEW = 4
+CACHE_KIB = 65_536
+"""What the members of one hive may keep of their files in memory, all together, if they are many."""
 GONE = "actor/"
 """Settings that name the banks of members that left."""
 PRIVATE_SUFFIX = ".private"
@@ -159,12 +162,15 @@ class Hive(Reviewing):
 
     def _add(self, name: str) -> Member:
         bank = Bank.open(self._path(name), embedder=self.embedder, now=self.now)
+        if len(self.layout.members) > FEW and self.store is not None:
+            bank.engine.store.connection.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
         member = Member(
             name,
             bank,
             self.bus,
             self.subjects,
             first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
+            owner_of=lambda memory: self.layout.owner(memory),
             keeps=lambda member, memory: self.layout.keeps(member, memory),
             keyring=self.keyring,
             signers=self._keys_of(name, bank.actor),
@@ -330,10 +336,9 @@ class Hive(Reviewing):
 
     def _hand_over(self, gone: Member) -> None:
         """Give what only a leaving member has to its new owners."""
-        for member in self.members.values():
-            if member is not gone:
-                member.shelf.reassign()
         self.repair(among=(*self.layout.members, gone.name))
+        for member in self.members.values():
+            member.shelf.reassign()
 
     def _sharded(self) -> Sharded:
         if not isinstance(self.layout, Sharded):

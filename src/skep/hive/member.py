@@ -72,13 +72,14 @@ class Member:
         subjects: Subjects,
         *,
         first_for: Callable[[str, tuple[str, ...]], bool] | None = None,
+        owner_of: Callable[[str], str | None] | None = None,
         keeps: Callable[[str, str], bool] | None = None,
         keyring: Keyring | None = None,
         signers: Signers | None = None,
         way_from: Callable[[str], tuple[str, ...]] | None = None,
         met: Callable[[str, str], None] | None = None,
     ) -> None:
-        """`keeps(member, memory)` says who should hold a copy, `way_from(writer)` which way copies usually come,
+        """`first_for` and `owner_of` say who answers for a memory, `keeps(member, memory)` says who should hold a copy, `way_from(writer)` which way copies usually come,
         and `met(member, writer)` is told of other members.
         """
         self.name = name
@@ -91,7 +92,13 @@ class Member:
         self.paths = Paths(bank, name, way_from or (lambda actor: (actor, name)))
         self._keeps = keeps
         self._met = met
-        self.shelf = Shelf(bank.engine.store, member=name, first_for=first_for, lineage=self._sources)
+        self.shelf = Shelf(
+            bank.engine.store,
+            member=name,
+            first_for=first_for,
+            owner_of=owner_of,
+            lineage=self._sources,
+        )
         self._subscriptions: list[Subscription] = []
 
     def start(self) -> None:

@@ -29,6 +29,7 @@ class PastMembers:
                 bank.engine.store,
                 member=name,
                 first_for=lambda memory, missing, name=name: hive.layout.first_for(name, memory, missing),
+                owner_of=hive.layout.owner,
             )
             for name, bank in banks.items()
             if name in hive.members

@@ -262,9 +262,8 @@ class Placing:
             for member in self.members.values():
                 if self._waiting_at(self.layout, member):
                     member.bank.set_setting(f"{UNPLACED}{member.name}", None)
+                    member.shelf.reassign()
             self.layout.unplaced.clear()
-        for member in self.members.values():
-            member.shelf.reassign()
         return done
 
     def behind(self, member: Member) -> int:
@@ -280,7 +279,10 @@ class Placing:
 
     def rebalance(self) -> Repaired:
         """After members came or went: give every owner its memories."""
-        return self.repair()
+        done = self.repair()
+        for member in self.members.values():
+            member.shelf.reassign()
+        return done
 
     # A hive as a replica
 

@@ -130,6 +130,11 @@ class Connection:
             finally:
                 self.db.set_busy_timeout(self._busy_ms)
 
+    def limit_memory(self, kib: int) -> None:
+        """Keep no more of the file in memory than this; for processes that hold many banks."""
+        with self.lock:
+            self.db.execute(f"PRAGMA cache_size=-{int(kib)}; PRAGMA mmap_size=0")
+
     def data_version(self) -> int:
         """Changes when another connection has written."""
         with self.lock, translated(self.path):
