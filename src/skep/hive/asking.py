@@ -15,9 +15,9 @@ from skep.hive.scatter import Heard
 from skep.hive.tracing import tracer
 from skep.hive.union import Members, Union
 from skep.model import Hit, Memory, Recalled
-from skep.recall.search import CHECKED, Recaller
+from skep.recall.search import CHECKED, MOSTLY, NEAR, Recaller
 from skep.retrieval.config import RecallConfig
-from skep.semantics.conflicts import CANDIDATE, judge
+from skep.semantics.conflicts import in_common, judge, whole_words
 
 if TYPE_CHECKING:
     from skep.embedding.base import Embedder
@@ -207,23 +207,22 @@ def _reason(reason: str, heard: Heard) -> str:
 def conflicts_marked(hits: tuple[Hit, ...], embedder: Embedder) -> tuple[Hit, ...]:
     """Say which of the hits do not go together."""
     head = hits[:CHECKED]
-    if len(head) < 2 or not embedder.instant:
+    alike = _alike([hit.memory for hit in head]) if embedder.instant else []
+    if not alike:
         return hits
     vectors = embedder.embed([_searched(hit.memory) for hit in head])
-    cosines = vectors @ vectors.T
     opposed: dict[str, list[str]] = {}
-    for (i, a), (j, b) in combinations(enumerate(head), 2):
-        cosine = float(cosines[i, j])
-        if a.memory.kind != b.memory.kind or math.isnan(cosine):
+    for i, j in alike:
+        a, b = head[i].memory, head[j].memory
+        cosine = float(vectors[i] @ vectors[j])
+        similarity = 0.0 if math.isnan(cosine) else embedder.calibrate(cosine)
+        if similarity < NEAR:
             continue
-        similarity = embedder.calibrate(cosine)
-        if similarity < CANDIDATE:
-            continue
-        older, newer = sorted((a.memory, b.memory), key=lambda m: (m.created_at, m.id))
+        older, newer = sorted((a, b), key=lambda m: (m.created_at, m.id))
         conflict = judge(older, newer, similarity)
         if conflict is not None and conflict.kind != "duplicate":
-            opposed.setdefault(a.memory.id, []).append(b.memory.id)
-            opposed.setdefault(b.memory.id, []).append(a.memory.id)
+            opposed.setdefault(a.id, []).append(b.id)
+            opposed.setdefault(b.id, []).append(a.id)
     return tuple(
         msgspec.structs.replace(
             hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(opposed[hit.memory.id])
@@ -232,6 +231,16 @@ def conflicts_marked(hits: tuple[Hit, ...], embedder: Embedder) -> tuple[Hit, ..
         else hit
         for hit in hits
     )
+
+
+def _alike(memories: Sequence[Memory]) -> list[tuple[int, int]]:
+    """Pairs of one kind with most of their words in common: only those can contradict or update one another."""
+    words = [whole_words(memory.text) for memory in memories]
+    return [
+        (i, j)
+        for i, j in combinations(range(len(memories)), 2)
+        if memories[i].kind == memories[j].kind and in_common(words[i], words[j]) >= MOSTLY
+    ]
 
 
 def _searched(memory: Memory) -> str:
