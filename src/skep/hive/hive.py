@@ -359,6 +359,7 @@ class Hive(Reviewing):
             fetch[PRIVATE] = lambda ids, links: _from_bank(private, ids, links=links)
 
         def scatter() -> Scatter:
+            self._warm()
             names = tuple(members or self.layout.members)
             return Scatter(
                 self.bus,
@@ -380,6 +381,12 @@ class Hive(Reviewing):
             fitting=self.layout.fitting,
             used=self.note_uses,
         )
+
+    def _warm(self) -> None:
+        """Read shelves that were never asked, one after the other and before any deadline runs."""
+        for member in tuple(self.members.values()):
+            if member.shelf.cold:
+                member.shelf.refresh()
 
     def recall(self, query: str, *, group: str | None = None, limit: int = 5, **options: Any) -> Any:
         """Ask the hive as nobody in particular; with a group, only it and the groups below it."""

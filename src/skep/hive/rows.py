@@ -160,6 +160,11 @@ class Rows:
 
     # Catching up
 
+    @property
+    def cold(self) -> bool:
+        """Whether everything has to be read before the next answer."""
+        return self._outdated or not self._fingerprint
+
     def refresh(self) -> None:
         """Take in what the bank changed since the last time."""
         with self._lock:
