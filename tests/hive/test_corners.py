@@ -64,7 +64,9 @@ def test_a_copy_is_not_listed_again_on_a_later_page(make_hive: MakeHive, clock: 
     moment = clock() - 1000
     for number in range(30):
         name = ("ana", "bob", "cy")[number % 3]
-        hive.agent(name).remember(f"Room {number} has door {number}.", created_at=moment, on_conflict="ignore")
+        hive.agent(name).remember(
+            f"Room {number} has door {number}.", created_at=moment, on_conflict="ignore"
+        )
     hive.agent("eve").retract(hive.agent("eve").recall("door", limit=1)[0].memory.id)
     listed, cursor = list[str](), None
     while True:

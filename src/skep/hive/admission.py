@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple
 
 from skep.model import Memory
 from skep.storage.base import Filter
@@ -12,36 +11,33 @@ from skep.storage.base import Filter
 DAY = 86_400.0
 
 
-class Row(Protocol):
-    """What of a memory a filter looks at, apart from what depends on the time of asking."""
+class Facets(NamedTuple):
+    """What a filter looks at; shared by all rows of which it is the same."""
+
+    status: str
+    kind: str
+    domain: str | None
+    agent: str | None
+    tags: tuple[str, ...]
+    user: str | None
+    project: str | None
+    session: str | None
+    created_at: float = 0.0
+    """Always 0: the time is a column of its own."""
 
     @property
-    def status(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def domain(self) -> str | None: ...
-    @property
-    def agent(self) -> str | None: ...
-    @property
-    def tags(self) -> Sequence[str]: ...
-    @property
-    def created_at(self) -> float: ...
-    @property
-    def user(self) -> str | None: ...
-    @property
-    def project(self) -> str | None: ...
-    @property
-    def session(self) -> str | None: ...
+    def key(self) -> str:
+        """The conversation; empty for what belongs to none."""
+        scope = (self.user, self.project, self.session)
+        return "" if scope == (None, None, None) else "\x1f".join(part or "" for part in scope)
 
 
-def admits(where: Filter, row: Row) -> bool:
+def admits(where: Filter, facets: Facets) -> bool:
     """Whether a row passes the parts of a filter that do not depend on the time of asking."""
-    scope = (row.user, row.project, row.session)
-    return _admitted(where, row, scope)
+    return _admitted(where, facets, (facets.user, facets.project, facets.session))
 
 
-def _admitted(where: Filter, row: Row | Memory, scope: tuple[str | None, str | None, str | None]) -> bool:
+def _admitted(where: Filter, row: Facets | Memory, scope: tuple[str | None, str | None, str | None]) -> bool:
     if row.status not in where.statuses:
         return False
     if where.kinds and row.kind not in where.kinds:

@@ -219,7 +219,9 @@ class Controller:
             if agent.seed is not None:
                 found[name] = Signer(bytes.fromhex(agent.seed))
                 if agent.key is not None and found[name].public != bytes.fromhex(agent.key):
-                    raise ConfigError(f"the seed of agent {name!r} does not belong to its key; mend one of them")
+                    raise ConfigError(
+                        f"the seed of agent {name!r} does not belong to its key; mend one of them"
+                    )
         return found
 
     def _keyring(self) -> Keyring | None:

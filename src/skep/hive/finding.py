@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from skep.hive.hive import Hive
     from skep.storage.base import Filter
 
+
 def find_everywhere(
     hive: Hive,
     view: AgentBank,
@@ -76,9 +77,7 @@ def _ask(
     return queues
 
 
-def _shown_elsewhere(
-    hive: Hive, queues: dict[str, deque[tuple[int, Memory]]]
-) -> frozenset[tuple[str, str]]:
+def _shown_elsewhere(hive: Hive, queues: dict[str, deque[tuple[int, Memory]]]) -> frozenset[tuple[str, str]]:
     """The copies that are shown by the member that answers for them, and so not by the others."""
     doubtful: dict[str, dict[str, list[str]]] = {}
     for name, queue in queues.items():

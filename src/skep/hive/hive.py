@@ -170,8 +170,8 @@ class Hive(Reviewing):
             self.bus,
             self.subjects,
             first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
-            owner_of=lambda memory: self.layout.owner(memory),
-            keeps=lambda member, memory: self.layout.keeps(member, memory),
+            owner_of=lambda memory: self.layout.owner(memory),  # noqa: PLW0108 - the layout may change
+            keeps=lambda member, memory: self.layout.keeps(member, memory),  # noqa: PLW0108
             keyring=self.keyring,
             signers=self._keys_of(name, bank.actor),
             way_from=lambda actor: self._way(actor, name),
@@ -296,7 +296,9 @@ class Hive(Reviewing):
         """The member an agent writes to."""
         home = self.layout.home(agent)
         if home not in self.members:
-            raise NotFoundError(f"{agent} writes to {home}, which runs elsewhere; here are {', '.join(self.members)}")
+            raise NotFoundError(
+                f"{agent} writes to {home}, which runs elsewhere; here are {', '.join(self.members)}"
+            )
         return self.members[home]
 
     def may_write(self, agent: str) -> None:

@@ -311,9 +311,13 @@ def _check_keys(agent: AgentSpec, where: str) -> Iterator[Finding]:
         yield Finding(where=f"{where}.{field}", problem=problem)
     ends = [old.until for old in agent.old_keys]
     if ends != sorted(set(ends)) or any(end < 0 for end in ends):
-        yield Finding(where=f"{where}.old_keys", problem="`until` must grow from the oldest key to the newest")
+        yield Finding(
+            where=f"{where}.old_keys", problem="`until` must grow from the oldest key to the newest"
+        )
     if agent.old_keys and agent.key is None:
-        yield Finding(where=f"{where}.old_keys", problem="there is no key that replaced them", hint="add `key`")
+        yield Finding(
+            where=f"{where}.old_keys", problem="there is no key that replaced them", hint="add `key`"
+        )
 
 
 def _check_groups(manifest: Manifest) -> Iterator[Finding]:

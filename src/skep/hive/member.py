@@ -36,8 +36,8 @@ from skep.hive.frames import (
     without_position,
 )
 from skep.hive.mending import lacking_of
-from skep.hive.pool import Fetched
 from skep.hive.paths import Paths
+from skep.hive.pool import Fetched
 from skep.hive.replica import Transfer, answer, seen, take
 from skep.hive.shelf import Shelf
 from skep.hive.trust import lineage
@@ -46,6 +46,7 @@ from skep.model import Event, Link, Memory
 if TYPE_CHECKING:
     from skep.bank import Bank
     from skep.hive.signing import Keyring, Signers
+
 
 class Subjects:
     """The subjects of one hive."""
@@ -79,8 +80,20 @@ class Member:
         way_from: Callable[[str], tuple[str, ...]] | None = None,
         met: Callable[[str, str], None] | None = None,
     ) -> None:
-        """`first_for` and `owner_of` say who answers for a memory, `keeps(member, memory)` says who should hold a copy, `way_from(writer)` which way copies usually come,
-        and `met(member, writer)` is told of other members.
+        """Put a member together.
+
+        Args:
+            name: Its name.
+            bank: What it holds.
+            bus: How it is asked.
+            subjects: Where.
+            first_for: Whether it answers for a memory while some members are missing.
+            owner_of: Who answers for a memory.
+            keeps: Whether a member should hold a copy of a memory.
+            keyring: Whose events are believed.
+            signers: The keys of the agents that write here.
+            way_from: Which way copies usually come from a writer.
+            met: Told the names of other members and of their banks.
         """
         self.name = name
         self.bank = bank
@@ -222,9 +235,7 @@ class Member:
                 found[event.id] = without_position(event)
         return list(found.values())
 
-    def take(
-        self, events: Iterable[Event], *, path: tuple[str, ...] = (), inside: bool = True
-    ) -> Transfer:
+    def take(self, events: Iterable[Event], *, path: tuple[str, ...] = (), inside: bool = True) -> Transfer:
         """Keep copies of events that came from elsewhere, and remember which way they came.
 
         Args:

@@ -159,7 +159,9 @@ class Orchestrator:
             return told(frame, envelope.path or (envelope.sender or "sync",))  # type: ignore[arg-type]
         mine = envelope.subject in (self.feed, f"{self.hive.subjects.root}.feed.all")
         fed = envelope.subject.startswith(f"{self.hive.subjects.root}.feed.")
-        if not mine and (isinstance(frame, LearnContent | FeedComplete) or (isinstance(frame, Query) and fed)):
+        if not mine and (
+            isinstance(frame, LearnContent | FeedComplete) or (isinstance(frame, Query) and fed)
+        ):
             return Processed(effect="ignored", reason="for another agent")
         if isinstance(frame, LearnContent | FeedComplete):
             return self._fed(frame)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from skep.bank import Bank
 
 
-
 class Stretch(msgspec.Struct, frozen=True, array_like=True):
     """Memories of one writer that came the same way; the last one that covers a counter counts."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skep.hive.calls import Gathered
     from skep.hive.hive import Hive
 
+
 class Rollback(msgspec.Struct, frozen=True, kw_only=True):
     """The blast radius of one source."""
 
@@ -106,9 +107,7 @@ def blast_radius(hive: Hive, source: str, *, since: float | None) -> Rollback:
     )
 
 
-def _note(
-    found: Gathered[BlastAnswer], memories: dict[str, Touched], held: dict[str, set[str]]
-) -> set[str]:
+def _note(found: Gathered[BlastAnswer], memories: dict[str, Touched], held: dict[str, set[str]]) -> set[str]:
     names: set[str] = set()
     for member, part in found.answers.items():
         for memory in part.memories:

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from skep.hive.admission import Facets
 from skep.hive.postings import Postings
 from skep.hive.prepared import Prepared
 from skep.storage.base import Filter, IndexRow
@@ -72,27 +73,6 @@ class ShelfStore(Protocol):
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
         """Uses, confirmations, last use and author of rows."""
         ...
-
-
-class Facets(NamedTuple):
-    """What a filter looks at; shared by all rows of which it is the same."""
-
-    status: str
-    kind: str
-    domain: str | None
-    agent: str | None
-    tags: tuple[str, ...]
-    user: str | None
-    project: str | None
-    session: str | None
-    created_at: float = 0.0
-    """Always 0: the time is a column of its own."""
-
-    @property
-    def key(self) -> str:
-        """The conversation; empty for what belongs to none."""
-        scope = (self.user, self.project, self.session)
-        return "" if scope == (None, None, None) else "\x1f".join(part or "" for part in scope)
 
 
 class Rows:

@@ -1,8 +1,8 @@
 """A shelf: the part of the hive's memories that one member answers for, ready to be asked.
 
 It is a dense, exact index over what its member answers for, made for shards of some thousands of memories
-and many questions: it catches up with the bank by itself, and answers a question that is already embedded and split into terms
-without touching SQL.
+and many questions: it catches up with the bank by itself, and answers a question that is already embedded
+and split into terms without touching SQL.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from skep.hive.admission import admits
+from skep.hive.admission import Facets, admits
 from skep.hive.bm25 import impact, inverse_frequency
 from skep.hive.pool import Ask, Moment, Slice
 from skep.hive.prepared import Prepared
-from skep.hive.rows import Facets, Rows, ShelfStore
+from skep.hive.rows import Rows, ShelfStore
 from skep.model import STATUSES
 from skep.storage.base import Filter, IndexRow
 

@@ -1,9 +1,9 @@
 """Signatures: proof of who wrote an event, checked wherever it arrives.
 
 An event is signed over its canonical bytes (actor, counter, stamp, kind and body), by the agent that acts. A
-keyring says which keys belong to which actor and which agents each may write for. Text that was forgotten is gone from its
-events, and with it the signature; such an event is accepted only where the `forget` that erased it is known
-and signed.
+keyring says which keys belong to which actor and which agents each may write for. Text that was forgotten
+is gone from its events, and with it the signature; such an event is accepted only where the `forget` that
+erased it is known and signed.
 """
 
 from __future__ import annotations
