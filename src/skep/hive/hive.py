@@ -16,25 +16,22 @@ from skep.bank import Bank, Page
 from skep.clock import Now, system_now
 from skep.embedding import default_embedder
 from skep.errors import InvalidInputError, NotFoundError
-from skep.hive.about import UNPLACED
 from skep.hive.agent import AgentBank
 from skep.hive.asking import Asking, HiveRecaller
-from skep.hive.bus.base import safe_part
 from skep.hive.bus.local import LocalBus
 from skep.hive.calls import Calls
-from skep.hive.frames import MemberHello
 from skep.hive.gateway import Gateway
 from skep.hive.layout import Federated, Layout, Sharded, Shared, known
 from skep.hive.member import Member, Subjects
+from skep.hive.opening import Opening
 from skep.hive.policy import HivePolicy, PromotionPolicy
 from skep.hive.pool import PRIVATE, Ask, Fetched, Slice
-from skep.hive.reviewing import Reviewing
 from skep.hive.scatter import Health, Scatter
 from skep.hive.shelf import Shelf
-from skep.hive.signing import Keyring, Signers, acting
+from skep.hive.signing import Keyring, acting
 from skep.hive.trust import Provenance, Trust, provenance
 from skep.hive.versions import Versions
-from skep.model import ANY, Conflict, Event, Memory
+from skep.model import Conflict, Event, Memory
 from skep.semantics.conflicts import CANDIDATE, find_for, judge
 
 if TYPE_CHECKING:
@@ -47,18 +44,11 @@ if TYPE_CHECKING:
     from skep.storage.base import Filter
     from skep.validation import Time
 
-MEMORY = ":memory:"
-FEW = 4
-CACHE_KIB = 65_536
-"""What the members of one hive may keep of their files in memory, all together, if they are many."""
-GONE = "actor/"
-"""Settings that name the banks of members that left."""
-PRIVATE_SUFFIX = ".private"
 NEAREST = 5
 """How many memories of the hive a new one is compared with."""
 
 
-class Hive(Reviewing):
+class Hive(Opening):
     """Many banks that share. Open it with one of the four constructors; close it, or use it in a `with`."""
 
     def __init__(
@@ -106,7 +96,7 @@ class Hive(Reviewing):
         )
         self.keyring = keyring
         self._own_bus = bus is None
-        self._signers = dict(signers or {})
+        self.signers = dict(signers or {})
         self._views: dict[str, AgentBank] = {}
         self.homes = {}
         self.declined = {}
@@ -116,8 +106,8 @@ class Hive(Reviewing):
         if not here:
             raise InvalidInputError("a hive needs at least one member in this process", field="local")
         for member in here:
-            self._add(member)
-        self._remember()
+            self.open_member(member)
+        self.read_back()
         self.trust = Trust(_Registers(self))
         self.gateway = Gateway(
             self.policy, rules or PromotionPolicy(self.policy), self.trust, now=now, get=self.get
@@ -159,104 +149,6 @@ class Hive(Reviewing):
         """Every agent keeps a part; every memory is kept by several of them."""
         policy: HivePolicy = options.get("policy") or HivePolicy()
         return cls(Sharded(agents, replication=policy.replication), **options)
-
-    def _add(self, name: str) -> Member:
-        bank = Bank.open(self._path(name), embedder=self.embedder, now=self.now)
-        if len(self.layout.members) > FEW and self.store is not None:
-            bank.engine.store.connection.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
-        member = Member(
-            name,
-            bank,
-            self.bus,
-            self.subjects,
-            first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
-            owner_of=lambda memory: self.layout.owner(memory),  # noqa: PLW0108 - the layout may change
-            keeps=lambda member, memory: self.layout.keeps(member, memory),  # noqa: PLW0108
-            keyring=self.keyring,
-            signers=self._keys_of(name, bank.actor),
-            way_from=lambda actor: self._way(actor, name),
-            met=self._met,
-        )
-        self._met(name, bank.actor)
-        self.members[name] = member
-        member.start()
-        return member
-
-    def _keys_of(self, name: str, actor: str) -> Signers | None:
-        """The signing keys of the agents of a member; those that have none are vouched for."""
-        agents = self.layout.agents_of(name)
-        signers = {agent: self._signers[agent] for agent in agents if agent in self._signers}
-        own = self._signers.get(name) if name not in agents else None
-        if self.keyring is not None:
-            leads = name == self.layout.registers
-            for agent, signer in signers.items():
-                self.keyring.add(actor, signer.public, agents=(agent,), registers=leads)
-            if own is not None and own.public not in {signer.public for signer in signers.values()}:
-                unsigned = tuple(agent for agent in agents if agent not in signers)
-                self.keyring.add(actor, own.public, agents=unsigned, registers=leads)
-            else:
-                free = [a for a in agents if a not in signers and not self.keyring.protects(a)]
-                self.keyring.vouch(actor, free)
-        return Signers(signers, own) if signers or own is not None else None
-
-    def _met(self, member: str, actor: str) -> None:
-        """Note the name under which a member's bank writes, here or elsewhere."""
-        self.homes[actor] = member
-        self.layout.joined(member, actor)
-
-    def _way(self, actor: str, member: str) -> tuple[str, ...]:
-        """The way copies usually come from a writer to a member."""
-        home = self.homes.get(actor)
-        return (home, member) if home is not None else (actor, member)
-
-    def _remember(self) -> None:
-        """Read back what earlier runs left: members that are gone, and what their owners had not got yet."""
-        for member in self.members.values():
-            for key, gone in member.bank.settings(GONE).items():
-                actor = key.removeprefix(GONE)
-                if actor not in self.homes:
-                    self._recall_gone(actor, gone)
-            if isinstance(self.layout, Sharded):
-                waiting: Any = member.bank.setting(f"{UNPLACED}{member.name}")
-                for memory_id in waiting if isinstance(waiting, list) else ():
-                    self.layout.unplaced[str(memory_id)] = member.name
-        if self.elsewhere():
-            for member in self.members.values():
-                hello = MemberHello(member=member.name, actor=member.bank.actor)
-                told = self.calls.ask(hello, MemberHello, wait=self.policy.hedge_after)
-                for name, said in told.answers.items():
-                    self._met(name, said.actor)
-
-    def _recall_gone(self, actor: str, gone: dict[str, Any]) -> None:
-        """A bank that left: whose it was, and how what it wrote is proved."""
-        self.homes[actor] = str(gone.get("member", ""))
-        if self.keyring is not None:
-            for key, agents in gone.get("keys", ()):
-                self.keyring.add(actor, bytes.fromhex(key), agents=agents)
-            self.keyring.vouch(actor, gone.get("vouched", ()))
-
-    def retire(self, member: Member) -> None:
-        """Remember a bank that leaves, so that what it wrote is still known for its own."""
-        actor = member.bank.actor
-        ring = self.keyring or Keyring()
-        keys = [(entry.key.hex(), list(entry.agents)) for entry in ring.keys_of(actor)]
-        vouched = sorted(ring.vouched_for(actor)) if self.keyring is not None else [ANY]
-        key = f"{GONE}{actor}"
-        entry = {"member": member.name, "keys": keys, "vouched": vouched}
-        self.changed_at(self.registers, lambda bank: bank.set_setting(key, entry))
-
-    def _path(self, name: str, suffix: str = "") -> str:
-        if self.store is None:
-            return MEMORY
-        self.store.mkdir(parents=True, exist_ok=True)
-        return str(self.store / file_name(name, suffix))
-
-    def private_of(self, agent: str, *, create: bool = False) -> Bank | None:
-        """The bank that only one agent sees; None while there is none, unless one is to be made."""
-        path = self._path(agent, PRIVATE_SUFFIX)
-        if not create and (path == MEMORY or not Path(path).exists()):
-            return None
-        return Bank.open(path, embedder=self.embedder, now=self.now)
 
     def close(self) -> None:
         """Stop all members and close their banks."""
@@ -303,7 +195,7 @@ class Hive(Reviewing):
 
     def may_write(self, agent: str) -> None:
         """Raise if whatever an agent writes must be signed and its key is not here."""
-        if self.keyring is not None and agent not in self._signers and self.keyring.protects(agent):
+        if self.keyring is not None and agent not in self.signers and self.keyring.protects(agent):
             raise InvalidInputError(
                 f"{agent} has a signing key, so nobody writes in its name without it; open the hive with "
                 "its signer (in a manifest: `seed`)",
@@ -316,7 +208,7 @@ class Hive(Reviewing):
         if agent in layout.members:
             raise InvalidInputError(f"there is already an agent {agent!r}; every agent needs its own name")
         self.layout = layout.replaced([*layout.members, agent])
-        self._add(agent)
+        self.open_member(agent)
         self.rebalance()
         return self.agent(agent)
 
@@ -512,15 +404,6 @@ class _Registers:
                 field="trust",
             )
         return self._hive.changed_at(self._hive.registers, lambda bank: bank.set_setting(key, value))
-
-
-def file_name(member: str, suffix: str = "") -> str:
-    """The file of a member's bank; a name cannot lead out of the folder, nor to another's private bank.
-
-    >>> file_name("ana"), file_name("../ana.private")
-    ('ana.skep', '%2e%2e%2fana%2eprivate.skep')
-    """
-    return f"{safe_part(member)}{suffix}.skep"
 
 
 def _from_bank(bank: Bank, ids: Iterable[str], *, links: bool) -> Fetched:

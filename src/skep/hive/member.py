@@ -45,7 +45,7 @@ from skep.model import Event, Link, Memory
 
 if TYPE_CHECKING:
     from skep.bank import Bank
-    from skep.hive.signing import Keyring, Signers
+    from skep.hive.signing import Fault, Keyring, Signers
 
 
 class Subjects:
@@ -180,7 +180,7 @@ class Member:
         return ShardPage(member=self.name, found=tuple(found))
 
     def _stored(self, transfer: Transfer) -> ShardStored:
-        faults = {refused.event: refused.fault for refused in transfer.refused}
+        faults: dict[str, Fault] = {refused.event: refused.fault for refused in transfer.refused}
         return ShardStored(member=self.name, applied=transfer.events, refused=faults, held=transfer.held)
 
     def _follow(self, frame: FactPromoted | FactRetracted | FactsChanged, path: tuple[str, ...]) -> Transfer:

@@ -16,7 +16,7 @@ import msgspec
 from skep.errors import SyncError
 from skep.hive.bus.base import Bus, Subscription, safe_part
 from skep.hive.frames import Envelope, Failed, Frame, SyncEvents, SyncRequest, without_position
-from skep.hive.signing import Keyring, Refused
+from skep.hive.signing import Fault, Keyring, Refused
 from skep.hive.tracing import tracer
 from skep.hive.versions import Ranges, Versions, normalise
 from skep.model import Event
@@ -211,7 +211,7 @@ class SyncServer:
             return answer(self._replica, frame)
         if isinstance(frame, SyncEvents):
             done = take(self._replica, frame.events, self._keyring)
-            faults = {refused.event: refused.fault for refused in done.refused}
+            faults: dict[str, Fault] = {refused.event: refused.fault for refused in done.refused}
             return SyncEvents(events=(), seen=seen(self._replica), refused=faults, held=done.held)
         return None
 
