@@ -9,8 +9,11 @@ import pytest
 
 from skep.errors import ForgottenError, InvalidInputError, NotFoundError
 from skep.hive.bus.local import LocalBus
+from skep.hive.frames import RepairRequest
 from skep.hive.hive import Hive
+from skep.hive.mending import lacking_of
 from skep.hive.policy import HivePolicy
+from skep.hive.replica import seen
 
 from .conftest import AGENTS, EMBEDDER, GROUPS
 
@@ -141,6 +144,18 @@ def test_repair_brings_both_halves_together_and_says_who_was_away(open_both: Cal
             assert half.members[owner].has(one.memory.id)
     assert all(m.bank.engine.store.is_forgotten(gone.id) for m in there.members.values())
     assert here.repair().events == 0
+
+
+def test_a_repair_sends_nothing_that_is_already_there(open_both: Callable[..., Apart]) -> None:
+    here, there = open_both("sharded")
+    for number in range(9):
+        here.agent("ana").remember(f"Room {number} holds crate {number}.", on_conflict="ignore")
+    here.repair()
+    halves = (*here.members.values(), *there.members.values())
+    known = {member.name: seen(member.bank) for member in halves}
+
+    for member in halves:
+        assert lacking_of(member, RepairRequest(seen=known)).events == ()
 
 
 def test_members_elsewhere_are_named(apart: Apart) -> None:

@@ -201,6 +201,15 @@ def test_an_agent_of_a_shard_cannot_write_registers_with_its_key(make_hive: Make
     assert hive.keyring.fault(BOB.signed(event)) == "not its register"  # type: ignore[union-attr]
 
 
+def test_members_without_keys_are_believed_inside_their_hive_alone(hive: Hive, clock: Any) -> None:
+    member = hive.member_of("cy")
+    event = forged(clock, member.bank.actor, 900, agent="cy")
+
+    assert [refused.fault for refused in hive.apply([event]).refused][:1] == ["unsigned"]
+    assert not known(hive, event)
+    assert not member.take([event]).refused
+
+
 # Keys that change
 
 
