@@ -63,6 +63,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     policy: Any
     fitting: Callable[[str], tuple[str, ...]]
     used: Callable[[Mapping[str, Sequence[str]]], None]
+    share: Callable[[int], int] = int
+    """How many of so many candidates each member is asked for."""
 
 
 class HiveRecaller(Recaller):
@@ -175,6 +177,7 @@ def ask_hive(
         vectors=config.select != "none" or config.currency,
         counters=bool(weighted.intersection(COUNTED)) or config.recency_basis == "last_used_at",
         budget=policy.budget(limit),
+        share=asking.share,
         boosted=asking.fitting(query),
         boost=policy.domain_boost,
     )

@@ -27,6 +27,7 @@ from skep.hive.opening import Opening
 from skep.hive.policy import HivePolicy, PromotionPolicy
 from skep.hive.pool import PRIVATE, Ask, Fetched, Slice
 from skep.hive.scatter import Health, Scatter
+from skep.hive.shards import share
 from skep.hive.shelf import Shelf
 from skep.hive.signing import Keyring, acting
 from skep.hive.trust import Provenance, Trust, provenance
@@ -274,7 +275,12 @@ class Hive(Opening):
             policy=self.policy,
             fitting=self.layout.fitting,
             used=self.note_uses,
+            share=self._share,
         )
+
+    def _share(self, wanted: int) -> int:
+        """How many of so many candidates each member is asked for; shards hold an even part of everything."""
+        return share(wanted, len(self.layout.members)) if isinstance(self.layout, Sharded) else wanted
 
     def _warm(self) -> None:
         """Read shelves that were never asked, one after the other and before any deadline runs."""

@@ -86,6 +86,7 @@ class Union:
         vectors: bool = False,
         counters: bool = False,
         budget: int = 0,
+        share: Callable[[int], int] = int,
         boosted: tuple[str, ...] = (),
         boost: int = 1,
     ) -> None:
@@ -96,6 +97,7 @@ class Union:
             texts=texts, vectors=vectors, counters=counters, boosted=boosted, boost=boost,
             embedder=embedder.fingerprint,
         )  # fmt: skip
+        self._share = share
         self._budget = budget
         self._terms: tuple[str, ...] = ()
         self._ids: list[str] = []
@@ -161,8 +163,8 @@ class Union:
             terms=self._terms,
             vector=None if vector is None else vector.astype("<f4").tobytes(),
             where=where,
-            k_words=max(k_words, self._budget if k_words else 0),
-            k_vectors=max(k_vectors, self._budget if k_vectors else 0),
+            k_words=self._share(max(k_words, self._budget)) if k_words else 0,
+            k_vectors=self._share(max(k_vectors, self._budget)) if k_vectors else 0,
         )
         self._template = ask
         answers = self._members.ask(ask)
