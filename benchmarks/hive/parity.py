@@ -5,8 +5,7 @@
 There are two banks to compare with, and they answer different questions. *Same authors* is one shared bank
 (a flat hive) with exactly the same memories, each under the agent that learnt it: what differs from it is
 the doing of the topology. *One author* is the bank of a single agent that learnt everything: what differs
-from it is also the doing of authorship, because recall reads the neighbours of a memory in a conversation
-only where the same agent wrote them.
+from it is also the doing of authorship.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import argparse
 import json
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ AGENTS = (1, 5, 20, 100)
 LIMIT = 10
 
 
-def answerable(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Queries with at least one document that answers them."""
-    return [q for q in data["queries"] if any(g > 0 for g in data["qrels"].get(q["id"], {}).values())]
+def answerable(data: dict[str, Any], most: int | None = None) -> list[dict[str, Any]]:
+    """Queries with at least one document that answers them; a fixed sample of `most` of them."""
+    good = [q for q in data["queries"] if any(g > 0 for g in data["qrels"].get(q["id"], {}).values())]
+    return good if most is None or most >= len(good) else random.Random(7).sample(good, most)
 
 
 def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
         times: list[float] = []
         lists: list[list[str]] = []
         completeness = 1.0
-        for query in answerable(data):
+        for query in data["asked"]:
             good = {d for d, grade in data["qrels"][query["id"]].items() if grade > 0}
             scope = query.get("meta", {}).get("scope") if data["meta"].get("scoped") else None
             bank = hive.agent(f"agent-{rng.randrange(agents):03}")
@@ -63,12 +64,12 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
     }
 
 
-def compare(data: dict[str, Any]) -> list[dict[str, Any]]:
+def compare(data: dict[str, Any], sizes: Sequence[int] = AGENTS) -> list[dict[str, Any]]:
     """Every set-up beside both kinds of one bank."""
     one_author = measure(data, "single", 1, "parts")
     rows = [_beside(one_author, one_author, one_author)]
     for deal in ("parts", "turns"):
-        for agents in AGENTS:
+        for agents in sizes:
             same_authors = measure(data, "flat", agents, deal)
             rows.append(_beside(same_authors, same_authors, one_author))
             for kind in ("federated", "sharded"):
@@ -93,11 +94,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sets", nargs="*", default=SETS)
+    parser.add_argument("--agents", nargs="*", type=int, default=AGENTS)
+    parser.add_argument("--queries", type=int, help="Ask only a sample of so many.")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     report: dict[str, Any] = {}
     for name in arguments.sets:
-        report[name] = compare(read(arguments.data, name))
+        data = read(arguments.data, name)
+        data["asked"] = answerable(data, arguments.queries)
+        report[name] = compare(data, arguments.agents)
         for row in report[name]:
             print(name, row, flush=True)
     if arguments.out:

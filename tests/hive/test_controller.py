@@ -122,7 +122,7 @@ def test_the_manifest_decides_the_rules(tmp_path: Path, clock: Any) -> None:
         done = hive.agent("ana").remember("The cat sleeps on the red mat.", confidence=0.85)
         assert done.decision.broadcast
         assert hive.layout.fitting("who is staff") == ("people",)
-        assert hive.members["people"].paths[done.memory.id] == ("infra", "people")
+        assert hive.members["people"].paths.of(done.memory.id) == ("infra", "people")
     strict = controller(FEDERATED + "\ngateway: {review: reject}", tmp_path, clock)
     strict.apply()
     with strict.open() as hive:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from skep.hive.bus.local import LocalInbox
 from skep.hive.frames import Envelope, Frame, Query, QueryResponse, ShardQuery, ShardResponse
 from skep.hive.hive import Hive
 from skep.hive.policy import HivePolicy
@@ -241,10 +242,10 @@ def test_what_could_not_be_placed_is_still_found_and_repaired_later(make_hive: M
     assert kept.copies == 0
     assert stored.copies > 0
     assert [h.memory.id for h in hive.agent("fay").recall("server rack", limit=1)] == [kept.memory.id]
-    assert hive.repair() > 0
+    assert hive.repair().events > 0
     wanted = set(hive.layout.ring.owners(kept.memory.id))  # type: ignore[attr-defined]
     assert wanted <= {name for name, member in hive.members.items() if member.has(kept.memory.id)}
-    assert hive.repair() == 0
+    assert hive.repair().events == 0
 
 
 def test_a_group_that_is_down_costs_only_its_own_memories(
@@ -297,3 +298,23 @@ def test_sound_accepts_an_empty_answer_and_range_checks_accept_nothing() -> None
     assert sound(Slice(), Ask(terms=("a",))) is None
     assert out_of_range({}) == {}
     assert Query(query="x").limit == 5
+
+
+def test_a_member_that_keeps_silent_is_asked_but_not_waited_for(
+    hive: Hive, release: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected: list[int] = []
+    original = LocalInbox.take
+
+    def take(self: LocalInbox, count: int, *, wait: float) -> list[Envelope]:
+        expected.append(count)
+        return original(self, count, wait=wait)
+
+    sabotage(hive, "cy", hanging(release))
+    for _ in range(SUSPECT_AFTER):
+        found(hive)
+    monkeypatch.setattr(LocalInbox, "take", take)
+    texts, answer = found(hive)
+
+    assert expected[0] == len(AGENTS) - 1
+    assert (texts, answer.missing) == (sorted(FACTS), ("cy",))

@@ -283,7 +283,7 @@ def test_a_copy_knows_the_way_it_came(make_hive: MakeHive) -> None:
     hive = make_hive("federated")
     sure = hive.agent("ana").remember(DATABASE, confidence=0.95).memory
 
-    assert hive.members["sales"].paths[sure.id] == ("infra", "root", "people", "sales")
+    assert hive.members["sales"].paths.of(sure.id) == ("infra", "root", "people", "sales")
     found = hive.provenance(sure.id)
     assert (found.author, found.path, found.trust) == ("ana", ("infra",), 1.0)
 

@@ -198,7 +198,7 @@ def test_an_event_that_cannot_be_taken_is_delivered_again_and_then_set_aside(
     def busy(*args: object, **kwargs: object) -> None:
         raise BusyError("try again")
 
-    monkeypatch.setattr(other, "apply", busy)
+    monkeypatch.setattr(other, "apply_via", busy)
     failures = [listener.drain_events().failed for _ in range(7)]
 
     assert failures == [1, 1, 1, 1, 1, 0, 0]

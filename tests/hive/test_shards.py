@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import OutOfRangeError
-from skep.hive.shards import Ring, owners
+from skep.hive.hive import Hive
+from skep.hive.policy import HivePolicy
+from skep.hive.shards import Ring, owners, share
+
+from .conftest import EMBEDDER
 
 NAMES = st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size=12, unique=True)
 KEYS = [f"m-{n}" for n in range(2000)]
@@ -69,3 +75,36 @@ def test_the_first_owner_steps_aside_when_it_is_absent() -> None:
 def test_no_replication_is_refused() -> None:
     with pytest.raises(OutOfRangeError, match="replication"):
         owners("m-1", ["a"], replication=0)
+
+
+def test_a_share_of_the_candidates_from_each_of_many_is_enough(clock: Any) -> None:
+    """With sixty shards each is asked for few, and the answers are still those of one bank."""
+    names = [f"agent-{n}" for n in range(60)]
+    words = (
+        "server",
+        "cellar",
+        "garden",
+        "lunch",
+        "coffee",
+        "visitor",
+        "backup",
+        "crate",
+        "invoice",
+        "ticket",
+    )
+    rng = random.Random(4)
+    facts = [f"{' '.join(rng.sample(words, 4))} in room {n}." for n in range(2400)]
+    questions = [f"{' '.join(rng.sample(words, 2))} room {n}" for n in range(0, 2400, 300)]
+    policy = HivePolicy(rate=1e9, burst=10**9, deadline=30.0, hedge_after=20.0, quality_at=0.0)
+    best: dict[str, list[str]] = {}
+    for kind, make in (("flat", Hive.flat), ("sharded", Hive.sharded)):
+        with make(names, policy=policy, embedder=EMBEDDER, now=clock) as hive:
+            for n, name in enumerate(names):
+                hive.agent(name).remember_many(facts[n::60])
+            asked: list[Any] = [hive.agent(names[0]).recall(question, limit=5) for question in questions]
+            best[kind] = [answer[0].memory.text for answer in asked]
+            if kind == "sharded":
+                assert max(answer.candidates for answer in asked) < len(facts)
+
+    assert share(200, 60) < 200 == share(200, 20)
+    assert best["flat"] == best["sharded"]

@@ -296,8 +296,15 @@ def gc(path: str, as_json: bool) -> None:
 def repair(path: str, as_json: bool) -> None:
     """Bring every copy up to date."""
     with _open(path) as hive:
-        moved = hive.repair()
-    print_json({"events": moved}) if as_json else click.echo(f"{moved} events moved")
+        done = hive.repair()
+    if as_json:
+        print_json(done)
+        return
+    click.echo(f"{done.events} events moved")
+    if done.missing:
+        click.echo(f"not reached: {', '.join(done.missing)}; repair again when they are back")
+    for event, fault in list(done.refused.items())[:5]:
+        click.echo(f"  refused {event}: {fault}")
 
 
 @group.command()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from skep.errors import InvalidInputError
 from skep.facade.base import Base, ScopeLike, Sees
-from skep.model import Graph, Link
+from skep.model import Graph, Link, Memory
 from skep.semantics import links as graph
 from skep.storage.sqlite import Plan
 from skep.validation import clean_count, clean_id, clean_ids, clean_number, clean_text
@@ -106,13 +106,24 @@ class Linking(Base):
 
     def _links_within(self, sees: Sees | None) -> graph.LinksOf:
         """The links of a memory that lead to what may be shown."""
-        store = self._engine.store
 
         def links_of(memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
-            links = store.links(memory_id, rel=rel, direction=direction)
+            links = self._links_of(memory_id, rel, direction)
             if sees is None:
                 return links
-            ends = {link: store.get(graph.other_end(link, memory_id)) for link in links}
-            return [link for link, end in ends.items() if end is not None and sees(end)]
+            ends = self._known({graph.other_end(link, memory_id) for link in links})
+            return [
+                link
+                for link in links
+                if (end := ends.get(graph.other_end(link, memory_id))) is not None and sees(end)
+            ]
 
         return links_of
+
+    def _links_of(self, memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
+        return self._engine.store.links(memory_id, rel=rel, direction=direction)
+
+    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        """Those of the memories that are there, by id."""
+        found = {memory_id: self._engine.store.get(memory_id) for memory_id in memory_ids}
+        return {memory_id: memory for memory_id, memory in found.items() if memory is not None}

@@ -15,8 +15,10 @@ import msgspec
 
 from skep.bank import Bank, Page
 from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFoundError
+from skep.hive.about import subjects_of
 from skep.hive.asking import HiveRecaller, PlainRecaller
 from skep.hive.policy import Decision
+from skep.hive.signing import REGISTERS, acting
 from skep.hive.tracing import tracer
 from skep.model import (
     Conflict,
@@ -28,6 +30,7 @@ from skep.model import (
     Receipt,
     Remembered,
 )
+from skep.semantics import links
 from skep.storage.base import Filter
 from skep.validation import Time, body_of, clean_choice
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from skep.engine import Progress
     from skep.hive.hive import Hive
     from skep.lifecycle.learning import Learned
+    from skep.lifecycle.report import MaintainReport
     from skep.recall.search import Recaller
 
 
@@ -54,7 +58,7 @@ class AgentBank(Bank):
         self.hive = hive
         self.home = hive.member_of(name)
         super().__init__(self.home.bank.engine)
-        self._own: Bank | None = None
+        self._own: Bank | None = hive.private_of(name)
         self._asker: tuple[Bank | None, bool, Recaller] | None = None
 
     def close(self) -> None:
@@ -70,8 +74,8 @@ class AgentBank(Bank):
 
     def _private(self) -> Bank:
         if self._own is None:
-            self._own = self.hive.open_private(self.name)
-        return self._own
+            self._own = self.hive.private_of(self.name, create=True)
+        return self._own  # type: ignore[return-value]
 
     @property
     def _recall(self) -> Recaller:
@@ -99,14 +103,18 @@ class AgentBank(Bank):
         """Learn something, and share it if the gateway agrees; the arguments are those of `Bank.remember`."""
         clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
         draft, given = self._draft(text, fields)
-        with tracer.span("hive.remember", agent=self.name) as span:
-            conflicts = () if on_conflict == "ignore" else self._conflicts(draft, contradiction_fn)
+        with tracer.span("hive.remember", agent=self.name) as span, acting(self.name):
+            checked = on_conflict != "ignore" or self.hive.policy.contradiction != "allow"
+            opposed = self._conflicts(draft, contradiction_fn) if checked else ()
+            conflicts = () if on_conflict == "ignore" else opposed
             if conflicts and on_conflict == "raise":
                 raise ConflictError(text, conflicts)
             repeated = next((c.existing for c in conflicts if c.kind == "duplicate"), None)
             if repeated is not None and on_conflict == "supersede":
                 return self._confirmed(repeated, conflicts)
-            decision = self.hive.gateway.judge(draft, () if on_conflict == "supersede" else conflicts)
+            if on_conflict in ("ignore", "supersede"):  # an agent's own word, but not against confirmed ones
+                opposed = tuple(c for c in opposed if c.existing.confirmations > 0)
+            decision = self.hive.gateway.judge(draft, opposed)
             span.note(verdict=decision.verdict)
             memory, copies = self._store(given, decision)
             if decision.verdict == "promoted":
@@ -115,7 +123,8 @@ class AgentBank(Bank):
                 if on_conflict == "supersede":
                     for conflict in conflicts:
                         self.supersede(conflict.existing.id, memory.id)
-        action = "superseded" if on_conflict == "supersede" and conflicts else "stored"
+        replaced = on_conflict == "supersede" and conflicts and decision.verdict == "promoted"
+        action = "superseded" if replaced else "stored"
         return Promoted(memory=memory, conflicts=conflicts, action=action, decision=decision, copies=copies)
 
     def _draft(self, text: str, fields: Mapping[str, Any]) -> tuple[Memory, dict[str, Any]]:
@@ -125,6 +134,7 @@ class AgentBank(Bank):
             raise InvalidInputError(
                 f"{self.name} cannot write for {author!r}; open that agent's bank instead", field="agent"
             )
+        self.hive.may_write(self.name)
         given = {key: value for key, value in fields.items() if value is not None}
         ttl = self.hive.policy.ttl
         if ttl is not None and "ttl" not in given:
@@ -162,9 +172,11 @@ class AgentBank(Bank):
             return self._private().remember(**given, on_conflict="ignore").memory, 0
         bank = self.home.bank
         self.hive.adopt(self.home, given.get("evidence", ()))
-        memory = bank.remember(**given, on_conflict="ignore").memory
         if decision.verdict == "quarantined":
-            return bank.mark(memory.id, "quarantined", "; ".join(decision.reasons)), 0
+            with bank.engine.store.connection.transaction():  # never to be seen before it is set aside
+                memory = bank.remember(**given, on_conflict="ignore").memory
+                return bank.mark(memory.id, "quarantined", "; ".join(decision.reasons)), 0
+        memory = bank.remember(**given, on_conflict="ignore").memory
         copies = self.hive.promote(
             self.home, [memory], broadcast={memory.id} if decision.broadcast else set()
         )
@@ -189,18 +201,24 @@ class AgentBank(Bank):
         decisions = [self.hive.gateway.judge(draft) for draft, _ in drafts]
         shared = [given for (_, given), d in zip(drafts, decisions, strict=True) if d.verdict != "rejected"]
         own = [given for (_, given), d in zip(drafts, decisions, strict=True) if d.verdict == "rejected"]
-        stored = iter(self.home.bank.remember_many(shared, progress=progress) if shared else ())
-        kept = iter(self._private().remember_many(own) if own else ())
-        done = [
-            Promoted(memory=next(kept if d.verdict == "rejected" else stored).memory, decision=d)
-            for d in decisions
-        ]
-        for one in done:
-            if one.decision.verdict == "quarantined":
-                self.home.bank.mark(one.memory.id, "quarantined", "; ".join(one.decision.reasons))
-        good = [one for one in done if one.decision.verdict == "promoted"]
-        broadcast = {one.memory.id for one in good if one.decision.broadcast}
-        self.hive.promote(self.home, [one.memory for one in good], broadcast=broadcast)
+        sources = dict.fromkeys(name for given in shared for name in given.get("evidence", ()))
+        with acting(self.name):
+            self.hive.adopt(self.home, sources)
+            doubtful = any(decision.verdict == "quarantined" for decision in decisions)
+            connection = self.home.bank.engine.store.connection
+            with connection.transaction() if doubtful else contextlib.nullcontext():
+                stored = iter(self.home.bank.remember_many(shared, progress=progress) if shared else ())
+                kept = iter(self._private().remember_many(own) if own else ())
+                done = [
+                    Promoted(memory=next(kept if d.verdict == "rejected" else stored).memory, decision=d)
+                    for d in decisions
+                ]
+                for one in done:
+                    if one.decision.verdict == "quarantined":
+                        self.home.bank.mark(one.memory.id, "quarantined", "; ".join(one.decision.reasons))
+            good = [one for one in done if one.decision.verdict == "promoted"]
+            broadcast = {one.memory.id for one in good if one.decision.broadcast}
+            self.hive.promote(self.home, [one.memory for one in good], broadcast=broadcast)
         return list(done)
 
     # Changing what is there, wherever it is
@@ -208,10 +226,12 @@ class AgentBank(Bank):
     @contextlib.contextmanager
     def _reaching(self, *memory_ids: str) -> Generator[Bank]:
         """The bank to change some memories in; what happens there is sent to every other copy."""
+        self.hive.may_write(self.name)
         bank = self._holding(memory_ids)
         log = bank.engine.store.log
         before = log.last_seq()
-        yield bank
+        with acting(self.name):
+            yield bank
         if bank is not self._own:
             self.hive.spread(self.home, list(log.after(before)))
 
@@ -253,8 +273,13 @@ class AgentBank(Bank):
             return bank.mark(memory_id, status, reason)
 
     def confirm(self, memory_id: str, by: str | None = None) -> Memory:
-        """Confirm a memory; it counts only from somebody independent of its author."""
-        return self.hive.confirm(memory_id, by=by or self.name) or self.get(memory_id)
+        """Confirm a memory; it counts only from somebody independent of its author, and in one's own name."""
+        if by not in (None, self.name):
+            raise InvalidInputError(
+                f"{self.name} cannot confirm for {by!r}; open that agent's bank instead", field="by"
+            )
+        self.hive.may_write(self.name)
+        return self.hive.confirm(memory_id, by=self.name) or self.get(memory_id)
 
     def dispute(self, memory_id: str, by: str) -> Memory:
         """Note that something contradicts a memory, everywhere."""
@@ -284,13 +309,44 @@ class AgentBank(Bank):
 
     def undo(self, event_id: str, reason: str | None = None) -> Event:
         """Make one event as if it had never been, everywhere."""
+        holder = self.hive.holder_of_event(event_id)
+        if holder is not None and holder is not self.home:
+            event = holder.bank.event(event_id)
+            self.hive.adopt(self.home, subjects_of(event))
+            self.home.take([event])
         with self._reaching() as bank:
             return bank.undo(event_id, reason)
+
+    def set_setting(self, key: str, value: Any) -> Event:
+        """Keep a value in the hive; the registers of the hive itself are not an agent's to write."""
+        if str(key).startswith(REGISTERS):
+            raise InvalidInputError(
+                f"{key!r} belongs to the hive; use `hive.trust` or the manifest", field="key"
+            )
+        with self._reaching() as bank:
+            return bank.set_setting(key, value)
+
+    def apply(self, events: Iterable[Event], *, partial: bool = False) -> Any:  # noqa: ARG002
+        """Take events of another replica into the hive; forged ones are refused."""
+        return self.hive.apply_via(events, ("sync",))
+
+    def maintain(self, *args: Any, **options: Any) -> MaintainReport:
+        """Keep what is at home clean; every copy follows. See `Bank.maintain`."""
+        with self._reaching() as bank:
+            return bank.maintain(*args, **options)
+
+    def resolve_judgement(self, a: str, b: str, decision: str, by: str | None = None) -> int:
+        """Decide a pair of memories, everywhere; see `Bank.resolve_judgement`."""
+        with self._reaching(a, b) as bank:
+            return bank.resolve_judgement(a, b, decision, by or self.name)
 
     def learn(self, task: str, outcome: str | bool, *, used: Iterable[str] = (), **details: Any) -> Learned:
         """Record how a task went; see `Bank.learn`."""
         ids = tuple(used)
-        details.setdefault("agent", self.name)
+        author = details.setdefault("agent", self.name)
+        if author not in (None, self.name):
+            raise InvalidInputError(f"{self.name} cannot learn for {author!r}", field="agent")
+        details["agent"] = self.name
         with self._reaching(*ids) as bank:
             return bank.learn(task, outcome, used=ids, **details)
 
@@ -331,11 +387,39 @@ class AgentBank(Bank):
 
     def neighbors(self, memory_id: str, *args: Any, **options: Any) -> Graph:
         """The memories within some links of one, and the links."""
-        graph = self._holding((memory_id,)).neighbors(memory_id, *args, **options)
-        found = {name: self.hive.get(name) for name in graph.dangling}
-        there = {name: memory for name, memory in found.items() if memory is not None}
+        self._holding((memory_id,))
+        return self._filled(super().neighbors(memory_id, *args, **options))
+
+    def subgraph(self, memory_ids: Iterable[str], depth: int = 1, **options: Any) -> Graph:
+        """Memories, their surroundings, and the links among them, wherever they are."""
+        ids = tuple(memory_ids)
+        self._holding(ids)
+        return self._filled(super().subgraph(ids, depth, **options))
+
+    def path(self, a: str, b: str, max_depth: int = 6, **options: Any) -> list[Link]:
+        """The fewest links that lead from one memory to another, wherever they are."""
+        self._holding((a, b))
+        return super().path(a, b, max_depth, **options)
+
+    def _filled(self, graph: Graph) -> Graph:
+        """With the memories that only others have."""
+        there = self.hive.get_many(graph.dangling)
         dangling = tuple(name for name in graph.dangling if name not in there)
         return msgspec.structs.replace(graph, memories=graph.memories | there, dangling=dangling)
+
+    def _links_of(self, memory_id: str, rel: str | None, direction: links.Direction) -> list[Link]:
+        found = dict.fromkeys(super()._links_of(memory_id, rel, direction))
+        if not self.hive.plain:
+            for link in self.hive.links_of(memory_id):
+                outward, inward = link.src == memory_id, link.dst == memory_id
+                right = {"out": outward, "in": inward}.get(direction, outward or inward)
+                if right and rel in (None, link.rel):
+                    found[link] = None
+        return list(found)
+
+    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        here = super()._known(ids := tuple(memory_ids))
+        return here | self.hive.get_many([memory_id for memory_id in ids if memory_id not in here])
 
     def as_of(self, time: Time) -> Bank:
         """The hive as it was at a moment; for reading only."""

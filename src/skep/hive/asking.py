@@ -15,9 +15,9 @@ from skep.hive.scatter import Heard
 from skep.hive.tracing import tracer
 from skep.hive.union import Members, Union
 from skep.model import Hit, Memory, Recalled
-from skep.recall.search import CHECKED, Recaller
+from skep.recall.search import CHECKED, MOSTLY, NEAR, Recaller
 from skep.retrieval.config import RecallConfig
-from skep.semantics.conflicts import CANDIDATE, judge
+from skep.semantics.conflicts import in_common, judge, whole_words
 
 if TYPE_CHECKING:
     from skep.embedding.base import Embedder
@@ -63,6 +63,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     policy: Any
     fitting: Callable[[str], tuple[str, ...]]
     used: Callable[[Mapping[str, Sequence[str]]], None]
+    share: Callable[[int], int] = int
+    """How many of so many candidates each member is asked for."""
 
 
 class HiveRecaller(Recaller):
@@ -107,6 +109,7 @@ class PlainRecaller(Recaller):
     def __init__(self, engine: Engine, bank: Recaller, asking: Asking) -> None:
         super().__init__(engine)
         self._bank = bank
+        self._policy: HivePolicy = asking.policy
         self._hive = HiveRecaller(engine, asking)
 
     def run(
@@ -120,13 +123,13 @@ class PlainRecaller(Recaller):
         expand: Any = None,
         deployed: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> Recalled:
+    ) -> Answer:
         """Answer one query."""
         chosen = self.config(preset, config, expand, deployed)
         answers = self._hive if chosen.weights.get("trust", 0.0) > 0 else self._bank
-        return answers.run(
+        found = answers.run(
             query,
-            where,
+            faded(where, self._policy),
             limit=limit,
             preset=preset,
             config=config,
@@ -134,6 +137,19 @@ class PlainRecaller(Recaller):
             deployed=deployed,
             **options,
         )
+        return found if isinstance(found, Answer) else _whole(found)
+
+
+def _whole(found: Recalled) -> Answer:
+    """The answer of the one bank there is."""
+    return Answer(hits=found.hits, reason=found.reason, trace=found.trace, withheld=found.withheld)
+
+
+def faded(where: Filter, policy: HivePolicy) -> Filter:
+    """A filter that reckons with how fast confidence fades in a hive."""
+    if policy.ttl is None:
+        return where
+    return msgspec.structs.replace(where, decay_per_day=24 * policy.decay_per_hour)
 
 
 def ask_hive(
@@ -151,8 +167,7 @@ def ask_hive(
 
     policy: HivePolicy = asking.policy
     scatter = asking.scatter()
-    if policy.ttl is not None:
-        where = msgspec.structs.replace(where, decay_per_day=24 * policy.decay_per_hour)
+    where = faded(where, policy)
     weighted = {name for name, weight in config.weights.items() if weight > 0}
     union = Union(
         scatter,
@@ -162,6 +177,7 @@ def ask_hive(
         vectors=config.select != "none" or config.currency,
         counters=bool(weighted.intersection(COUNTED)) or config.recency_basis == "last_used_at",
         budget=policy.budget(limit),
+        share=asking.share,
         boosted=asking.fitting(query),
         boost=policy.domain_boost,
     )
@@ -194,23 +210,22 @@ def _reason(reason: str, heard: Heard) -> str:
 def conflicts_marked(hits: tuple[Hit, ...], embedder: Embedder) -> tuple[Hit, ...]:
     """Say which of the hits do not go together."""
     head = hits[:CHECKED]
-    if len(head) < 2 or not embedder.instant:
+    alike = _alike([hit.memory for hit in head]) if embedder.instant else []
+    if not alike:
         return hits
     vectors = embedder.embed([_searched(hit.memory) for hit in head])
-    cosines = vectors @ vectors.T
     opposed: dict[str, list[str]] = {}
-    for (i, a), (j, b) in combinations(enumerate(head), 2):
-        cosine = float(cosines[i, j])
-        if a.memory.kind != b.memory.kind or math.isnan(cosine):
+    for i, j in alike:
+        a, b = head[i].memory, head[j].memory
+        cosine = float(vectors[i] @ vectors[j])
+        similarity = 0.0 if math.isnan(cosine) else embedder.calibrate(cosine)
+        if similarity < NEAR:
             continue
-        similarity = embedder.calibrate(cosine)
-        if similarity < CANDIDATE:
-            continue
-        older, newer = sorted((a.memory, b.memory), key=lambda m: (m.created_at, m.id))
+        older, newer = sorted((a, b), key=lambda m: (m.created_at, m.id))
         conflict = judge(older, newer, similarity)
         if conflict is not None and conflict.kind != "duplicate":
-            opposed.setdefault(a.memory.id, []).append(b.memory.id)
-            opposed.setdefault(b.memory.id, []).append(a.memory.id)
+            opposed.setdefault(a.id, []).append(b.id)
+            opposed.setdefault(b.id, []).append(a.id)
     return tuple(
         msgspec.structs.replace(
             hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(opposed[hit.memory.id])
@@ -219,6 +234,16 @@ def conflicts_marked(hits: tuple[Hit, ...], embedder: Embedder) -> tuple[Hit, ..
         else hit
         for hit in hits
     )
+
+
+def _alike(memories: Sequence[Memory]) -> list[tuple[int, int]]:
+    """Pairs of one kind with most of their words in common: only those can contradict or update one another."""
+    words = [whole_words(memory.text) for memory in memories]
+    return [
+        (i, j)
+        for i, j in combinations(range(len(memories)), 2)
+        if memories[i].kind == memories[j].kind and in_common(words[i], words[j]) >= MOSTLY
+    ]
 
 
 def _searched(memory: Memory) -> str:

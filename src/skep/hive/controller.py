@@ -8,6 +8,7 @@ second time. Nothing is ever deleted: an agent that leaves hands its memories ov
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from skep.hive.hive import Hive
 from skep.hive.layout import Federated, Layout, Sharded, Shared
 from skep.hive.manifest import MEMORY, AgentSpec, Manifest
 from skep.hive.policy import HivePolicy, PromotionPolicy
-from skep.hive.replica import pull
+from skep.hive.replica import BATCH, lacking, seen
 from skep.hive.signing import Keyring, Signer
 from skep.hive.tracing import tracer
 
@@ -163,13 +164,21 @@ class Controller:
         new = self._layout()
         if set(old.members) == set(new.members) and old.kind == new.kind:
             return
-        with self._hive(old) as source, self._hive(new) as target:
-            pull(target, source)
+        ring = self._keyring()
+        with self._hive(old, ring) as source, self._hive(new, ring) as target:
+            for member in source.members.values():
+                if member.bank.actor not in target.homes:
+                    target.retire(member)
+                    target.homes[member.bank.actor] = member.name
+            events = lacking(source, seen(target))
+            while group := list(islice(events, BATCH)):
+                target.apply_via(group, (source.layout.kind,), inside=True)
             target.repair()
 
     def _write_registers(self, hive: Hive, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         registers = hive.registers
-        for key in (*wanted, *(k for k in before if k not in wanted)):
+        gone = (key for key in before if key not in wanted and key.startswith(KEYS))
+        for key in (*wanted, *gone):  # what was said of agents that are not in the manifest stays
             if before.get(key) != wanted.get(key):
                 hive.changed_at(registers, lambda bank, key=key: bank.set_setting(key, wanted.get(key)))
 
@@ -185,7 +194,7 @@ class Controller:
         groups = {g.name: {"domains": list(g.domains), "parent": g.parent} for g in manifest.groups}
         return layout_of(manifest.topology, agents, groups, replication=manifest.policies.replication)
 
-    def _hive(self, layout: Layout) -> Hive:
+    def _hive(self, layout: Layout, keyring: Keyring | None = None) -> Hive:
         policy = self.manifest.policies
         if self.manifest.gateway.review == "reject":
             rules: PromotionPolicy = _NoQuarantine(policy)
@@ -199,22 +208,32 @@ class Controller:
             rules=rules,
             embedder=self._embedder,
             now=self._now,
-            keyring=self._keyring(),
-            signers={
-                name: Signer(bytes.fromhex(agent.seed))
-                for name, agent in self.manifest.instances().items()
-                if agent.seed is not None
-            },
+            keyring=keyring or self._keyring(),
+            signers=self._signers(),
         )
+
+    def _signers(self) -> dict[str, Signer]:
+        """The signing keys of agents that run here."""
+        found: dict[str, Signer] = {}
+        for name, agent in self.manifest.instances().items():
+            if agent.seed is not None:
+                found[name] = Signer(bytes.fromhex(agent.seed))
+                if agent.key is not None and found[name].public != bytes.fromhex(agent.key):
+                    raise ConfigError(
+                        f"the seed of agent {name!r} does not belong to its key; mend one of them"
+                    )
+        return found
 
     def _keyring(self) -> Keyring | None:
         mode = self.manifest.gateway.signatures
-        keys = {name: a.key for name, a in self.manifest.instances().items() if a.key is not None}
-        if mode == "off" or (mode == "known" and not keys):
+        agents = self.manifest.instances()
+        if mode == "off" or (mode == "known" and not any(a.key or a.seed for a in agents.values())):
             return None
         ring = Keyring(required=mode == "required")
-        for name, key in keys.items():
-            ring.expect(name, bytes.fromhex(key))
+        for name, agent in agents.items():
+            if agent.key is not None:
+                before = [(bytes.fromhex(old.key), old.until) for old in agent.old_keys]
+                ring.expect(name, bytes.fromhex(agent.key), before=before)
         return ring
 
     def status(self) -> HiveStatus:

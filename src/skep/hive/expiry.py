@@ -11,8 +11,8 @@ import math
 from typing import TYPE_CHECKING
 
 from skep.errors import InvalidInputError
+from skep.hive.blast import everything
 from skep.hive.policy import HivePolicy
-from skep.hive.rollback import everything
 from skep.model import CURRENT, Memory
 
 if TYPE_CHECKING:
@@ -34,9 +34,12 @@ def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> floa
 
 
 def collect(hive: Hive, *, now: float | None = None) -> list[str]:
-    """Mark what has expired as expired, in every copy; the ids. A second time finds nothing."""
+    """Mark what has expired as expired, in every copy; the ids. A second time finds nothing.
+
+    Members in this process are looked through; those elsewhere look through their own.
+    """
     moment = hive.now() if now is None else now
-    gone: list[str] = []
+    gone: dict[str, None] = {}
     for member in hive.members.values():
         for memory in list(everything(member.bank)):
             ended = memory.expires_at is not None and memory.expires_at <= moment
@@ -44,8 +47,8 @@ def collect(hive: Hive, *, now: float | None = None) -> list[str]:
                 hive.changed_at(
                     member, lambda bank, m=memory.id: bank.mark(m, "expired", "its time was over")
                 )
-                gone.append(memory.id)
-    return gone
+                gone[memory.id] = None
+    return list(gone)
 
 
 def refresh(hive: Hive, memory_id: str, *, ttl: float | None = None) -> Memory:
@@ -55,7 +58,7 @@ def refresh(hive: Hive, memory_id: str, *, ttl: float | None = None) -> Memory:
         raise InvalidInputError(
             "the hive has no ttl; say how many seconds the memory should live", field="ttl"
         )
-    holder = next((m for m in hive.members.values() if m.has(memory_id)), hive.registers)
+    holder = hive.holder(memory_id) or hive.registers
     memory = hive.changed_at(holder, lambda bank: bank.revise(memory_id, ttl=seconds))
     if memory.status == "expired":
         memory = hive.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "refreshed"))

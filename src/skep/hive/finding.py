@@ -10,16 +10,18 @@ import msgspec
 
 from skep.bank import Page
 from skep.errors import InvalidInputError
+from skep.hive.frames import Frame, ShardFetch, ShardFetched, ShardFind, ShardPage
+from skep.hive.pool import PRIVATE
 from skep.model import CURRENT, STATUSES, Memory
 from skep.validation import clean_number
 from skep.words import query_terms
 
 if TYPE_CHECKING:
-    from skep.bank import Bank
+    from collections.abc import Sequence
+
     from skep.hive.agent import AgentBank
     from skep.hive.hive import Hive
-
-PRIVATE = "private"
+    from skep.storage.base import Filter
 
 
 def find_everywhere(
@@ -37,25 +39,60 @@ def find_everywhere(
     limit = int(clean_number("limit", limit, 1, 10_000))
     places = _read_cursor(cursor)
     words = query_terms(text) if text else ()
-    queues = {
-        name: deque(bank.engine.store.find(where, limit=limit + 1, before_row=places.get(name), terms=words))
-        for name, bank in _banks(hive, view).items()
-    }
     shown: dict[str, Memory] = {}
-    while waiting := {name: queue for name, queue in queues.items() if queue}:
-        name = max(waiting, key=lambda name: (waiting[name][0][1].created_at, name))
-        row, memory = waiting[name][0]
-        if memory.id not in shown and len(shown) == limit:
-            return Page(memories=tuple(shown.values()), cursor=_write_cursor(places))
-        waiting[name].popleft()
-        shown.setdefault(memory.id, memory)
-        places[name] = row
-    return Page(memories=tuple(shown.values()))
+    while True:
+        queues = _ask(hive, view, where, limit + 1, places, words)
+        skipped = _shown_elsewhere(hive, queues)
+        full = {name for name, queue in queues.items() if len(queue) > limit}
+        while waiting := {name: queue for name, queue in queues.items() if queue}:
+            name = max(waiting, key=lambda name: (waiting[name][0][1].created_at, name))
+            row, memory = waiting[name][0]
+            another = memory.id not in shown and (name, memory.id) not in skipped
+            if another and len(shown) == limit:
+                return Page(memories=tuple(shown.values()), cursor=_write_cursor(places))
+            waiting[name].popleft()
+            places[name] = row
+            if another:
+                shown[memory.id] = memory
+            if not queues[name] and name in full:
+                break  # this member may have more, and it may come next
+        else:
+            return Page(memories=tuple(shown.values()))
 
 
-def _banks(hive: Hive, view: AgentBank) -> dict[str, Bank]:
-    banks = {name: member.bank for name, member in hive.members.items()}
-    return banks if view.private is None else {**banks, PRIVATE: view.private}
+def _ask(
+    hive: Hive, view: AgentBank, where: Filter, limit: int, places: dict[str, int], words: Sequence[str]
+) -> dict[str, deque[tuple[int, Memory]]]:
+    """The next memories of every member, and of the agent's own bank."""
+    frames: dict[str, Frame] = {
+        name: ShardFind(where=where, limit=limit, before=places.get(name), terms=tuple(words))
+        for name in hive.layout.members
+    }
+    answers = hive.calls.ask_each(frames, ShardPage).answers
+    queues = {name: deque(answers[name].found) for name in sorted(answers)}
+    if view.private is not None:
+        store = view.private.engine.store
+        found = store.find(where, limit=limit, before_row=places.get(PRIVATE), terms=words)
+        queues[PRIVATE] = deque(found)
+    return queues
+
+
+def _shown_elsewhere(hive: Hive, queues: dict[str, deque[tuple[int, Memory]]]) -> frozenset[tuple[str, str]]:
+    """The copies that are shown by the member that answers for them, and so not by the others."""
+    doubtful: dict[str, dict[str, list[str]]] = {}
+    for name, queue in queues.items():
+        for _, memory in queue:
+            owner = hive.layout.owner(memory.id)
+            if name != PRIVATE and owner is not None and owner != name:
+                doubtful.setdefault(owner, {}).setdefault(memory.id, []).append(name)
+    frames: dict[str, Frame] = {name: ShardFetch(ids=tuple(held)) for name, held in doubtful.items()}
+    told = hive.calls.ask_each(frames, ShardFetched).answers
+    return frozenset(
+        (name, memory.id)
+        for owner, part in told.items()
+        for memory in part.found.memories
+        for name in doubtful[owner].get(memory.id, ())
+    )
 
 
 def _read_cursor(cursor: str | None) -> dict[str, int]:

@@ -11,8 +11,10 @@ import msgspec
 
 from skep.errors import SyncError
 from skep.hive.pool import Ask, Fetched, Slice
+from skep.hive.signing import Fault
 from skep.hive.versions import Versions
-from skep.model import Event
+from skep.model import Event, Memory
+from skep.storage.base import Filter
 
 WIRE_VERSION = 1
 """Raised when a frame changes in a way an older reader would misread."""
@@ -55,6 +57,8 @@ class ShardFetch(msgspec.Struct, frozen=True, tag="SHARD_FETCH", kw_only=True):
     ids: tuple[str, ...]
     links: bool = False
     events: bool = False
+    named: tuple[str, ...] = ()
+    """Single events, by id."""
 
 
 class ShardFetched(msgspec.Struct, frozen=True, tag="SHARD_FETCHED", kw_only=True):
@@ -63,6 +67,89 @@ class ShardFetched(msgspec.Struct, frozen=True, tag="SHARD_FETCHED", kw_only=Tru
     member: str
     found: Fetched
     events: tuple[Event, ...] = ()
+    paths: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    """Which way each memory came to this member."""
+    forgotten: tuple[str, ...] = ()
+    """Those of the ids that were erased for good."""
+
+
+class ShardFind(msgspec.Struct, frozen=True, tag="SHARD_FIND", kw_only=True):
+    """List memories under a filter, newest first, from a row of yours on."""
+
+    where: Filter
+    limit: int
+    before: int | None = None
+    terms: tuple[str, ...] = ()
+
+
+class ShardPage(msgspec.Struct, frozen=True, tag="SHARD_PAGE", kw_only=True):
+    """What a member has under a filter, each with its row there."""
+
+    member: str
+    found: tuple[tuple[int, Memory], ...] = ()
+
+
+class MemberHello(msgspec.Struct, frozen=True, tag="MEMBER_HELLO", kw_only=True):
+    """A member has started, and this is the name its bank writes under. Members answer with their own."""
+
+    member: str
+    actor: str
+
+
+class SeenRequest(msgspec.Struct, frozen=True, tag="SEEN_REQUEST", kw_only=True):
+    """Which events have you seen?"""
+
+
+class Seen(msgspec.Struct, frozen=True, tag="SEEN", kw_only=True):
+    """The events a member has seen."""
+
+    member: str
+    seen: Versions
+
+
+class RepairRequest(msgspec.Struct, frozen=True, tag="REPAIR_REQUEST", kw_only=True):
+    """Which of your events should these members have, and have not seen? At most `limit` at a time."""
+
+    seen: dict[str, Versions]
+    passed: Versions = Versions()
+    """Events you have already looked at."""
+    limit: int = 1000
+
+
+class RepairEvents(msgspec.Struct, frozen=True, tag="REPAIR_EVENTS", kw_only=True):
+    """Events that some members should have: each once, and per member the places of its own."""
+
+    member: str
+    events: tuple[Event, ...] = ()
+    wanted: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict[str, tuple[int, ...]])
+    passed: Versions = Versions()
+    """What was looked at by now."""
+    left: int = 0
+
+
+class BlastQuery(msgspec.Struct, frozen=True, tag="BLAST_QUERY", kw_only=True):
+    """What do you hold that a source wrote or confirmed, or that was derived from some memories?"""
+
+    source: str | None = None
+    since: float | None = None
+    origins: tuple[str, ...] = ()
+
+
+class Touched(msgspec.Struct, frozen=True, array_like=True):
+    """A memory that a rollback would touch."""
+
+    id: str
+    created_at: float
+    text: str
+
+
+class BlastAnswer(msgspec.Struct, frozen=True, tag="BLAST_ANSWER", kw_only=True):
+    """What one member holds of a source, or of what was derived."""
+
+    member: str
+    memories: tuple[Touched, ...] = ()
+    confirmations: tuple[str, ...] = ()
+    """Events by which the source confirmed memories of others."""
 
 
 class ShardStore(msgspec.Struct, frozen=True, tag="SHARD_STORE", kw_only=True):
@@ -88,7 +175,10 @@ class ShardStored(msgspec.Struct, frozen=True, tag="SHARD_STORED", kw_only=True)
 
     member: str
     applied: int
-    refused: tuple[str, ...] = ()
+    refused: dict[str, Fault] = msgspec.field(default_factory=dict[str, Fault])
+    """Events that were not believed, and why."""
+    held: tuple[str, ...] = ()
+    """Events that wait for their time to come."""
 
 
 class Gossip(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
@@ -112,6 +202,10 @@ class SyncEvents(msgspec.Struct, frozen=True, tag="SYNC_EVENTS", kw_only=True):
     events: tuple[Event, ...]
     seen: Versions
     left: int = 0
+    refused: dict[str, Fault] = msgspec.field(default_factory=dict[str, Fault])
+    """Of the events that were sent before: those that were not believed, and why."""
+    held: tuple[str, ...] = ()
+    """Those that wait for their time to come."""
 
 
 class AgentOnline(msgspec.Struct, frozen=True, tag="AGENT_ONLINE", kw_only=True):
@@ -192,6 +286,15 @@ Frame = (
     | ShardStore
     | ShardStored
     | ShardUsed
+    | ShardFind
+    | ShardPage
+    | MemberHello
+    | SeenRequest
+    | Seen
+    | RepairRequest
+    | RepairEvents
+    | BlastQuery
+    | BlastAnswer
     | Gossip
     | SyncRequest
     | SyncEvents

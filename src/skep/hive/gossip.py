@@ -11,13 +11,14 @@ import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from skep.hive.digest import Bloom
 from skep.hive.policy import HivePolicy
 from skep.hive.replica import Replica, Transfer, seen, take
+from skep.hive.signing import Keyring
 from skep.hive.tracing import tracer
 from skep.hive.versions import Versions
 from skep.model import CURRENT, Event, Memory
@@ -33,6 +34,15 @@ class Peer(Replica, Protocol):
 
     def get(self, memory_id: str) -> Memory | None:
         """A memory by id."""
+        ...
+
+
+@runtime_checkable
+class Admits(Protocol):
+    """A peer with a gateway of its own."""
+
+    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
+        """Take events of others past the gateway."""
         ...
 
 
@@ -60,8 +70,21 @@ class Gossip:
         rng: random.Random | None = None,
         batch: int = 100,
         digest: DigestKind = "versions",
+        keyring: Keyring | None = None,
     ) -> None:
+        """Gossip among hives and banks.
+
+        Args:
+            peers: Who takes part, by name.
+            policy: Fanout and thresholds.
+            trust: How far each peer is trusted, by name.
+            rng: Who talks to whom.
+            batch: How many events follow the most valuable ones in a message.
+            digest: How a peer tells what it has.
+            keyring: Whose signatures banks check; hives check with their own.
+        """
         self.peers = dict(peers)
+        self._keyring = keyring
         self.policy = policy or HivePolicy()
         self._trust = trust or _equal
         self._rng = rng or random.Random(0)
@@ -77,7 +100,7 @@ class Gossip:
                 for other in choose(
                     [p for p in self.peers if p != name], self.policy.fanout, self._trust, self._rng
                 ):
-                    spoken, size = self.tell(self.peers[name], self.peers[other])
+                    spoken, size = self.tell(self.peers[name], self.peers[other], via=(name,))
                     moved = moved.plus(spoken)
                     digest_bytes += size
                     messages += 1
@@ -100,7 +123,7 @@ class Gossip:
             self.round()
         return self.rounds
 
-    def tell(self, source: Peer, target: Peer) -> tuple[Transfer, int]:
+    def tell(self, source: Peer, target: Peer, *, via: tuple[str, ...] = ()) -> tuple[Transfer, int]:
         """One message: what `target` lacks, the surest first. Also the size of the digest that was needed."""
         mine, theirs = seen(source), seen(target)
         missing = mine.minus(theirs)
@@ -110,7 +133,8 @@ class Gossip:
         events = self._priority(source, missing, known)
         named = {event.id for event in events}
         rest = (event for event in source.events_in(missing.ranges) if event.id not in named)
-        return take(target, (*events, *islice(rest, self._batch))), size
+        sent = (*events, *islice(rest, self._batch))
+        return hand_over(target, sent, keyring=self._keyring, via=via), size
 
     def _known(self, theirs: Versions) -> tuple[Callable[[str], bool], int]:
         """What the other has, as it would tell: exact ranges, or a Bloom filter of ids."""
@@ -139,6 +163,15 @@ class Gossip:
         ]
         best = {name for _, name in heapq.nlargest(self.policy.gossip_top, worth)}
         return [event for event in source.events_in(missing.ranges) if event.id in best]
+
+
+def hand_over(
+    target: Peer, events: Iterable[Event], *, keyring: Keyring | None = None, via: tuple[str, ...] = ()
+) -> Transfer:
+    """Give events to a peer. A hive checks them with its own keyring and sets aside what its gateway doubts."""
+    if isinstance(target, Admits):
+        return target.admit(events, via=via)
+    return take(target, events, keyring)
 
 
 def _equal(name: str) -> float:  # noqa: ARG001
@@ -174,7 +207,7 @@ def convergence(peers: Iterable[Peer]) -> float:
 
 def known_ids(peer: Any) -> set[str]:
     """The current memories of a bank or a hive."""
-    from skep.hive.rollback import everything
+    from skep.hive.blast import everything
 
     members = getattr(peer, "members", None)
     banks: list[Any] = [member.bank for member in members.values()] if members is not None else [peer]
@@ -197,4 +230,5 @@ class AutoGossip:
             return 0
         events = self._hive.events_of(worth)
         chosen = choose(list(self.peers), policy.fanout, trust.of, self._rng)
-        return sum(take(self.peers[name], events).events for name in chosen)
+        via = (self._hive.name,)
+        return sum(hand_over(self.peers[name], events, via=via).events for name in chosen)

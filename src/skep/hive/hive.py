@@ -15,19 +15,23 @@ from typing import TYPE_CHECKING, Any, Self
 from skep.bank import Bank, Page
 from skep.clock import Now, system_now
 from skep.embedding import default_embedder
-from skep.errors import InvalidInputError
+from skep.errors import InvalidInputError, NotFoundError
 from skep.hive.agent import AgentBank
 from skep.hive.asking import Asking, HiveRecaller
 from skep.hive.bus.local import LocalBus
+from skep.hive.calls import Calls
 from skep.hive.gateway import Gateway
 from skep.hive.layout import Federated, Layout, Sharded, Shared, known
 from skep.hive.member import Member, Subjects
+from skep.hive.opening import Opening
 from skep.hive.policy import HivePolicy, PromotionPolicy
-from skep.hive.pool import Ask, Fetched, Slice
-from skep.hive.reviewing import Reviewing
+from skep.hive.pool import PRIVATE, Ask, Fetched, Slice
 from skep.hive.scatter import Health, Scatter
+from skep.hive.shards import share
 from skep.hive.shelf import Shelf
+from skep.hive.signing import Keyring, acting
 from skep.hive.trust import Provenance, Trust, provenance
+from skep.hive.versions import Versions
 from skep.model import Conflict, Event, Memory
 from skep.semantics.conflicts import CANDIDATE, find_for, judge
 
@@ -37,16 +41,15 @@ if TYPE_CHECKING:
     from skep.hive.gateway import Decides
     from skep.hive.gossip import Peer
     from skep.hive.rollback import Rollback
-    from skep.hive.signing import Keyring, Signer
+    from skep.hive.signing import Signer
     from skep.storage.base import Filter
     from skep.validation import Time
 
-MEMORY = ":memory:"
 NEAREST = 5
 """How many memories of the hive a new one is compared with."""
 
 
-class Hive(Reviewing):
+class Hive(Opening):
     """Many banks that share. Open it with one of the four constructors; close it, or use it in a `with`."""
 
     def __init__(
@@ -62,7 +65,24 @@ class Hive(Reviewing):
         now: Now = system_now,
         keyring: Keyring | None = None,
         signers: Mapping[str, Signer] | None = None,
+        local: Iterable[str] | None = None,
     ) -> None:
+        """Open a hive.
+
+        Args:
+            layout: Who its members are; made by one of the four constructors.
+            name: Its name, and that of its subjects on the bus.
+            store: A folder for the banks; in memory without one.
+            policy: Thresholds and limits.
+            rules: Who is promoted; `PromotionPolicy` unless given.
+            bus: How members talk; within this process unless given.
+            embedder: What turns text into vectors.
+            now: The clock.
+            keyring: Whose signatures are checked.
+            signers: Signing keys by agent (or by member, for what nobody in particular does).
+            local: The members that run in this process; all of them unless given. The others are reached over
+                the bus.
+        """
         self.name = name
         self.layout = layout
         self.policy = policy or HivePolicy()
@@ -72,13 +92,23 @@ class Hive(Reviewing):
         self.bus: Bus = bus or LocalBus(name)
         self.subjects = Subjects(name)
         self.health = Health()
+        self.calls = Calls(
+            self.bus, self.subjects, lambda: self.layout.members, policy=self.policy, health=self.health
+        )
         self.keyring = keyring
         self._own_bus = bus is None
-        self._signers = dict(signers or {})
+        self.signers = dict(signers or {})
         self._views: dict[str, AgentBank] = {}
+        self.homes = {}
+        self.declined = {}
+        self.foreign = Versions()
         self.members: dict[str, Member] = {}
-        for member in layout.members:
-            self._add(member)
+        here = layout.members if local is None else tuple(known(name, layout.members) for name in local)
+        if not here:
+            raise InvalidInputError("a hive needs at least one member in this process", field="local")
+        for member in here:
+            self.open_member(member)
+        self.read_back()
         self.trust = Trust(_Registers(self))
         self.gateway = Gateway(
             self.policy, rules or PromotionPolicy(self.policy), self.trust, now=now, get=self.get
@@ -121,38 +151,6 @@ class Hive(Reviewing):
         policy: HivePolicy = options.get("policy") or HivePolicy()
         return cls(Sharded(agents, replication=policy.replication), **options)
 
-    def _add(self, name: str) -> Member:
-        bank = Bank.open(self._path(name), embedder=self.embedder, now=self.now)
-        signer = self._signers.get(name)
-        if self.keyring is not None and signer is not None:
-            self.keyring.add(bank.actor, signer.public)
-        elif self.keyring is not None:
-            self.keyring.vouch(bank.actor)
-        member = Member(
-            name,
-            bank,
-            self.bus,
-            self.subjects,
-            first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
-            keeps=lambda memory: self.layout.keeps(name, memory),
-            keyring=self.keyring,
-            signer=signer,
-        )
-        self.layout.joined(name, bank.actor)
-        self.members[name] = member
-        member.start()
-        return member
-
-    def _path(self, name: str, suffix: str = "") -> str:
-        if self.store is None:
-            return MEMORY
-        self.store.mkdir(parents=True, exist_ok=True)
-        return str(self.store / f"{name}{suffix}.skep")
-
-    def open_private(self, agent: str) -> Bank:
-        """The bank that only one agent sees."""
-        return Bank.open(self._path(agent, ".private"), embedder=self.embedder, now=self.now)
-
     def close(self) -> None:
         """Stop all members and close their banks."""
         for view in self._views.values():
@@ -179,7 +177,7 @@ class Hive(Reviewing):
     @property
     def plain(self) -> bool:
         """Whether there is only one bank, so that nothing has to be asked around."""
-        return len(self.members) == 1
+        return len(self.layout.members) == 1
 
     def agent(self, name: str) -> AgentBank:
         """The bank of an agent."""
@@ -189,7 +187,21 @@ class Hive(Reviewing):
 
     def member_of(self, agent: str) -> Member:
         """The member an agent writes to."""
-        return self.members[self.layout.home(agent)]
+        home = self.layout.home(agent)
+        if home not in self.members:
+            raise NotFoundError(
+                f"{agent} writes to {home}, which runs elsewhere; here are {', '.join(self.members)}"
+            )
+        return self.members[home]
+
+    def may_write(self, agent: str) -> None:
+        """Raise if whatever an agent writes must be signed and its key is not here."""
+        if self.keyring is not None and agent not in self.signers and self.keyring.protects(agent):
+            raise InvalidInputError(
+                f"{agent} has a signing key, so nobody writes in its name without it; open the hive with "
+                "its signer (in a manifest: `seed`)",
+                field="agent",
+            )
 
     def join(self, agent: str) -> AgentBank:
         """Add an agent to a sharded hive; it takes over its part of the memories."""
@@ -197,7 +209,7 @@ class Hive(Reviewing):
         if agent in layout.members:
             raise InvalidInputError(f"there is already an agent {agent!r}; every agent needs its own name")
         self.layout = layout.replaced([*layout.members, agent])
-        self._add(agent)
+        self.open_member(agent)
         self.rebalance()
         return self.agent(agent)
 
@@ -208,13 +220,20 @@ class Hive(Reviewing):
         if len(layout.members) == 1:
             raise InvalidInputError(f"{agent} is the last member; close the hive instead")
         self.layout = layout.replaced(member for member in layout.members if member != agent)
-        self.rebalance()
+        self.retire(gone)
+        self._hand_over(gone)
         gone.stop()
         del self.members[agent]
         view = self._views.pop(agent, None)
         if view is not None:
             view.close()
         gone.bank.close()
+
+    def _hand_over(self, gone: Member) -> None:
+        """Give what only a leaving member has to its new owners."""
+        self.repair(among=(*self.layout.members, gone.name))
+        for member in self.members.values():
+            member.shelf.reassign()
 
     def _sharded(self) -> Sharded:
         if not isinstance(self.layout, Sharded):
@@ -230,11 +249,12 @@ class Hive(Reviewing):
         local: dict[str, Callable[[Ask], Slice]] = {}
         fetch: dict[str, Callable[[Iterable[str], bool], Fetched]] = {}
         if private is not None:
-            shelf = Shelf(private.engine.store, member="private")
-            local["private"] = shelf.answer
-            fetch["private"] = lambda ids, links: _from_bank(private, ids, links=links)
+            shelf = Shelf(private.engine.store, member=PRIVATE)
+            local[PRIVATE] = shelf.answer
+            fetch[PRIVATE] = lambda ids, links: _from_bank(private, ids, links=links)
 
         def scatter() -> Scatter:
+            self._warm()
             names = tuple(members or self.layout.members)
             return Scatter(
                 self.bus,
@@ -255,7 +275,18 @@ class Hive(Reviewing):
             policy=self.policy,
             fitting=self.layout.fitting,
             used=self.note_uses,
+            share=self._share,
         )
+
+    def _share(self, wanted: int) -> int:
+        """How many of so many candidates each member is asked for; shards hold an even part of everything."""
+        return share(wanted, len(self.layout.members)) if isinstance(self.layout, Sharded) else wanted
+
+    def _warm(self) -> None:
+        """Read shelves that were never asked, one after the other and before any deadline runs."""
+        for member in tuple(self.members.values()):
+            if member.shelf.cold:
+                member.shelf.refresh()
 
     def recall(self, query: str, *, group: str | None = None, limit: int = 5, **options: Any) -> Any:
         """Ask the hive as nobody in particular; with a group, only it and the groups below it."""
@@ -266,14 +297,6 @@ class Hive(Reviewing):
         if not isinstance(self.layout, Federated):
             raise InvalidInputError(f"a {self.layout.kind} hive has no groups", field="group")
         return self.layout.within(group)
-
-    def get(self, memory_id: str) -> Memory | None:
-        """A memory by id, from whoever has it; None if nobody does."""
-        for member in self.members.values():
-            found = member.get(memory_id)
-            if found is not None:
-                return found
-        return None
 
     def find(self, view: AgentBank, text: str | None = None, **conditions: Any) -> Page:
         """Memories of all members that meet every condition, newest first."""
@@ -296,7 +319,7 @@ class Hive(Reviewing):
         """What in the hive a new memory contradicts or repeats."""
         if self.plain:
             return tuple(find_for(self.registers.bank.engine, draft, contradiction_fn=contradiction_fn))
-        recaller = HiveRecaller(self.members[self.layout.registers].bank.engine, self.asking())
+        recaller = HiveRecaller(self.registers.bank.engine, self.asking())
         answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
         found: list[Conflict] = []
         for hit in answer.hits:
@@ -311,16 +334,9 @@ class Hive(Reviewing):
 
     def provenance(self, memory_id: str) -> Provenance:
         """Where a memory came from, and how far to trust it."""
-        holders = [member for member in self.members.values() if member.has(memory_id)]
-        first = (m for m in holders if self.layout.first_for(m.name, memory_id, ()))
-        member = next(first, holders[0] if holders else self.registers)
-        path = member.paths.get(memory_id, (member.name,))
+        member = self.holder(memory_id) or self.registers
+        path = member.paths.of(memory_id)
         return provenance(member.bank, memory_id, trust=self.trust, path=path, get=self.get)
-
-    @property
-    def registers(self) -> Member:
-        """The member that writes the hive's own registers."""
-        return self.members[self.layout.registers]
 
     def confirm(self, memory_id: str, *, by: str) -> Memory | None:
         """Count a confirmation, if whoever makes it is independent; the memory, or None if it does not
@@ -329,8 +345,11 @@ class Hive(Reviewing):
         memory = self.get(memory_id)
         if memory is None or self.trust.independent(memory, by, self.get) is not None:
             return None
-        holder = next(m for m in self.members.values() if m.has(memory_id))
-        return self.changed_at(holder, lambda bank: bank.confirm(memory_id, by))
+        holder = self.holder(memory_id)
+        if holder is None:
+            return None
+        with acting(by):
+            return self.changed_at(holder, lambda bank: bank.confirm(memory_id, by))
 
     # Other hives
 
@@ -385,6 +404,11 @@ class _Registers:
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Write a value, and send it to every member."""
+        if self._hive.layout.registers not in self._hive.members:
+            raise InvalidInputError(
+                f"the registers of the hive are written by {self._hive.layout.registers}, which runs elsewhere",
+                field="trust",
+            )
         return self._hive.changed_at(self._hive.registers, lambda bank: bank.set_setting(key, value))
 
 

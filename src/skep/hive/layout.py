@@ -4,6 +4,7 @@ what.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -35,6 +36,14 @@ class Layout(Protocol):
 
     def home(self, agent: str) -> str:
         """The member an agent writes to."""
+        ...
+
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """The agents that write to a member."""
+        ...
+
+    def owner(self, memory_id: str) -> str | None:
+        """The member that answers for a memory first; None where that is whoever has it."""
         ...
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
@@ -79,6 +88,14 @@ class Shared:
     def home(self, agent: str) -> str:
         """The one member."""
         known(agent, self.agents)
+        return "hive"
+
+    def agents_of(self, member: str) -> tuple[str, ...]:  # noqa: ARG002
+        """All of them."""
+        return self.agents
+
+    def owner(self, memory_id: str) -> str | None:  # noqa: ARG002
+        """The one member."""
         return "hive"
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:  # noqa: ARG002
@@ -133,6 +150,14 @@ class Sharded:
         """Its own member."""
         return known(agent, self.members)
 
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """Each agent is a member."""
+        return (member,)
+
+    def owner(self, memory_id: str) -> str | None:
+        """The first owner, or whoever answers until it has it."""
+        return self.unplaced.get(memory_id) or self.ring.first(memory_id)
+
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
         """Whether it is the first owner that is there."""
         return self.ring.first(memory_id, without=missing) == member or self.unplaced.get(memory_id) == member
@@ -180,15 +205,22 @@ class Federated:
         parents: Mapping[str, str] | None = None,
         domains: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
-        self.agents = {agent: group for group, agents in groups.items() for agent in agents}
-        if len(self.agents) != sum(len(agents) for agents in groups.values()):
+        unique(groups, what="group", needed=False)
+        listed = [agent for agents in groups.values() for agent in agents]
+        unique(dict.fromkeys(listed), needed=False, within="groups")
+        if len(set(listed)) < len(listed):
             raise InvalidInputError(
                 "an agent belongs to one group only; some are listed twice", field="groups"
             )
+        self.agents = {agent: group for group, agents in groups.items() for agent in agents}
         self.parents = {group: (parents or {}).get(group, ROOT) for group in groups if group != ROOT}
         self.members = (ROOT, *sorted(self.parents))
-        for parent in self.parents.values():
+        for group, parent in self.parents.items():
             known(parent, self.members)
+            if group in self._above(group):
+                raise InvalidInputError(
+                    f"group {group!r} is above itself; groups form a tree", field="parents"
+                )
         self._domains = {
             group: {term for domain in names for term in terms(domain)}
             for group, names in (domains or {}).items()
@@ -202,6 +234,14 @@ class Federated:
     def joined(self, member: str, actor: str) -> None:
         """Memories are told apart by who wrote them."""
         self._homes[actor] = member
+
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """The agents of a group."""
+        return tuple(agent for agent, group in self.agents.items() if group == member)
+
+    def owner(self, memory_id: str) -> str | None:
+        """The group that wrote it."""
+        return self._homes.get(memory_id.rpartition("-")[0])
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
         """The group that wrote it; if that is missing or unknown, whoever has a copy."""
@@ -223,9 +263,13 @@ class Federated:
         return (*up[: up.index(meeting) + 1], *reversed(down[: down.index(meeting)]))
 
     def _ancestors(self, member: str) -> list[str]:
-        found = [member]
-        while found[-1] != ROOT:
-            found.append(self.parents[found[-1]])
+        return [member, *self._above(member)]
+
+    def _above(self, member: str) -> list[str]:
+        """The groups above one, nearest first; a ring is walked once."""
+        found: list[str] = []
+        while member != ROOT and (member := self.parents[member]) not in found:
+            found.append(member)
         return found
 
     def within(self, group: str) -> tuple[str, ...]:
@@ -243,18 +287,22 @@ class Federated:
         return tuple(group for group, words in self._domains.items() if words & asked)
 
 
-def unique(names: Iterable[str]) -> tuple[str, ...]:
-    """The names, or an error that says which one is there twice."""
+def unique(
+    names: Iterable[str], *, what: str = "agent", needed: bool = True, within: str | None = None
+) -> tuple[str, ...]:
+    """The names, or an error that says which one is empty or there twice."""
     listed = list(names)
-    twice = (
-        sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
-    )
-    if twice:
+    field = within or f"{what}s"
+    for name in listed:
+        if not isinstance(name, str) or not name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(f"{name!r} is not a name for a {what}", field=field)
+    twice = next((name for name, count in Counter(listed).items() if count > 1), None)
+    if twice is not None:
         raise InvalidInputError(
-            f"two agents are called {twice[0]!r}; every agent needs its own name", field="agents"
+            f"two {what}s are called {twice!r}; every {what} needs its own name", field=field
         )
-    if not listed:
-        raise InvalidInputError("a hive needs at least one agent", field="agents")
+    if needed and not listed:
+        raise InvalidInputError(f"a hive needs at least one {what}", field=field)
     return tuple(listed)
 
 

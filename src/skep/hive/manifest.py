@@ -25,6 +25,13 @@ _name = re.compile(r"[A-Za-z0-9][\w.-]{0,99}$")
 _bus = re.compile(r"local$|(nats|tls)://\S+$")
 
 
+class OldKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signing key that was replaced: what it signed up to event number `until` still counts."""
+
+    key: str
+    until: int
+
+
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One agent, or with `replicas` several of the same kind, named `name-0`, `name-1` …"""
 
@@ -35,6 +42,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     trust: float = 1.0
     key: str | None = None
     """Its public signing key, 64 hexadecimal digits; events in its name must bear its signature."""
+    old_keys: tuple[OldKey, ...] = ()
+    """Keys it had before, oldest first."""
     seed: str | None = None
     """The secret half, 64 hexadecimal digits, for an agent that runs here; give it as `${NAME}`."""
 
@@ -278,13 +287,7 @@ def _check_agents(manifest: Manifest) -> Iterator[Finding]:
                 taken.setdefault(name, index)
         if not 0 <= agent.trust <= TRUST_MAX:
             yield Finding(where=f"{where}.trust", problem=f"must be 0 to {TRUST_MAX:g}, got {agent.trust}")
-        for field in ("key", "seed"):
-            value = getattr(agent, field)
-            if value is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", value):
-                yield Finding(where=f"{where}.{field}", problem="must have 64 hexadecimal digits")
-        if agent.seed is not None and (agent.replicas != 1 or manifest.topology != "sharded"):
-            problem = "only a single agent of a sharded hive has a bank of its own to sign for"
-            yield Finding(where=f"{where}.seed", problem=problem)
+        yield from _check_keys(agent, where)
         if agent.group is not None and agent.group not in groups:
             problem = f"there is no group {agent.group!r}"
             yield Finding(where=f"{where}.group", problem=problem, hint=_meant(agent.group, groups))
@@ -294,6 +297,27 @@ def _check_agents(manifest: Manifest) -> Iterator[Finding]:
             )
     if manifest.topology == "single" and len(taken) > 1:
         yield Finding(where="agents", problem=f"a single hive has one agent, not {len(taken)}")
+
+
+def _check_keys(agent: AgentSpec, where: str) -> Iterator[Finding]:
+    values = {"key": agent.key, "seed": agent.seed}
+    values |= {f"old_keys[{n}].key": old.key for n, old in enumerate(agent.old_keys)}
+    for field, value in values.items():
+        if value is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", value):
+            yield Finding(where=f"{where}.{field}", problem="must have 64 hexadecimal digits")
+    if agent.replicas != 1 and (agent.seed is not None or agent.key is not None):
+        field = "seed" if agent.seed is not None else "key"
+        problem = "replicas cannot share one key; list the agents one by one"
+        yield Finding(where=f"{where}.{field}", problem=problem)
+    ends = [old.until for old in agent.old_keys]
+    if ends != sorted(set(ends)) or any(end < 0 for end in ends):
+        yield Finding(
+            where=f"{where}.old_keys", problem="`until` must grow from the oldest key to the newest"
+        )
+    if agent.old_keys and agent.key is None:
+        yield Finding(
+            where=f"{where}.old_keys", problem="there is no key that replaced them", hint="add `key`"
+        )
 
 
 def _check_groups(manifest: Manifest) -> Iterator[Finding]:

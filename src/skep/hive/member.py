@@ -9,15 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from skep.hive.about import belongs
+from skep.hive.blast import blast
 from skep.hive.bus.base import Bus, Subscription, safe_part
 from skep.hive.frames import (
+    BlastQuery,
     Envelope,
     FactPromoted,
     FactRetracted,
     FactsChanged,
     Frame,
+    MemberHello,
+    RepairRequest,
+    Seen,
+    SeenRequest,
     ShardFetch,
     ShardFetched,
+    ShardFind,
+    ShardPage,
     ShardQuery,
     ShardResponse,
     ShardStore,
@@ -26,18 +35,17 @@ from skep.hive.frames import (
     SyncRequest,
     without_position,
 )
+from skep.hive.mending import lacking_of
+from skep.hive.paths import Paths
 from skep.hive.pool import Fetched
-from skep.hive.replica import Transfer, answer, take
+from skep.hive.replica import Transfer, answer, seen, take
 from skep.hive.shelf import Shelf
 from skep.hive.trust import lineage
 from skep.model import Event, Link, Memory
 
 if TYPE_CHECKING:
     from skep.bank import Bank
-    from skep.hive.signing import Keyring, Signer
-
-ABOUT = ("memory", "old", "new", "loser", "winner", "src", "dst")
-"""Keys of an event's body that name a memory."""
+    from skep.hive.signing import Fault, Keyring, Signers
 
 
 class Subjects:
@@ -65,22 +73,45 @@ class Member:
         subjects: Subjects,
         *,
         first_for: Callable[[str, tuple[str, ...]], bool] | None = None,
-        keeps: Callable[[str], bool] | None = None,
+        owner_of: Callable[[str], str | None] | None = None,
+        keeps: Callable[[str, str], bool] | None = None,
         keyring: Keyring | None = None,
-        signer: Signer | None = None,
+        signers: Signers | None = None,
+        way_from: Callable[[str], tuple[str, ...]] | None = None,
+        met: Callable[[str, str], None] | None = None,
     ) -> None:
+        """Put a member together.
+
+        Args:
+            name: Its name.
+            bank: What it holds.
+            bus: How it is asked.
+            subjects: Where.
+            first_for: Whether it answers for a memory while some members are missing.
+            owner_of: Who answers for a memory.
+            keeps: Whether a member should hold a copy of a memory.
+            keyring: Whose events are believed.
+            signers: The keys of the agents that write here.
+            way_from: Which way copies usually come from a writer.
+            met: Told the names of other members and of their banks.
+        """
         self.name = name
         self.bank = bank
         self.bus = bus.as_member(name)
         self.subjects = subjects
         self.keyring = keyring
-        self.signer = signer
-        if signer is not None:
-            bank.engine.sign = signer.sign
-        self.paths: dict[str, tuple[str, ...]] = {}
-        """The members each copied memory passed through."""
+        if signers is not None:
+            bank.engine.sign = signers.sign  # type: ignore[assignment]
+        self.paths = Paths(bank, name, way_from or (lambda actor: (actor, name)))
         self._keeps = keeps
-        self.shelf = Shelf(bank.engine.store, member=name, first_for=first_for, lineage=self._sources)
+        self._met = met
+        self.shelf = Shelf(
+            bank.engine.store,
+            member=name,
+            first_for=first_for,
+            owner_of=owner_of,
+            lineage=self._sources,
+        )
         self._subscriptions: list[Subscription] = []
 
     def start(self) -> None:
@@ -108,6 +139,18 @@ class Member:
                 return self._stored(self.take(frame.events, path=envelope.path))
             case SyncRequest():
                 return answer(self.bank, frame)
+            case SeenRequest():
+                return Seen(member=self.name, seen=seen(self.bank))
+            case RepairRequest():
+                return lacking_of(self, frame)
+            case BlastQuery():
+                return blast(self, frame)
+            case ShardFind():
+                return self._page(frame)
+            case MemberHello():
+                if self._met is not None and frame.member != self.name:
+                    self._met(frame.member, frame.actor)
+                return MemberHello(member=self.name, actor=self.bank.actor)
             case ShardUsed():
                 self.bank.engine.note_uses([i for i in frame.ids if self.has(i)])
             case FactPromoted() | FactRetracted() | FactsChanged():
@@ -119,25 +162,35 @@ class Member:
     def _fetched(self, frame: ShardFetch) -> ShardFetched:
         memories = tuple(m for m in map(self.get, frame.ids) if m is not None)
         links = self.links(m.id for m in memories) if frame.links else ()
-        events = self.events_of([m.id for m in memories]) if frame.events else ()
+        events = self.events_of([m.id for m in memories]) if frame.events else []
+        log, store = self.bank.engine.store.log, self.bank.engine.store
+        events += [without_position(event) for event in map(log.get, frame.named) if event is not None]
+        there = {memory.id for memory in memories}
         return ShardFetched(
-            member=self.name, found=Fetched(memories=memories, links=tuple(links)), events=tuple(events)
+            member=self.name,
+            found=Fetched(memories=memories, links=tuple(links)),
+            events=tuple(events),
+            paths={memory.id: self.paths.of(memory.id) for memory in memories} if frame.events else {},
+            forgotten=tuple(i for i in frame.ids if i not in there and store.is_forgotten(i)),
         )
+
+    def _page(self, frame: ShardFind) -> ShardPage:
+        store = self.bank.engine.store
+        found = store.find(frame.where, limit=frame.limit, before_row=frame.before, terms=frame.terms)
+        return ShardPage(member=self.name, found=tuple(found))
 
     def _stored(self, transfer: Transfer) -> ShardStored:
-        return ShardStored(
-            member=self.name, applied=transfer.events, refused=tuple(r.event for r in transfer.refused)
-        )
+        faults: dict[str, Fault] = {refused.event: refused.fault for refused in transfer.refused}
+        return ShardStored(member=self.name, applied=transfer.events, refused=faults, held=transfer.held)
 
     def _follow(self, frame: FactPromoted | FactRetracted | FactsChanged, path: tuple[str, ...]) -> Transfer:
-        """Take what concerns memories that are here, or should be; a `forget` concerns everybody."""
-        wanted = [
-            event
-            for event in frame.events
-            if event.kind in ("forget", "setting")
-            or any(self.has(m) or self.keeps(m) for m in subjects_of(event))
-        ]
+        """Take what concerns memories that are here, or should be."""
+        wanted = [event for event in frame.events if self.concerned(event)]
         return self.take(wanted, path=path) if wanted else Transfer()
+
+    def concerned(self, event: Event) -> bool:
+        """Whether an event belongs here."""
+        return belongs(event, lambda name: self.keeps(name) or self.has(name))
 
     def _sources(self, memory_id: str) -> tuple[str, ...]:
         """Who wrote what a memory was derived from; copies bring their sources along, so this is local."""
@@ -147,9 +200,9 @@ class Member:
 
     # Local access
 
-    def keeps(self, memory_id: str) -> bool:
-        """Whether this member should hold a copy of a memory."""
-        return self._keeps is not None and self._keeps(memory_id)
+    def keeps(self, memory_id: str, member: str | None = None) -> bool:
+        """Whether this member (or another) should hold a copy of a memory."""
+        return self._keeps is not None and self._keeps(member or self.name, memory_id)
 
     def has(self, memory_id: str) -> bool:
         """Whether a memory is here, in whatever status."""
@@ -182,22 +235,18 @@ class Member:
                 found[event.id] = without_position(event)
         return list(found.values())
 
-    def take(self, events: Iterable[Event], *, path: tuple[str, ...] = ()) -> Transfer:
-        """Keep copies of events that came from elsewhere, and remember which way they came."""
+    def take(self, events: Iterable[Event], *, path: tuple[str, ...] = (), inside: bool = True) -> Transfer:
+        """Keep copies of events that came from elsewhere, and remember which way they came.
+
+        Args:
+            events: As they arrived.
+            path: The members and hives they passed through, this one last.
+            inside: Whether they came from a member of this hive.
+        """
         listed = list(events)
-        transfer = take(self.bank, listed, self.keyring)
-        if path:
-            for event in listed:
-                if event.kind == "remember":
-                    self.paths.setdefault(event.id, path)
+        made = [event.id for event in listed if event.kind == "remember"]
+        surprise = self.paths.surprising(made, path) if path and made else None
+        transfer = take(self.bank, listed, self.keyring, inside=inside)
+        if surprise is not None and transfer.events:
+            self.paths.note(surprise)
         return transfer
-
-
-def subjects_of(event: Event) -> tuple[str, ...]:
-    """The memories an event speaks of."""
-    if event.kind == "remember":
-        return (event.id,)
-    found = [event.body[key] for key in ABOUT if isinstance(event.body.get(key), str)]
-    for key in ("memories", "used", "mentions"):
-        found += [name for name in event.body.get(key, ()) if isinstance(name, str)]
-    return tuple(found)

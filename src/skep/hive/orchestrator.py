@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Container, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from skep.errors import SkepError
+from skep.hive.about import subjects_of
 from skep.hive.asking import Answer, Asked, Asking, HiveRecaller
 from skep.hive.bus.base import Consumer, ConsumerConfig, StreamConfig, safe_part
 from skep.hive.frames import (
@@ -33,6 +36,7 @@ from skep.hive.frames import (
 from skep.hive.gossip import Gossip, Round
 from skep.hive.pool import Ask, Fetched, Slice
 from skep.hive.scatter import Heard, joined
+from skep.hive.signing import is_register
 from skep.hive.tracing import tracer
 from skep.model import Memory
 from skep.storage.base import Filter
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
     from skep.hive.agent import Promoted
     from skep.hive.hive import Hive
 
+DRAFTED = ("text", "kind", "title", "domain", "agent", "confidence", "importance", "polarity", "evidence")
+"""What of a memory the gateway looks at."""
 Effect = Literal["applied", "known", "ignored", "refused", "quarantined"]
 
 
@@ -149,45 +155,44 @@ class Orchestrator:
         if isinstance(frame, FactPromoted | FactRetracted | FactsChanged):
             if self.hive.name in envelope.path:
                 return Processed(effect="ignored", reason="it began here")
-            return self._promoted(frame) if isinstance(frame, FactPromoted) else self._changed(frame)
+            told = self._promoted if isinstance(frame, FactPromoted) else self._changed
+            return told(frame, envelope.path or (envelope.sender or "sync",))  # type: ignore[arg-type]
+        mine = envelope.subject in (self.feed, f"{self.hive.subjects.root}.feed.all")
+        fed = envelope.subject.startswith(f"{self.hive.subjects.root}.feed.")
+        if not mine and (
+            isinstance(frame, LearnContent | FeedComplete) or (isinstance(frame, Query) and fed)
+        ):
+            return Processed(effect="ignored", reason="for another agent")
         if isinstance(frame, LearnContent | FeedComplete):
-            mine = envelope.subject in (self.feed, f"{self.hive.subjects.root}.feed.all")
-            return self._fed(frame) if mine else Processed(effect="ignored", reason="for another agent")
+            return self._fed(frame)
         if isinstance(frame, Query):
             return Processed(effect="applied", reply=self._answered(frame))
         return self._noted(frame)
 
-    def _promoted(self, frame: FactPromoted) -> Processed:
+    def _promoted(self, frame: FactPromoted, path: tuple[str, ...]) -> Processed:
         """A memory of another hive: the same gate as for one's own agents, then the original events."""
         if self.hive.get(frame.memory) is not None:
             return Processed(effect="known")
-        first = next((e for e in frame.events if e.id == frame.memory and e.kind == "remember"), None)
-        if first is None or not isinstance(first.body.get("text"), str):
-            return Processed(effect="refused", reason="the event that made it is missing")
-        author = first.body.get("agent")
-        draft = Memory(
-            id=frame.memory,
-            kind=first.body.get("kind", "fact"),
-            text=first.body["text"],
-            title=first.body.get("title"),
-            domain=first.body.get("domain"),
-            agent=author if isinstance(author, str) else None,
-            confidence=float(first.body.get("confidence", 0.8)),
-            evidence=tuple(first.body.get("evidence", ())),
-        )
-        decision = self.hive.gateway.judge(draft)
+        draft = _draft(frame)
+        if isinstance(draft, str):
+            return Processed(effect="refused", reason=draft)
+        where = self.bank.filter(kind=draft.kind)
+        decision = self.hive.gateway.judge(draft, self.hive.conflicts(draft, where))
         if decision.verdict == "rejected":
             return Processed(effect="refused", reason=decision.why())
-        taken = self.hive.apply(frame.events)
+        about = {frame.memory, *draft.evidence}
+        taken = self.hive.apply_via([e for e in frame.events if about.issuperset(subjects_of(e))], path)
         if taken.refused:
             return Processed(effect="refused", reason=f"{taken.refused[0].event}: {taken.refused[0].fault}")
         if decision.verdict == "quarantined":
-            self.bank.mark(frame.memory, "quarantined", "; ".join(decision.reasons))
+            self.hive.quarantine(frame.memory, "; ".join(decision.reasons))
             return Processed(effect="quarantined", reason=decision.why())
         return Processed(effect="applied")
 
-    def _changed(self, frame: FactRetracted | FactsChanged) -> Processed:
-        taken = self.hive.apply(frame.events)
+    def _changed(self, frame: FactRetracted | FactsChanged, path: tuple[str, ...]) -> Processed:
+        """Changes to memories. New ones come through the gate, and a hive's registers are its own."""
+        events = [e for e in frame.events if e.kind != "remember" and not is_register(e)]
+        taken = self.hive.apply_via(events, path)
         if taken.refused:
             return Processed(effect="refused", reason=f"{taken.refused[0].event}: {taken.refused[0].fault}")
         return Processed(effect="applied" if taken.events else "known")
@@ -227,6 +232,18 @@ class Orchestrator:
         return Processed(effect="applied")
 
 
+def _draft(frame: FactPromoted) -> Memory | str:
+    """The memory that another hive announces, as the gateway sees it; or what is wrong with it."""
+    first = next((e for e in frame.events if e.id == frame.memory and e.kind == "remember"), None)
+    if first is None or not isinstance(first.body.get("text"), str):
+        return "the event that made it is missing"
+    known = {key: first.body[key] for key in DRAFTED if first.body.get(key) is not None}
+    try:
+        return msgspec.convert({"kind": "fact", **known, "id": frame.memory}, Memory)
+    except msgspec.ValidationError as error:
+        return f"the event that made it makes no sense: {error}"
+
+
 class _Prefixed:
     """Names of one hive among names of many."""
 
@@ -245,12 +262,18 @@ class _Layers:
         self._scatters: dict[str, Asked] = {name: asking.scatter() for name, asking in layers.items()}
 
     def ask(self, ask: Ask, *, but: Container[str] = ()) -> Mapping[str, Slice]:
-        """The answers by hive and member."""
-        found: dict[str, Slice] = {}
-        for name, scatter in self._scatters.items():
-            parts = scatter.ask(ask, but=_Prefixed(f"{name}\x1f", but))
-            found.update({f"{name}\x1f{member}": part for member, part in parts.items()})
-        return found
+        """The answers by hive and member; all hives are asked at once, so that none uses up another's time."""
+
+        def one(name: str) -> Mapping[str, Slice]:
+            parts = self._scatters[name].ask(ask, but=_Prefixed(f"{name}\x1f", but))
+            return {f"{name}\x1f{member}": part for member, part in parts.items()}
+
+        names = list(self._scatters)
+        if len(names) == 1:
+            return one(names[0])
+        with ThreadPoolExecutor(max_workers=len(names)) as pool:
+            asked = [pool.submit(copy_context().run, one, name) for name in names]
+            return {member: part for answer in asked for member, part in answer.result().items()}
 
     def fetch(self, ids: Mapping[str, str], *, links: bool = False) -> Fetched:
         """Memories by id, from the hive that sent each, or from all."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skep.bank import Bank
 from skep.hive.asking import Asking, HiveRecaller
-from skep.hive.pool import Ask, Fetched, Slice
+from skep.hive.pool import PRIVATE, Ask, Fetched, Slice
 from skep.hive.scatter import Heard, joined
 from skep.hive.shelf import Shelf
 from skep.model import Memory
@@ -29,13 +29,14 @@ class PastMembers:
                 bank.engine.store,
                 member=name,
                 first_for=lambda memory, missing, name=name: hive.layout.first_for(name, memory, missing),
+                owner_of=hive.layout.owner,
             )
             for name, bank in banks.items()
             if name in hive.members
         }
-        private = banks.get("private")
+        private = banks.get(PRIVATE)
         if private is not None:
-            self._shelves["private"] = Shelf(private.engine.store, member="private")
+            self._shelves[PRIVATE] = Shelf(private.engine.store, member=PRIVATE)
         self.heard = Heard(asked=len(banks), answered=len(banks))
 
     def ask(self, ask: Ask, *, but: Container[str] = ()) -> Mapping[str, Slice]:
@@ -60,7 +61,7 @@ class PastHive(Bank):
         time = clean_time("time", moment)
         banks = {name: member.bank.as_of(time) for name, member in hive.members.items()}
         if view.private is not None:
-            banks["private"] = view.private.as_of(time)
+            banks[PRIVATE] = view.private.as_of(time)
         super().__init__(banks[view.home.name].engine)
         self._members = PastMembers(hive, banks)
         self._asking = Asking(

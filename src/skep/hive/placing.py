@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from skep.hive.about import UNPLACED, WITHDRAWN, stays, subjects_of
 from skep.hive.frames import (
     FactPromoted,
     FactRetracted,
@@ -16,21 +17,22 @@ from skep.hive.frames import (
     without_position,
 )
 from skep.hive.layout import Sharded
-from skep.hive.member import Member, Subjects, subjects_of
+from skep.hive.member import Member, Subjects
+from skep.hive.mending import Repaired, repair
 from skep.hive.replica import Transfer, seen
-from skep.hive.tracing import tracer
+from skep.hive.signing import is_register
 from skep.hive.trust import lineage
 from skep.hive.versions import Ranges, Versions
-from skep.model import Event, Memory
+from skep.model import Event, Link, Memory
 
 if TYPE_CHECKING:
     from skep.bank import Bank
     from skep.hive.bus.base import Bus
+    from skep.hive.calls import Calls
     from skep.hive.layout import Layout
     from skep.hive.policy import HivePolicy
 
 T = TypeVar("T")
-WITHDRAWN = ("retract", "forget")
 
 
 class Placing:
@@ -42,6 +44,11 @@ class Placing:
     bus: Bus
     subjects: Subjects
     policy: HivePolicy
+    calls: Calls
+    homes: dict[str, str]
+    """The member of every bank that writes or has written in this hive."""
+    foreign: Versions
+    """Registers of other hives that were offered and not taken."""
     announce: bool = False
     """Whether promotions and retractions are also published for other hives to follow."""
     auto_gossip: Callable[[Sequence[Memory]], int] | None = None
@@ -77,39 +84,48 @@ class Placing:
 
     def _send(self, home: Member, wanted: Mapping[str, Sequence[str]]) -> set[str]:
         """Send histories to members; those that confirmed in time."""
-        if not wanted:
-            return set()
-        with tracer.span("hive.place", members=len(wanted)), home.bus.inbox() as inbox:
-            asked = 0
-            for name, ids in wanted.items():
-                frame = ShardStore(events=tuple(home.events_of(ids)))
-                asked += inbox.ask(self.subjects.to(name), frame, path=self.layout.path(home.name, name))
-            replies = inbox.take(asked, wait=self.policy.deadline)
-        return {e.sender for e in replies if isinstance(e.frame, ShardStored) and not e.frame.refused}
+        frames = {name: ShardStore(events=tuple(home.events_of(ids))) for name, ids in wanted.items()}
+        paths = {name: self.layout.path(home.name, name) for name in frames}
+        told = self.calls.ask_each(frames, ShardStored, paths=paths)
+        return {name for name, stored in told.answers.items() if not stored.refused}
 
     def _remember_unplaced(self, home: Member, lacking: Mapping[str, Sequence[str]]) -> None:
+        """Until its owners have it, whoever wrote a memory answers for it; also after a restart."""
         layout = self.layout
-        if isinstance(layout, Sharded):
-            for ids in lacking.values():
-                for memory_id in ids:
-                    layout.unplaced[memory_id] = home.name
-            if any(lacking.values()):
-                home.shelf.reassign()
+        waiting = sorted({memory_id for ids in lacking.values() for memory_id in ids})
+        if isinstance(layout, Sharded) and waiting:
+            for memory_id in waiting:
+                layout.unplaced[memory_id] = home.name
+            home.bank.set_setting(f"{UNPLACED}{home.name}", self._waiting_at(layout, home))
+            home.shelf.reassign()
 
-    def spread(self, home: Member, events: Sequence[Event]) -> int:
-        """Send changes to every other member; those that hold a copy take them. How many answered."""
-        if not events:
+    @staticmethod
+    def _waiting_at(layout: Sharded, home: Member) -> list[str]:
+        return sorted(memory_id for memory_id, name in layout.unplaced.items() if name == home.name)
+
+    def spread(self, home: Member, events: Sequence[Event], *, silent: set[str] | None = None) -> int:
+        """Send changes to every other member; those that hold a copy take them.
+
+        Args:
+            home: Where they were made.
+            events: The changes.
+            silent: Members that did not confirm are added here.
+
+        Returns:
+            How many members confirmed.
+        """
+        bare = tuple(without_position(event) for event in events if not stays(event))
+        if not bare:
             return 0
-        bare = tuple(without_position(event) for event in events)
         frame = self._frame(bare)
         if self.announce:
             home.bus.publish(self.subjects.events, frame, path=(self.name,))
-        if len(self.members) == 1:
+        if len(self.layout.members) == 1:
             return 0
-        with tracer.span("hive.spread", events=len(bare)), home.bus.inbox() as inbox:
-            reached = inbox.ask(self.subjects.facts, frame, path=(home.name,))
-            replies = inbox.take(reached, wait=self.policy.deadline)
-        return sum(isinstance(e.frame, ShardStored) for e in replies)
+        told = self.calls.ask(frame, ShardStored, subject=self.subjects.facts, path=(home.name,))
+        if silent is not None:
+            silent.update(told.missing)
+        return len(told.answers)
 
     @staticmethod
     def _frame(events: tuple[Event, ...]) -> Frame:
@@ -123,88 +139,150 @@ class Placing:
             forgotten=withdrawn.kind == "forget",
         )
 
-    def changed_at(self, holder: Member, act: Callable[[Bank], T]) -> T:
+    def changed_at(self, holder: Member, act: Callable[[Bank], T], *, silent: set[str] | None = None) -> T:
         """Change something in one member's bank, and send it to the others."""
         log = holder.bank.engine.store.log
         before = log.last_seq()
         done = act(holder.bank)
-        self.spread(holder, list(log.after(before)))
+        self.spread(holder, list(log.after(before)), silent=silent)
         return done
+
+    # Who has what
+
+    @property
+    def registers(self) -> Member:
+        """The member that writes the hive's own registers; another of this process where that is elsewhere."""
+        return self.members.get(self.layout.registers) or next(iter(self.members.values()))
+
+    def elsewhere(self) -> tuple[str, ...]:
+        """The members that are not in this process."""
+        return tuple(name for name in self.layout.members if name not in self.members)
+
+    def get(self, memory_id: str) -> Memory | None:
+        """A memory by id, from whoever has it; None if nobody does."""
+        return self.get_many([memory_id]).get(memory_id)
+
+    def get_many(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        """Memories by id, from whoever has them; those that nobody has are left out."""
+        found: dict[str, Memory] = {}
+        for memory_id in memory_ids:
+            here = next((m for m in (one.get(memory_id) for one in self.members.values()) if m), None)
+            if here is not None:
+                found[memory_id] = here
+        lost = [memory_id for memory_id in memory_ids if memory_id not in found]
+        if lost and self.elsewhere():
+            for part in self.calls.fetch(lost, to=self.elsewhere()).answers.values():
+                found.update({memory.id: memory for memory in part.found.memories})
+        return found
+
+    def holder(self, memory_id: str) -> Member | None:
+        """A member of this process that has a memory, the one that answers for it first; it is fetched if it is
+        only elsewhere. None if nobody has it.
+        """
+        here = [member for member in self.members.values() if member.has(memory_id)]
+        if not here and self.elsewhere():
+            self.adopt(self.registers, [memory_id])
+            here = [self.registers] if self.registers.has(memory_id) else []
+        first = (m for m in here if self.layout.first_for(m.name, memory_id, ()))
+        return next(first, here[0] if here else None)
+
+    def holder_of_event(self, event_id: str) -> Member | None:
+        """A member of this process that has an event, fetched if it is only elsewhere; None if nobody has it."""
+        for member in self.members.values():
+            if member.bank.engine.store.log.get(event_id) is not None:
+                return member
+        if self.elsewhere():
+            for part in self.calls.fetch((), named=[event_id], to=self.elsewhere()).answers.values():
+                if part.events:
+                    self.adopt(self.registers, subjects_of(part.events[0]))
+                    self.registers.take(part.events)
+                    return self.registers
+        return None
 
     def adopt(self, home: Member, memory_ids: Iterable[str]) -> None:
         """Make sure a member has memories that may be elsewhere, so that it can change them."""
+        lost: list[str] = []
         for memory_id in memory_ids:
             if home.has(memory_id):
                 continue
             holder = next((m for m in self.members.values() if m is not home and m.has(memory_id)), None)
             if holder is not None:
                 home.take(holder.events_of([memory_id]), path=self.layout.path(holder.name, home.name))
+            else:
+                lost.append(memory_id)
+        if lost and self.elsewhere():
+            for name, part in self.calls.fetch(lost, events=True, to=self.elsewhere()).answers.items():
+                if part.events:
+                    home.take(part.events, path=self.layout.path(name, home.name))
 
     def events_of(self, memory_ids: Sequence[str]) -> list[Event]:
         """Every event that shaped some memories, from whoever has them."""
         found: dict[str, Event] = {}
+        lost: list[str] = []
         for memory_id in memory_ids:
             holder = next((m for m in self.members.values() if m.has(memory_id)), None)
-            if holder is not None:
+            if holder is None:
+                lost.append(memory_id)
+            else:
                 found.update({event.id: event for event in holder.events_of([memory_id])})
+        if lost and self.elsewhere():
+            for part in self.calls.fetch(lost, events=True, to=self.elsewhere()).answers.values():
+                found.update({event.id: event for event in part.events})
         return list(found.values())
+
+    def links_of(self, memory_id: str) -> list[Link]:
+        """Every link that starts or ends at a memory, wherever it is kept."""
+        found: dict[Link, None] = {}
+        for member in self.members.values():
+            found |= dict.fromkeys(member.links([memory_id]))
+        if self.elsewhere():
+            for part in self.calls.fetch([memory_id], links=True, to=self.elsewhere()).answers.values():
+                found |= dict.fromkeys(part.found.links)
+        return list(found)
 
     def note_uses(self, per_home: Mapping[str, Sequence[str]]) -> None:
         """Tell members which of their memories were handed out."""
         for name, ids in per_home.items():
             member = name.removesuffix("*")
-            if member in self.members:
+            if member in self.layout.members:
                 self.bus.publish(self.subjects.to(member), ShardUsed(ids=tuple(ids)))
 
     # Repair
 
-    def repair(self) -> int:
-        """Bring every copy that should exist up to date; the number of events moved.
+    def repair(self, *, among: Sequence[str] | None = None) -> Repaired:
+        """Bring every copy that should exist up to date; what was moved, and who could not be reached.
 
         Members compare what they have seen as ranges of counters, so nothing is sent that is already there.
+
+        Args:
+            among: The members to ask; all of them by default.
         """
-        moved = 0
-        known = {name: seen(member.bank) for name, member in self.members.items()}
-        for source in self.members.values():
-            for target in self.members.values():
-                if source is not target:
-                    moved += self._repair_one(source, target, known).events
-                    known[target.name] = seen(target.bank)
-        if isinstance(self.layout, Sharded):
+        done = repair(self.calls, self.layout.path, among=among)
+        if isinstance(self.layout, Sharded) and not done.missing:
+            for member in self.members.values():
+                if self._waiting_at(self.layout, member):
+                    member.bank.set_setting(f"{UNPLACED}{member.name}", None)
+                    member.shelf.reassign()
             self.layout.unplaced.clear()
-        for member in self.members.values():
-            member.shelf.reassign()
-        return moved
-
-    def _repair_one(self, source: Member, target: Member, known: Mapping[str, Versions]) -> Transfer:
-        missing = known[source.name].minus(known[target.name])
-        if not missing:
-            return Transfer()
-        wanted = [event for event in source.bank.events_in(missing.ranges) if self._concerns(target, event)]
-        return target.take(wanted, path=self.layout.path(source.name, target.name)) if wanted else Transfer()
-
-    @staticmethod
-    def _concerns(target: Member, event: Event) -> bool:
-        if event.kind in ("forget", "setting"):
-            return True
-        if event.kind == "use":
-            return False
-        return any(target.keeps(name) or target.has(name) for name in subjects_of(event))
+        return done
 
     def behind(self, member: Member) -> int:
-        """How many events about its memories other members have and it has not."""
+        """How many events about its memories other members of this process have and it has not."""
         known = seen(member.bank)
         lacking = Versions()
         for other in self.members.values():
             if other is not member:
                 missing = seen(other.bank).minus(known).minus(lacking)
-                concerned = [e for e in other.bank.events_in(missing.ranges) if self._concerns(member, e)]
+                concerned = [e for e in other.bank.events_in(missing.ranges) if member.concerned(e)]
                 lacking = lacking.merged(Versions.of((e.actor, e.counter) for e in concerned))
         return lacking.count()
 
-    def rebalance(self) -> int:
-        """After members came or went: give every owner its memories; the number of events moved."""
-        return self.repair()
+    def rebalance(self) -> Repaired:
+        """After members came or went: give every owner its memories."""
+        done = self.repair()
+        for member in self.members.values():
+            member.shelf.reassign()
+        return done
 
     # A hive as a replica
 
@@ -222,7 +300,7 @@ class Placing:
         return found
 
     def _seen(self) -> Versions:
-        whole = Versions()
+        whole = self.foreign
         for member in self.members.values():
             whole = whole.merged(seen(member.bank))
         return whole
@@ -230,10 +308,10 @@ class Placing:
     @property
     def actor(self) -> str:
         """The name the hive's registers are written under."""
-        return self.members[self.layout.registers].bank.actor
+        return self.registers.bank.actor
 
     def events_in(self, ranges: Mapping[str, Ranges]) -> Iterator[Event]:
-        """Events by ranges of counters, from whichever member has them."""
+        """Events by ranges of counters, from whichever member of this process has them."""
         left = Versions(dict(ranges))
         for member in self.members.values():
             here = left.common(seen(member.bank))
@@ -243,20 +321,43 @@ class Placing:
 
     def apply(self, events: Iterable[Event], *, partial: bool = True) -> Transfer:  # noqa: ARG002
         """Take events of another hive or bank: each member gets what it should keep."""
-        listed = list(events)
+        return self.apply_via(events, ("sync",))
+
+    def apply_via(self, events: Iterable[Event], via: tuple[str, ...], *, inside: bool = False) -> Transfer:
+        """Take events that came by way of others; each member gets what it should keep.
+
+        Args:
+            events: As they arrived.
+            via: The hives and relays they passed through.
+            inside: Whether they are the hive's own, laid out anew.
+        """
+        listed = [event for event in events if inside or not self._foreign(event)]
         known = self._seen()
-        fresh = sum((event.actor, event.counter) not in known for event in listed)
+        fresh = {event.id for event in listed if (event.actor, event.counter) not in known}
         total = Transfer()
-        entry = self.members[self.layout.registers]
+        entry = self.registers
         for member in self.members.values():
-            wanted = [e for e in listed if (member is entry and self._enters(e)) or self._concerns(member, e)]
+            wanted = [e for e in listed if (member is entry and self._enters(e)) or member.concerned(e)]
             if wanted:
-                total = total.plus(member.take(wanted, path=("sync", member.name)))
+                path = (*via, member.name)
+                total = total.plus(member.take(wanted, path=path, inside=inside))
+        taken = [e for e in listed if e.id not in {r.event for r in total.refused}]
+        if taken and self.elsewhere():
+            frame = FactsChanged(events=tuple(without_position(event) for event in taken))
+            self.calls.ask(frame, ShardStored, to=self.elsewhere(), path=via)
+        lost = {*total.held, *(refused.event for refused in total.refused)}
         return Transfer(
-            events=max(0, fresh - len(total.held) - len(total.refused)),
-            held=total.held,
-            refused=total.refused,
+            events=len(fresh - lost),
+            held=tuple(dict.fromkeys(total.held)),
+            refused=tuple(dict.fromkeys(total.refused)),
         )
+
+    def _foreign(self, event: Event) -> bool:
+        """Whether an event writes the registers of another hive; it counts as seen and is not taken."""
+        if not is_register(event) or event.actor in self.homes:
+            return False
+        self.foreign = self.foreign.with_dot(event.actor, event.counter)
+        return True
 
     def _enters(self, event: Event) -> bool:
         """Whether an event that nobody is bound to keep is kept at the entrance."""

@@ -14,6 +14,8 @@ import msgspec
 from skep.model import Link, Memory
 from skep.storage.base import Filter
 
+PRIVATE = "\x1eprivate"
+"""The name of an agent's own shelf among those of the members; no member can be called so."""
 Moment = tuple[float, int]
 """When a memory was made, and its place among those of its writer."""
 
@@ -60,7 +62,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keys: tuple[str, ...] = ()
     """The conversation each belongs to; empty where it belongs to none."""
     voices: tuple[str, ...] = ()
-    """Who speaks, and in what kind of memory."""
+    """The kind of each; neighbours are of one kind, whoever wrote them."""
     admitted: bytes = b""
     """uint8: whether it passes the filter; only neighbours may not."""
     texts: tuple[str, ...] = ()

@@ -15,9 +15,11 @@ import numpy as np
 from skep.hive.pool import Ask, Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from skep.hive.postings import Postings
 
 
 class Prepared:
@@ -43,19 +45,15 @@ class Prepared:
         """Whether nothing has changed since."""
         return self._changes == changes
 
-    def answer(self, ask: Ask, postings: Mapping[str, Mapping[int, int]]) -> Slice:
+    def answer(self, ask: Ask, postings: Postings) -> Slice:
         """The answer to one query."""
         places, owned = self._places, self._owned
         counts = np.zeros((len(places), len(ask.terms)), np.uint16)
         having: list[int] = []
         matched: set[int] = set()
         for column, term in enumerate(ask.terms):
-            found = postings.get(term)
-            if not found:
-                having.append(0)
-                continue
             number = 0
-            for row, count in found.items():
+            for row, count in postings.of(term):
                 if row in owned:
                     number += 1
                     place = places.get(row)

@@ -16,7 +16,7 @@ import msgspec
 from skep.errors import SyncError
 from skep.hive.bus.base import Bus, Subscription, safe_part
 from skep.hive.frames import Envelope, Failed, Frame, SyncEvents, SyncRequest, without_position
-from skep.hive.signing import Keyring, Refused
+from skep.hive.signing import Fault, Keyring, Refused
 from skep.hive.tracing import tracer
 from skep.hive.versions import Ranges, Versions, normalise
 from skep.model import Event
@@ -114,19 +114,30 @@ def lacking(replica: Replica, theirs: Versions) -> Iterator[Event]:
     return replica.events_in(seen(replica).minus(theirs).ranges)
 
 
-def take(replica: Replica, events: Iterable[Event], keyring: Keyring | None = None) -> Transfer:
-    """Hand events to a replica, in one transaction; with a keyring only those that may be believed."""
+def take(
+    replica: Replica, events: Iterable[Event], keyring: Keyring | None = None, *, inside: bool = False
+) -> Transfer:
+    """Hand events to a replica, in one transaction; with a keyring only those that may be believed.
+
+    Args:
+        replica: Who takes them.
+        events: As they arrived.
+        keyring: Whom to believe.
+        inside: Whether they came from a member of the same hive, so that what the keyring vouches for counts.
+    """
     batch = [without_position(event) for event in events]
     size = len(msgspec.msgpack.encode(batch))
     refused: list[Refused] = []
     if keyring is not None:
-        batch, refused = keyring.screen(batch, forgotten=lambda memory: is_forgotten(replica, memory))
+        batch, refused = keyring.screen(
+            batch, forgotten=lambda memory: is_forgotten(replica, memory), inside=inside
+        )
     taken = replica.apply(batch, partial=True) if batch else None
     return Transfer(
         events=taken.new if taken else 0,
         bytes=size,
         held=_of_batch(taken, batch),
-        refused=tuple(refused),
+        refused=(*refused, *getattr(taken, "refused", ())),
     )
 
 
@@ -199,8 +210,9 @@ class SyncServer:
         if isinstance(frame, SyncRequest):
             return answer(self._replica, frame)
         if isinstance(frame, SyncEvents):
-            take(self._replica, frame.events, self._keyring)
-            return SyncEvents(events=(), seen=seen(self._replica))
+            done = take(self._replica, frame.events, self._keyring)
+            faults: dict[str, Fault] = {refused.event: refused.fault for refused in done.refused}
+            return SyncEvents(events=(), seen=seen(self._replica), refused=faults, held=done.held)
         return None
 
     def close(self) -> None:
@@ -237,22 +249,28 @@ def sync_over(
     subject = sync_subject(hive, member)
     received, sent = Transfer(), Transfer()
     with tracer.span("hive.sync", member=member):
+        passed = Versions()
         while True:
-            reply = _ask(bus, subject, SyncRequest(seen=seen(replica), limit=batch), deadline)
-            if reply.events:
-                before = seen(replica)
-                received = received.plus(take(replica, reply.events, keyring))
-                if seen(replica) == before:
-                    break
-            if not reply.left:
+            known = seen(replica).merged(passed)
+            reply = _ask(bus, subject, SyncRequest(seen=known, limit=batch), deadline)
+            fresh = [event for event in reply.events if (event.actor, event.counter) not in known]
+            if fresh:
+                received = received.plus(take(replica, fresh, keyring))
+                passed = passed.merged(Versions.of((e.actor, e.counter) for e in fresh))
+            if not fresh or not reply.left:
                 break
         theirs = reply.seen
         for group in _groups(lacking(replica, theirs), batch):
             frame = SyncEvents(events=tuple(without_position(e) for e in group), seen=Versions())
-            after = _ask(bus, subject, frame, deadline).seen
-            gained = after.minus(theirs).count()
-            sent = sent.plus(Transfer(events=gained, bytes=len(msgspec.msgpack.encode(frame))))
-            theirs = after
+            told = _ask(bus, subject, frame, deadline)
+            gained = Transfer(
+                events=told.seen.minus(theirs).count(),
+                bytes=len(msgspec.msgpack.encode(frame)),
+                held=told.held,
+                refused=tuple(Refused(event=e, fault=fault) for e, fault in told.refused.items()),
+            )
+            sent = sent.plus(gained)
+            theirs = told.seen
     return Synced(sent=sent, received=received)
 
 

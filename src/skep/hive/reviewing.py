@@ -2,40 +2,117 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from skep.errors import NotFoundError
+from skep.hive.about import subjects_of
 from skep.hive.gateway import Quarantined
-from skep.hive.layout import known
 from skep.hive.member import Member
 from skep.hive.placing import Placing
-from skep.model import Memory
+from skep.hive.replica import Transfer
+from skep.hive.signing import Refused, author_of
+from skep.hive.versions import Versions
+from skep.model import Event, Memory
+
+if TYPE_CHECKING:
+    from skep.hive.gateway import Gateway
+    from skep.hive.trust import Trust
 
 
 class Reviewing(Placing):
-    """The part of a hive that people use to review."""
+    """The part of a hive that looks at what others bring, and that people use to review."""
+
+    gateway: Gateway
+    trust: Trust
+    declined: dict[str, Versions]
+    """Per agent that is not trusted: events of others that were not taken."""
+
+    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
+        """Take what others tell, except what was written or derived from agents this hive does not trust.
+
+        What is declined counts as seen, so that nobody sends it again until the agent is trusted.
+        """
+        listed = list(events)
+        unwanted: dict[str, str] = {}
+        for event in listed:
+            about = [unwanted[name] for name in subjects_of(event) if name in unwanted]
+            author = about[0] if about else self._distrusted(event)
+            if author is not None:
+                unwanted[event.id] = author
+                known = self.declined.get(author, Versions())
+                self.declined[author] = known.with_dot(event.actor, event.counter)
+        taken = self.apply_via([e for e in listed if e.id not in unwanted], via or ("sync",))
+        refused = tuple(Refused(event=name, fault="not trusted") for name in unwanted)
+        return msgspec.structs.replace(taken, refused=(*taken.refused, *refused))
+
+    def _distrusted(self, event: Event) -> str | None:
+        """The agent for whose sake a memory is not taken."""
+        if event.kind != "remember":
+            return None
+        evidence: Any = event.body.get("evidence") or ()
+        sources = self.get_many([name for name in evidence if isinstance(name, str)]) if evidence else {}
+        authors = [author_of(event), *(source.agent for source in sources.values())]
+        least = self.policy.min_trust
+        return next((a for a in authors if a is not None and self.trust.of(a) < least), None)
+
+    def _seen(self) -> Versions:
+        whole = super()._seen()
+        for author, versions in self.declined.items():
+            if self.trust.of(author) < self.policy.min_trust:
+                whole = whole.merged(versions)
+        return whole
+
+    def quarantine(self, memory_id: str, reason: str) -> Memory | None:
+        """Set a memory aside until somebody has looked, in every copy of this hive; others are not told."""
+        holder = self.holder(memory_id)
+        if holder is None:
+            return None
+        announced, self.announce = self.announce, False
+        try:
+            return self.changed_at(holder, lambda bank: bank.mark(memory_id, "quarantined", reason))
+        finally:
+            self.announce = announced
 
     def review(self) -> list[Quarantined]:
-        """What waits for somebody to look at it, oldest first."""
-        found: list[Quarantined] = []
+        """What waits for somebody to look at it, oldest first; of the members in this process."""
+        found: dict[str, Quarantined] = {}
         for member in self.members.values():
-            for memory in member.bank.find(status="quarantined", limit=1000):
-                if not any(memory.id == one.memory.id for one in found):
+            for memory in self._waiting(member):
+                if memory.id not in found:
                     marks = [e for e in member.bank.history(memory.id) if e.kind == "mark"]
                     reasons = str(marks[-1].body.get("reason", "")) if marks else ""
-                    found.append(Quarantined(memory=memory, reasons=reasons, member=member.name))
-        return sorted(found, key=lambda one: (one.memory.created_at, one.memory.id))
+                    found[memory.id] = Quarantined(memory=memory, reasons=reasons, member=member.name)
+        return sorted(found.values(), key=lambda one: (one.memory.created_at, one.memory.id))
+
+    @staticmethod
+    def _waiting(member: Member) -> Iterator[Memory]:
+        cursor: str | None = None
+        while True:
+            page = member.bank.find(status="quarantined", limit=1000, cursor=cursor)
+            yield from page
+            if page.cursor is None:
+                return
+            cursor = page.cursor
 
     def approve(self, memory_id: str) -> Memory:
         """Let a quarantined memory into the hive."""
-        holder = self._holder(memory_id)
+        holder = self._reviewed(memory_id)
         memory = self.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "approved"))
-        self.promote(holder, [memory], broadcast=set())
+        sure = memory.confidence >= self.policy.broadcast_at
+        self.promote(holder, [memory], broadcast={memory.id} if sure else set())
         return memory
 
     def dismiss(self, memory_id: str, reason: str = "dismissed in review") -> Memory:
         """Refuse a quarantined memory for good; it stays in history."""
-        holder = self._holder(memory_id)
+        holder = self._reviewed(memory_id)
         return self.changed_at(holder, lambda bank: bank.retract(memory_id, reason))
 
-    def _holder(self, memory_id: str) -> Member:
-        waiting = {one.memory.id: one.member for one in self.review()}
-        known(memory_id, tuple(waiting))
-        return self.members[waiting[memory_id]]
+    def _reviewed(self, memory_id: str) -> Member:
+        for member in self.members.values():
+            memory = member.get(memory_id)
+            if memory is not None and memory.status == "quarantined":
+                return member
+        raise NotFoundError(f"{memory_id!r} does not wait for review; `review` lists what does")

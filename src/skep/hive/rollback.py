@@ -7,21 +7,16 @@ retracted, not erased, so a rollback can itself be taken back with `restore`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from skep.hive.frames import BlastAnswer, BlastQuery, Touched
 from skep.hive.tracing import tracer
-from skep.model import Event, Memory
-from skep.storage.fold import voided
 
 if TYPE_CHECKING:
-    from skep.bank import Bank
+    from skep.hive.calls import Gathered
     from skep.hive.hive import Hive
-    from skep.hive.member import Member
-
-UNDONE = ("retracted",)
 
 
 class Rollback(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +36,10 @@ class Rollback(msgspec.Struct, frozen=True, kw_only=True):
     """Copies per member."""
     texts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     applied: bool = False
+    completeness: float = 1.0
+    """The share of the members that could be asked; what others hold may be more than is shown."""
+    missing: tuple[str, ...] = ()
+    """Members that were not heard, or did not confirm; their copies follow with the next repair."""
 
     def lines(self) -> list[str]:
         """For people."""
@@ -50,6 +49,7 @@ class Rollback(msgspec.Struct, frozen=True, kw_only=True):
             head,
             *(f"  written  {name}  {self.texts.get(name, '')[:80]}" for name in self.written),
             *(f"  derived  {name}  {self.texts.get(name, '')[:80]}" for name in self.derived),
+            *(f"  not heard: {name}" for name in self.missing),
         ]
 
 
@@ -61,43 +61,38 @@ def rollback(hive: Hive, source: str, *, since: float | None, dry_run: bool) -> 
         if dry_run:
             return radius
         reason = f"rolled back: {source}"
+        silent = set(radius.missing)
         for memory_id in (*radius.derived, *radius.written):
-            holder = _holder(hive, memory_id)
+            holder = hive.holder(memory_id)
             if holder is not None:
-                hive.changed_at(holder, lambda bank, m=memory_id: bank.retract(m, reason))
+                hive.changed_at(holder, lambda bank, m=memory_id: bank.retract(m, reason), silent=silent)
         for event_id in radius.confirmations:
-            for member in hive.members.values():
-                if member.bank.engine.store.log.get(event_id) is not None:
-                    hive.changed_at(member, lambda bank, e=event_id: bank.undo(e, reason))
-                    break
-    return msgspec.structs.replace(radius, applied=True)
+            holder = hive.holder_of_event(event_id)
+            if holder is not None:
+                hive.changed_at(holder, lambda bank, e=event_id: bank.undo(e, reason), silent=silent)
+    return msgspec.structs.replace(radius, applied=True, missing=tuple(sorted(silent)))
 
 
 def blast_radius(hive: Hive, source: str, *, since: float | None) -> Rollback:
-    """What a rollback would touch."""
-    memories: dict[str, Memory] = {}
-    held: dict[str, list[str]] = {}
-    builds_on: dict[str, set[str]] = {}
-    confirmations: dict[str, Event] = {}
-    for member in hive.members.values():
-        for memory in everything(member.bank):
-            memories[memory.id] = memory
-            held.setdefault(memory.id, []).append(member.name)
-            for origin in _origins(member, memory):
-                builds_on.setdefault(origin, set()).add(memory.id)
-            if memory.confirmations:
-                confirmations |= _confirmed_by(member, memory.id, source, since)
-    written = {m.id for m in memories.values() if _wrote(m, source, since)}
+    """What a rollback would touch, asked of every member: what the source wrote, then what was built on it."""
+    found = hive.calls.ask(BlastQuery(source=source, since=since), BlastAnswer)
+    missing = set(found.missing)
+    memories: dict[str, Touched] = {}
+    held: dict[str, set[str]] = {}
+    confirmations = dict.fromkeys(e for one in found.answers.values() for e in one.confirmations)
+    written = _note(found, memories, held)
     derived: set[str] = set()
-    frontier = set(written)
+    frontier = written
     while frontier:
-        frontier = {name for origin in frontier for name in builds_on.get(origin, ())} - written - derived
+        further = hive.calls.ask(BlastQuery(origins=tuple(sorted(frontier))), BlastAnswer)
+        missing |= set(further.missing)
+        frontier = _note(further, memories, held) - written - derived
         derived |= frontier
     touched = [*sorted(written), *sorted(derived)]
     per_member: dict[str, int] = {}
     for name in touched:
-        for member_name in held[name]:
-            per_member[member_name] = per_member.get(member_name, 0) + 1
+        for member in held[name]:
+            per_member[member] = per_member.get(member, 0) + 1
     return Rollback(
         source=source,
         since=since,
@@ -107,48 +102,20 @@ def blast_radius(hive: Hive, source: str, *, since: float | None) -> Rollback:
         copies=sum(per_member.values()),
         members=per_member,
         texts={name: memories[name].text for name in touched},
+        completeness=1.0 - len(missing) / max(1, len(found.asked)),
+        missing=tuple(sorted(missing)),
     )
 
 
-def everything(bank: Bank) -> Iterator[Memory]:
-    """Every memory that was not already taken back, a page at a time."""
-    cursor: str | None = None
-    while True:
-        page = bank.find(status=None, limit=1000, cursor=cursor)
-        yield from (memory for memory in page if memory.status not in UNDONE)
-        if page.cursor is None:
-            return
-        cursor = page.cursor
+def _note(found: Gathered[BlastAnswer], memories: dict[str, Touched], held: dict[str, set[str]]) -> set[str]:
+    names: set[str] = set()
+    for member, part in found.answers.items():
+        for memory in part.memories:
+            memories[memory.id] = memory
+            held.setdefault(memory.id, set()).add(member)
+            names.add(memory.id)
+    return names
 
 
-def _wrote(memory: Memory, source: str, since: float | None) -> bool:
-    return source in (memory.agent, memory.source) and (since is None or memory.created_at >= since)
-
-
-def _origins(member: Member, memory: Memory) -> set[str]:
-    store = member.bank.engine.store
-    links = store.links(memory.id, rel="derived_from", direction="out")
-    return {*memory.evidence, *(link.dst for link in links)}
-
-
-def _confirmed_by(member: Member, memory_id: str, source: str, since: float | None) -> dict[str, Event]:
-    history = member.bank.history(memory_id)
-    undone = voided(history)
-    return {
-        event.id: event
-        for event in history
-        if event.kind == "confirm"
-        and event.id not in undone
-        and event.body.get("by") == source
-        and (since is None or event.at >= since)
-    }
-
-
-def _in_time(names: set[str], memories: dict[str, Memory]) -> tuple[str, ...]:
+def _in_time(names: set[str], memories: dict[str, Touched]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (memories[name].created_at, name)))
-
-
-def _holder(hive: Hive, memory_id: str) -> Member | None:
-    holders = [member for member in hive.members.values() if member.has(memory_id)]
-    first = (m for m in holders if hive.layout.first_for(m.name, memory_id, ()))
-    return next(first, holders[0] if holders else None)

@@ -1,17 +1,21 @@
-"""The rows of a shelf: columns and postings over one bank, kept up to date with it."""
+"""The rows of a shelf: columns and postings over the part of one bank that its member answers for."""
 
 from __future__ import annotations
 
 import math
 import threading
+from array import array
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from skep.hive.admission import Facets
+from skep.hive.postings import Postings
 from skep.hive.prepared import Prepared
 from skep.storage.base import Filter, IndexRow
 from skep.words import terms as terms_of
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from skep.model import Memory
 
+BATCH = 1000
 _COLUMNS = (
     "created_at",
     "confidence",
@@ -57,13 +62,26 @@ class ShelfStore(Protocol):
         """Memories by row."""
         ...
 
+    def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
+        """Title and text of rows, as searched."""
+        ...
+
+    def vectors_of(self, rows: Sequence[int]) -> dict[int, bytes]:
+        """Vectors of rows."""
+        ...
+
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
         """Uses, confirmations, last use and author of rows."""
         ...
 
 
 class Rows:
-    """The rows of one bank. `first_for(id, missing)` says whether its member answers for a memory."""
+    """The rows of one bank that its member answers for.
+
+    Copies that another member answers for are not kept here: only which rows they are, per member, so that
+    they can be read when that member is missing. `first_for(id, missing)` says whether this member answers for
+    a memory, and `owner_of(id)` who does.
+    """
 
     def __init__(
         self,
@@ -71,15 +89,18 @@ class Rows:
         *,
         member: str = "",
         first_for: Callable[[str, tuple[str, ...]], bool] | None = None,
+        owner_of: Callable[[str], str | None] | None = None,
         lineage: Callable[[str], tuple[str, ...]] | None = None,
     ) -> None:
         self.member = member
         self._store = store
         self._first_for = first_for
+        self._owner_of = owner_of
         self._lineage = lineage
         self._lock = threading.RLock()
         self._seen = 0
         self._fingerprint = ""
+        self._outdated = False
         self._clear()
 
     def _clear(self) -> None:
@@ -87,11 +108,12 @@ class Rows:
         self._rows: list[int] = []
         self._ids: list[str] = []
         self._texts: list[str] = []
-        self._meta: list[IndexRow | None] = []
-        self._keys: list[str] = []
+        self._facet_of = array("I")
+        self._facets: list[Facets] = []
+        self._facet_at: dict[Facets, int] = {}
         self._derived: set[int] = set()
-        self._voices: list[str] = []
-        self._postings: dict[str, dict[int, int]] = {}
+        self._copies: dict[str, array[int]] = {}
+        self._postings = Postings()
         self._talks: dict[str, list[tuple[float, int, int]]] = {}
         self._capacity = 0
         self._masks: dict[Filter, NDArray[np.bool_]] = {}
@@ -108,7 +130,6 @@ class Rows:
         fresh["length"] = np.zeros(capacity, np.uint32)
         fresh["content"] = np.zeros(capacity, np.int64)
         fresh["live"] = np.zeros(capacity, np.bool_)
-        fresh["owned"] = np.zeros(capacity, np.bool_)
         fresh["embedded"] = np.zeros(capacity, np.bool_)
         vectors = np.zeros((capacity, dim), np.float32)
         if old:
@@ -119,29 +140,43 @@ class Rows:
 
     # Catching up
 
+    @property
+    def cold(self) -> bool:
+        """Whether everything has to be read before the next answer."""
+        return self._outdated or not self._fingerprint
+
     def refresh(self) -> None:
         """Take in what the bank changed since the last time."""
         with self._lock:
             head = self._store.head()
-            if head == self._seen:
+            if head == self._seen and not self._outdated:
                 return
-            if self._store.fingerprint() != self._fingerprint:
+            if self._outdated or self._store.fingerprint() != self._fingerprint:
                 self._fingerprint = self._store.fingerprint()
+                self._outdated = False
                 self._seen = 0
                 self._clear()
-            changed = list(self._store.changed_since(self._seen))
-            there = self._store.memories([row.row for row in changed if not row.gone])
-            for row in changed:
-                memory = there.get(row.row)
-                self._drop(row.row)
-                if memory is not None:
-                    self._put(row, memory.id)
-                    if memory.evidence:
-                        self._derived.add(self._at[row.row])
+            changed = self._store.changed_since(self._seen)
+            while group := list(islice(changed, BATCH)):
+                there = self._store.memories([row.row for row in group if not row.gone])
+                for row in group:
+                    self._renew(row, there.get(row.row))
             self._seen = head
             self._masks.clear()
             self._changes += 1
             self._summarise()
+
+    def _renew(self, row: IndexRow, memory: Memory | None) -> None:
+        self._drop(row.row)
+        if memory is None:
+            return
+        if self._first_for is None or self._first_for(memory.id, ()):
+            self._put(row, memory.id)
+            if memory.evidence:
+                self._derived.add(self._at[row.row])
+            return
+        owner = self._owner_of(memory.id) if self._owner_of is not None else None
+        self._copies.setdefault(owner or "", array("Q")).append(row.row)
 
     def _summarise(self) -> None:
         """Bounds over the whole shelf, by which most filters need not look at its rows."""
@@ -157,33 +192,25 @@ class Rows:
     def reassign(self) -> None:
         """Ask again which memories this shelf answers for; the members of the hive changed."""
         with self._lock:
-            for at, memory_id in enumerate(self._ids):
-                self._columns["owned"][at] = self._columns["live"][at] and self._owns(memory_id, ())
-            self._changes += 1
-
-    def _owns(self, memory_id: str, missing: tuple[str, ...]) -> bool:
-        return self._first_for is None or self._first_for(memory_id, missing)
+            self._outdated = True
 
     def _put(self, row: IndexRow, memory_id: str) -> None:
         at = self._at.get(row.row)
         if at is None:
             at = len(self._rows)
             if at >= self._capacity:
-                self._grow(self._capacity * 2)
+                self._grow(self._capacity + max(16, self._capacity // 4))
             self._at[row.row] = at
             self._rows.append(row.row)
             self._ids.append(memory_id)
             self._texts.append("")
-            self._meta.append(None)
-            self._keys.append("")
-            self._voices.append("")
+            self._facet_of.append(0)
         found = Counter(terms_of(row.text))
         for term, count in found.items():
-            self._postings.setdefault(term, {})[at] = min(count, 65_535)
+            self._postings.add(term, at, count)
         columns = self._columns
         columns["length"][at] = found.total()
         columns["live"][at] = True
-        columns["owned"][at] = self._owns(memory_id, ())
         columns["content"][at] = content_of(row)
         columns["created_at"][at] = row.created_at
         columns["confidence"][at] = row.confidence
@@ -194,30 +221,34 @@ class Rows:
         columns["expires_at"][at] = np.inf if row.expires_at is None else row.expires_at
         columns["embedded"][at] = row.vector is not None
         self._vectors[at] = 0.0 if row.vector is None else np.frombuffer(row.vector, "<f4")
-        self._ids[at], self._texts[at], self._meta[at] = memory_id, row.text, row
+        self._ids[at], self._texts[at] = memory_id, row.text
         scope = (row.user, row.project, row.session)
-        self._keys[at] = "" if scope == (None, None, None) else "\x1f".join(part or "" for part in scope)
-        self._voices[at] = f"{row.agent or ''}\x1f{row.kind}"
-        if self._keys[at]:
-            insort(self._talks.setdefault(self._keys[at], []), (row.created_at, order_of(memory_id), at))
+        facets = Facets(row.status, row.kind, row.domain, row.agent, row.tags, *scope)
+        if facets not in self._facet_at:
+            self._facet_at[facets] = len(self._facets)
+            self._facets.append(facets)
+        self._facet_of[at] = self._facet_at[facets]
+        if facets.key:
+            insort(self._talks.setdefault(facets.key, []), (row.created_at, order_of(memory_id), at))
 
     def _drop(self, row: int) -> None:
         at = self._at.get(row)
         if at is None or not self._columns["live"][at]:
             return
         for term in set(terms_of(self._texts[at])):
-            postings = self._postings.get(term)
-            if postings is not None:
-                postings.pop(at, None)
-                if not postings:
-                    del self._postings[term]
-        if self._keys[at]:
+            self._postings.drop(term, at)
+        key = self._facets[self._facet_of[at]].key
+        if key:
             entry = (float(self._columns["created_at"][at]), order_of(self._ids[at]), at)
-            self._talks[self._keys[at]].remove(entry)
-        for name in ("live", "owned", "embedded"):
+            self._talks[key].remove(entry)
+        for name in ("live", "embedded"):
             self._columns[name][at] = False
+        self._derived.discard(at)
         self._texts[at] = ""
-        self._meta[at] = None
+
+    def copies_of(self, members: Iterable[str]) -> list[int]:
+        """The rows of copies that some members answer for; also of those nobody is known to answer for."""
+        return sorted({row for name in ("", *members) for row in self._copies.get(name, ())})
 
 
 def content_of(row: IndexRow) -> int:

@@ -14,6 +14,8 @@ from hashlib import blake2b
 from skep.errors import OutOfRangeError
 
 REPLICATION = 3
+MANY = 50
+"""Members from which each sends only its share of the candidates."""
 
 
 def score(key: str, member: str, weight: float = 1.0) -> float:
@@ -77,6 +79,21 @@ class Ring:
             if fresh:
                 found[key] = fresh
         return found
+
+
+def share(wanted: int, members: int) -> int:
+    """How many of its best each of many members must send so that the best of all are surely among them.
+
+    Hashing deals memories out evenly, so one member holds about `wanted / members` of them; six deviations and
+    sixteen more leave no room for chance. Few members send everything that is wanted.
+
+    >>> share(200, 100), share(200, 10)
+    (27, 200)
+    """
+    if members < MANY:
+        return wanted
+    mean = wanted / members
+    return min(wanted, math.ceil(mean + 6 * math.sqrt(mean) + 16))
 
 
 @lru_cache(maxsize=100_000)

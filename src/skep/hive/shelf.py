@@ -1,48 +1,65 @@
 """A shelf: the part of the hive's memories that one member answers for, ready to be asked.
 
-It is a dense, exact index over one bank, made for shards of some thousands of memories and many questions:
-it catches up with the bank by itself, and answers a question that is already embedded and split into terms
-without touching SQL.
+It is a dense, exact index over what its member answers for, made for shards of some thousands of memories
+and many questions: it catches up with the bank by itself, and answers a question that is already embedded
+and split into terms without touching SQL.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from skep.hive.admission import admits
+from skep.hive.admission import Facets, admits
 from skep.hive.bm25 import impact, inverse_frequency
 from skep.hive.pool import Ask, Moment, Slice
 from skep.hive.prepared import Prepared
-from skep.hive.rows import Rows
+from skep.hive.rows import Rows, ShelfStore
 from skep.model import STATUSES
-from skep.storage.base import Filter
+from skep.storage.base import Filter, IndexRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DAY = 86_400.0
+PREPARED = 8
+"""Filters whose rows are kept ready."""
+MASKS = 64
 
 
 class Shelf(Rows):
     """The answers of one member."""
 
+    _stand_in: tuple[tuple[tuple[str, ...], int], Shelf] | None = None
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._key_of: dict[Facets, str] = {}
+
+    def _key(self, facets: Facets) -> str:
+        known = self._key_of.get(facets)
+        if known is None:
+            known = self._key_of[facets] = facets.key
+        return known
+
     def answer(self, ask: Ask) -> Slice:
         """What this shelf holds for a question."""
         with self._lock:
+            if ask.missing:
+                return self._instead(ask)
             if not ask.near:
                 self.refresh()
                 ready = self._ready(ask)
                 if ready is not None:
                     return ready.answer(ask, self._postings)
             size = len(self._rows)
-            mine = self._columns["owned"][:size] if not ask.missing else self._instead(ask.missing)
+            mine = self._columns["live"][:size]
             if ask.near:
                 return self._neighbours(ask, mine)
             counts = self._counts(ask.terms, size)
@@ -84,14 +101,14 @@ class Shelf(Rows):
         prepared = self._prepared.get(key)
         if prepared is None or not prepared.fresh(self._changes):
             prepared = self._prepare(ask, key[0], size)
-            if len(self._prepared) > 64:
+            if len(self._prepared) >= PREPARED:
                 self._prepared.clear()
             self._prepared[key] = prepared
         return prepared
 
     def _prepare(self, ask: Ask, where: Filter, size: int) -> Prepared:
         columns = self._columns
-        mine = columns["owned"][:size]
+        mine = columns["live"][:size]
         fits = mine & self._admitted(where, size) & columns["embedded"][:size]
         at = np.flatnonzero(fits)
         scoped = msgspec.structs.replace(Filter(), scope=where.scope, include_shared=where.include_shared)
@@ -109,29 +126,30 @@ class Shelf(Rows):
         )
         rows: list[int] = at.tolist()
         owned = frozenset(int(row) for row in np.flatnonzero(mine))
-        return Prepared(base, rows, self._vectors[at], owned, self._changes)
+        vectors = self._vectors[:size] if len(at) == size else self._vectors[at]
+        return Prepared(base, rows, vectors, owned, self._changes)
 
-    def _instead(self, missing: tuple[str, ...]) -> NDArray[np.bool_]:
-        live = self._columns["live"]
-        absent = set(missing)
-        return np.array(
-            [
-                bool(live[at]) and self._first_for is not None and self._steps_in(memory_id, missing, absent)
-                for at, memory_id in enumerate(self._ids)
-            ],
-            np.bool_,
-        )
+    def _instead(self, ask: Ask) -> Slice:
+        """Answer from copies for what members that are missing would have answered for."""
+        self.refresh()
+        key = (ask.missing, self._changes)
+        if self._stand_in is None or self._stand_in[0] != key:
+            self._stand_in = (key, self._stand_in_for(ask.missing))
+        return self._stand_in[1].answer(msgspec.structs.replace(ask, missing=()))
 
-    def _steps_in(self, memory_id: str, missing: tuple[str, ...], absent: set[str]) -> bool:
-        """Whether it answers for a memory now that others are missing, and did not before."""
-        return self.member not in absent and not self._owns(memory_id, ()) and self._owns(memory_id, missing)
+    def _stand_in_for(self, missing: tuple[str, ...]) -> Shelf:
+        """A shelf of the copies that this member answers for while others are missing."""
+        shelf = Shelf(_Some(self._store, ()), member=self.member, lineage=self._lineage)
+        if self.member in missing or self._first_for is None:
+            return shelf
+        there = self._store.memories(self.copies_of(missing))
+        wanted = {row for row, memory in there.items() if self._first_for(memory.id, missing)}
+        return Shelf(_Some(self._store, wanted), member=self.member, lineage=self._lineage)
 
     def _counts(self, terms: Sequence[str], size: int) -> NDArray[np.uint16]:
         counts = np.zeros((size, len(terms)), np.uint16)
         for column, term in enumerate(terms):
-            postings = self._postings.get(term)
-            if postings:
-                counts[list(postings), column] = list(postings.values())
+            self._postings.fill(term, counts[:, column])
         return counts
 
     def _cosine(self, ask: Ask, size: int) -> NDArray[np.float32]:
@@ -217,6 +235,7 @@ class Shelf(Rows):
     ) -> Slice:
         columns = self._columns
         listed: list[int] = at.tolist()
+        facets = [self._facets[self._facet_of[i]] for i in listed]
         extra: dict[str, Any] = dict(totals)
         if ask.texts:
             extra["texts"] = tuple(self._texts[i] for i in listed)
@@ -234,8 +253,8 @@ class Shelf(Rows):
             confidence=columns["confidence"][at].tobytes(),
             last_evidence_at=columns["last_evidence_at"][at].tobytes(),
             importance=columns["importance"][at].tobytes(),
-            keys=tuple([self._keys[i] for i in listed]),
-            voices=tuple([self._voices[i] for i in listed]),
+            keys=tuple([self._key(each) for each in facets]),
+            voices=tuple([each.kind for each in facets]),
             **extra,
         )
 
@@ -262,8 +281,8 @@ class Shelf(Rows):
         static = static_part(where)
         mask = self._masks.get(static)
         if mask is None:
-            mask = np.array([row is not None and admits(static, row) for row in self._meta], np.bool_)
-            if len(self._masks) > 256:
+            mask = self._fitting(static, size)
+            if len(self._masks) > MASKS:
                 self._masks.clear()
             self._masks[static] = mask
         columns = self._columns
@@ -279,9 +298,71 @@ class Shelf(Rows):
             mask = mask & (columns["importance"][:size] >= where.min_importance)
         return mask
 
+    def _fitting(self, static: Filter, size: int) -> NDArray[np.bool_]:
+        """The rows that a filter without times admits: judged once per kind of row, and by when they were made."""
+        timeless = msgspec.structs.replace(static, since=None, until=None)
+        kinds = np.array([admits(timeless, facets) for facets in self._facets], np.bool_)
+        mask = self._columns["live"][:size].copy()
+        if len(kinds) and not kinds.all():
+            mask &= kinds[np.frombuffer(self._facet_of, np.uint32)[:size]]
+        created = self._columns["created_at"][:size]
+        if static.since is not None:
+            mask &= created >= static.since
+        if static.until is not None:
+            mask &= created < static.until
+        return mask
+
     def _may_be_unsure(self, where: Filter, bar: float) -> bool:
         days = max(0.0, where.now - self._oldest) / DAY
         return self._least_sure * math.exp(-where.decay_per_day * days) < bar
+
+
+class _Some:
+    """A store of which only some rows count, as they are now."""
+
+    def __init__(self, store: ShelfStore, rows: Iterable[int]) -> None:
+        self._store = store
+        self._wanted = sorted(rows)
+        self.fingerprint = store.fingerprint
+        self.dim = store.dim
+        self.memories = store.memories
+        self.texts_of = store.texts_of
+        self.vectors_of = store.vectors_of
+        self.use_counts = store.use_counts
+
+    def head(self) -> int:
+        """It never changes."""
+        return 1
+
+    def changed_since(self, seq: int) -> Iterator[IndexRow]:
+        """Those rows, once."""
+        if seq:
+            return
+        there = self._store.memories(self._wanted)
+        texts, vectors = self._store.texts_of(list(there)), self._store.vectors_of(list(there))
+        for row, memory in there.items():
+            scope = memory.scope
+            yield IndexRow(
+                row,
+                1,
+                texts.get(row, memory.text),
+                vectors.get(row),
+                memory.kind,
+                memory.status,
+                memory.domain,
+                memory.agent,
+                scope.user,
+                scope.project,
+                scope.session,
+                memory.tags,
+                memory.created_at,
+                memory.valid_from,
+                memory.valid_to,
+                memory.expires_at,
+                memory.confidence,
+                memory.last_evidence_at,
+                memory.importance,
+            )
 
 
 @lru_cache(maxsize=1024)

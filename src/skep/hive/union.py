@@ -8,14 +8,17 @@ position in the union.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
 
+from skep.hive.admission import admits_memory
 from skep.hive.bm25 import impact, inverse_frequency
 from skep.hive.pool import Ask, Fetched, Moment, Slice
 from skep.hive.rows import order_of
+from skep.hive.talks import Talks
 from skep.model import Link, Memory
 from skep.retrieval.sources import Counters, Tokens
 
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
-PAUSE_SECONDS = 3600.0
-"""A longer silence than this separates one conversation from the next."""
 GONE = Memory(id="", kind="fact", text="")
 """Stands for a memory that could not be fetched any more; never shown."""
 
@@ -85,6 +86,7 @@ class Union:
         vectors: bool = False,
         counters: bool = False,
         budget: int = 0,
+        share: Callable[[int], int] = int,
         boosted: tuple[str, ...] = (),
         boost: int = 1,
     ) -> None:
@@ -95,6 +97,7 @@ class Union:
             texts=texts, vectors=vectors, counters=counters, boosted=boosted, boost=boost,
             embedder=embedder.fingerprint,
         )  # fmt: skip
+        self._share = share
         self._budget = budget
         self._terms: tuple[str, ...] = ()
         self._ids: list[str] = []
@@ -103,7 +106,7 @@ class Union:
         self._keys: list[str] = []
         self._voices: list[str] = []
         self._texts: list[str] = []
-        self._admitted: list[bool] = []
+        self._admitted = np.zeros(0, np.bool_)
         self._columns: dict[str, NDArray[Any]] = {n: np.zeros(0, t) for n, t in _TYPES.items()}
         self._counts = np.zeros((0, 0), np.uint16)
         self._row_vectors = np.zeros((0, embedder.dim), np.float32)
@@ -112,6 +115,7 @@ class Union:
         self._total_terms = 0
         self._having = np.zeros(0, np.int64)
         self._surrounded: set[int] = set()
+        self._talks: Talks | None = None
         self._whole: set[str] = set()
         self.same: dict[str, list[str]] = {}
         """Per candidate, others that say exactly the same."""
@@ -159,8 +163,8 @@ class Union:
             terms=self._terms,
             vector=None if vector is None else vector.astype("<f4").tobytes(),
             where=where,
-            k_words=max(k_words, self._budget if k_words else 0),
-            k_vectors=max(k_vectors, self._budget if k_vectors else 0),
+            k_words=self._share(max(k_words, self._budget)) if k_words else 0,
+            k_vectors=self._share(max(k_vectors, self._budget)) if k_vectors else 0,
         )
         self._template = ask
         answers = self._members.ask(ask)
@@ -188,16 +192,14 @@ class Union:
         if not parts:
             return
         slices = [part for _, part in parts]
-        keep: list[int] = []
-        position = 0
-        for name, part in parts:
-            for memory_id in part.ids:
-                if memory_id not in self._at:
-                    self._at[memory_id] = len(self._ids)
-                    self._ids.append(memory_id)
-                    self._homes.append(name)
-                    keep.append(position)
-                position += 1
+        sent = list(chain.from_iterable([part.ids for part in slices]))
+        homes = list(chain.from_iterable([[name] * len(part.ids) for name, part in parts]))
+        position = len(sent)
+        if not self._at and len(set(sent)) == position:
+            self._at, self._ids, self._homes = dict(zip(sent, count(), strict=False)), sent, homes
+            keep: Sequence[int] = range(position)
+        else:
+            keep = self._fresh(sent, homes)
         at = np.array(keep, np.int64)
         for name, kind in _TYPES.items():
             fresh = np.frombuffer(b"".join([getattr(part, name) for part in slices]), kind)[at]
@@ -209,21 +211,36 @@ class Union:
         self._counts = np.concatenate([self._counts, counts])
         self._add_lists(slices, keep, position)
 
+    def _fresh(self, sent: Sequence[str], homes: Sequence[str]) -> list[int]:
+        """The places of memories that were not sent before; they are noted."""
+        keep: list[int] = []
+        for place, memory_id in enumerate(sent):
+            if memory_id not in self._at:
+                self._at[memory_id] = len(self._ids)
+                self._ids.append(memory_id)
+                self._homes.append(homes[place])
+                keep.append(place)
+        return keep
+
     def _add_lists(self, slices: Sequence[Slice], keep: Sequence[int], total: int) -> None:
         def pick(name: str, absent: Any) -> list[Any]:
-            joined = [value for part in slices for value in getattr(part, name)]
-            return [joined[i] for i in keep] if len(joined) == total else [absent] * len(keep)
+            joined = list(chain.from_iterable([getattr(part, name) for part in slices]))
+            if len(joined) != total:
+                return [absent] * len(keep)
+            return joined if len(keep) == total else [joined[i] for i in keep]
 
         self._keys += pick("keys", "")
         self._voices += pick("voices", "")
         self._texts += pick("texts", "")
         flags = b"".join([part.admitted or b"\x01" * len(part.ids) for part in slices])
-        self._admitted += [bool(flags[i]) for i in keep]
         at = np.array(keep, np.int64)
+        self._admitted = np.concatenate([self._admitted, np.frombuffer(flags, np.uint8)[at] > 0])
         if self._template.vectors:
             dim = self._embedder.dim
             fresh = np.frombuffer(b"".join([part.vectors for part in slices]), np.float32).reshape(-1, dim)
-            self._row_vectors = np.concatenate([self._row_vectors, fresh[at]])
+            fresh = fresh if len(at) == total else fresh[at]
+            known = self._row_vectors
+            self._row_vectors = np.concatenate([known, fresh]) if len(known) else fresh
         if self._template.counters:
             joined = [
                 np.frombuffer(b"".join([getattr(part, name) for part in slices]), kind)[at].tolist()
@@ -308,21 +325,16 @@ class Union:
 
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The neighbours in time of each row, wherever in the hive they are."""
-        found = np.full((len(rows), 2 * window), -1, np.int64)
+        if not len(rows):
+            return np.full((0, 2 * window), -1, np.int64)
         self._ask_around([row for row in _list(rows) if self._keys[row]], window, where)
-        talks: dict[str, list[tuple[float, int, int]]] = {}
-        moments: list[float] = self._columns["created_at"].tolist()
-        asked = {self._keys[row] for row in _list(rows) if self._keys[row]}
-        for row, key in enumerate(self._keys):
-            if key in asked:
-                talks.setdefault(key, []).append((moments[row], order_of(self._ids[row]), row))
-        place: dict[int, int] = {}
-        for talk in talks.values():
-            talk.sort()
-            place.update({row: position for position, (*_, row) in enumerate(talk)})
-        for index, row in enumerate(_list(rows)):
-            if self._keys[row]:
-                self._walk(row, talks[self._keys[row]], place[row], found[index])
+        if self._talks is None or self._talks.size != len(self._keys):
+            moments = self._columns["created_at"]
+            tied = len(np.unique(moments)) < len(moments)
+            ids = self._ids[: len(self._keys)]
+            orders = np.array([order_of(i) for i in ids]) if tied else np.zeros(len(ids), np.int64)
+            self._talks = Talks(self._keys, self._voices, moments, orders, self._admitted)
+        found = self._talks.around(rows, window)
         self._surrounded.update(_list(found[found >= 0]))
         return found
 
@@ -339,23 +351,6 @@ class Union:
         ask = msgspec.structs.replace(self._template, near=anchors, window=2 * window, where=where)
         self._add(self._members.ask(ask, but=self._whole))
         self._surrounded.update(fresh)
-
-    def _walk(self, row: int, talk: list[tuple[float, int, int]], middle: int, out: Ints) -> None:
-        """Step outward from a row until a pause or another voice; what the filter does not admit stays -1."""
-        window = len(out) // 2
-        for step, side in ((-1, window - 1), (1, window)):
-            last, at = talk[middle][0], middle
-            for _ in range(window):
-                at += step
-                if not 0 <= at < len(talk):
-                    break
-                moment, _order, there = talk[at]
-                if abs(moment - last) > PAUSE_SECONDS or self._voices[there] != self._voices[row]:
-                    break
-                if self._admitted[there]:
-                    out[side] = there
-                side += step
-                last = moment
 
     def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> UnionPool:  # noqa: ARG002
         """These very rows as a pool; they came with their counts and cosines."""
@@ -397,17 +392,23 @@ class Union:
         return [self._memories.get(self._ids[row], GONE) for row in _list(rows)]
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
-        """The row of each id; memories that links lead to are fetched and appended."""
-        unknown = [i for i in ids if i not in self._at]
+        """The row of each id that the filter admits; what links lead to is fetched and appended."""
+        unknown = [i for i in ids if i not in self._memories]
         if unknown:
-            fetched = self._members.fetch(dict.fromkeys(unknown, ""))
-            for memory in fetched.memories:
-                if memory.status in where.statuses:
-                    self._at[memory.id] = len(self._ids)
-                    self._ids.append(memory.id)
-                    self._homes.append("")
-                    self._memories[memory.id] = memory
-        return [self._at.get(i) for i in ids]
+            homes = {i: self._homes[self._at[i]] if i in self._at else "" for i in unknown}
+            self._memories.update({memory.id: memory for memory in self._members.fetch(homes).memories})
+        rows: list[int | None] = []
+        for memory_id in ids:
+            memory = self._memories.get(memory_id)
+            if memory is None or not admits_memory(where, memory):
+                rows.append(None)
+                continue
+            if memory_id not in self._at:
+                self._at[memory_id] = len(self._ids)
+                self._ids.append(memory_id)
+                self._homes.append("")
+            rows.append(self._at[memory_id])
+        return rows
 
     def links(self, ids: Sequence[str]) -> list[Link]:
         """Every link that starts or ends at one of these memories."""

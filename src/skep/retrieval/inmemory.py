@@ -88,7 +88,7 @@ class InMemorySources:
         return float(np.log(1 + (len(self.all) - df + 0.5) / (df + 0.5)))
 
     def _link_neighbours(self) -> None:
-        """Who came just before and just after, within one scope and agent and within an hour."""
+        """Who came just before and just after, within one scope and within an hour."""
         self._before = np.full(len(self.all), -1, dtype=np.int64)
         self._after = np.full(len(self.all), -1, dtype=np.int64)
         last: dict[tuple[object, ...], int] = {}
@@ -96,7 +96,7 @@ class InMemorySources:
             memory = self.all[row]
             if memory.scope.shared:
                 continue
-            key = (memory.scope.user, memory.scope.project, memory.scope.session, memory.agent)
+            key = (memory.scope.user, memory.scope.project, memory.scope.session)
             previous = last.get(key, -1)
             last[key] = row
             if previous >= 0 and memory.created_at - self.all[previous].created_at <= HOUR:

@@ -129,7 +129,7 @@ class Sources(Protocol):
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The neighbours in time of each row: columns -window..-1, 1..window; -1 where there is none.
 
-        Neighbours have the same scope, which is not the shared one, and the same agent, follow one
+        Neighbours have the same scope, which is not the shared one, whoever wrote them, follow one
         another within an hour, and pass the filter.
         """
         ...

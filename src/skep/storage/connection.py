@@ -156,6 +156,11 @@ class Connection:
         """Whether a write is under way, so that what is read may not be true in the end."""
         return not self.moment and self.db.in_transaction
 
+    def limit_memory(self, kib: int) -> None:
+        """Keep no more of the file in memory than this; for processes that hold many banks."""
+        with self.lock:
+            self.db.execute(f"PRAGMA cache_size=-{int(kib)}")
+
     def data_version(self) -> int:
         """Changes when another connection has written."""
         with self.lock, translated(self.path):

@@ -226,7 +226,7 @@ class Reads:
     def around(
         self, rows: Sequence[int], window: int, seconds: float
     ) -> dict[int, tuple[list[int], list[int]]]:
-        """The rows just before and just after each row in time: same scope (not the shared one), agent and kind.
+        """The rows just before and just after each row in time: same scope (not the shared one) and kind.
 
         Nearest first; a pause longer than `seconds` ends the walk. Two statements, however many rows.
         """
@@ -412,13 +412,13 @@ def _walk(
     start: int, near: Sequence[int | None], about: Mapping[int, Sequence[Any]], seconds: float
 ) -> list[int]:
     """How far one may walk from a row along its neighbours."""
-    last, agent, kind, _ = about[start]
+    last, _, kind, _ = about[start]
     walked: list[int] = []
     for row in near:
         if row is None:
             break
-        at, its_agent, its_kind, forgotten = about[row]
-        if abs(at - last) > seconds or its_agent != agent or its_kind != kind or forgotten:
+        at, _, its_kind, forgotten = about[row]
+        if abs(at - last) > seconds or its_kind != kind or forgotten:
             break
         walked.append(row)
         last = at

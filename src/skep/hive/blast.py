@@ -1,0 +1,83 @@
+"""What one member holds that a source wrote, confirmed, or that was derived from some memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from skep.hive.frames import BlastAnswer, BlastQuery, Touched
+from skep.model import Memory
+from skep.storage.fold import voided
+
+if TYPE_CHECKING:
+    from skep.bank import Bank
+
+UNDONE = ("retracted",)
+
+
+class Keeps(Protocol):
+    """A member with a bank."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def bank(self) -> Bank:
+        """Its bank."""
+        ...
+
+
+def blast(member: Keeps, query: BlastQuery) -> BlastAnswer:
+    """The part of a blast radius that is here."""
+    origins = frozenset(query.origins)
+    touched: list[Touched] = []
+    confirmations: dict[str, None] = {}
+    for memory in everything(member.bank):
+        if (query.source is not None and _wrote(member.bank, memory, query)) or (
+            origins and not origins.isdisjoint(_origins(member.bank, memory))
+        ):
+            touched.append(Touched(memory.id, memory.created_at, memory.text))
+        if query.source is not None and memory.confirmations:
+            confirmations |= dict.fromkeys(_confirmed_by(member.bank, memory.id, query))
+    return BlastAnswer(member=member.name, memories=tuple(touched), confirmations=tuple(confirmations))
+
+
+def everything(bank: Bank) -> Iterator[Memory]:
+    """Every memory that was not already taken back, a page at a time."""
+    cursor: str | None = None
+    while True:
+        page = bank.find(status=None, limit=1000, cursor=cursor)
+        yield from (memory for memory in page if memory.status not in UNDONE)
+        if page.cursor is None:
+            return
+        cursor = page.cursor
+
+
+def _wrote(bank: Bank, memory: Memory, query: BlastQuery) -> bool:
+    """Whether the source wrote it since then; when it was written counts, not the date it claims."""
+    if query.source not in (memory.agent, memory.source):
+        return False
+    if query.since is None or memory.created_at >= query.since:
+        return True
+    event = bank.engine.store.log.get(memory.id)
+    return event is not None and event.at >= query.since
+
+
+def _origins(bank: Bank, memory: Memory) -> set[str]:
+    links = bank.engine.store.links(memory.id, rel="derived_from", direction="out")
+    return {*memory.evidence, *(link.dst for link in links)}
+
+
+def _confirmed_by(bank: Bank, memory_id: str, query: BlastQuery) -> list[str]:
+    history = bank.history(memory_id)
+    undone = voided(history)
+    return [
+        event.id
+        for event in history
+        if event.kind == "confirm"
+        and event.id not in undone
+        and event.body.get("by") == query.source
+        and (query.since is None or event.at >= query.since)
+    ]
