@@ -195,16 +195,20 @@ def _current(found: Candidates, call: Call) -> Candidates:
     """The newest of rival memories first."""
     terms = call.asked.terms
     size = min(currency.REACH, len(found))
-    if not terms or size < 2 or np.ptp(found.created_at[:size]) == 0:
+    if not terms or size < 2:
         return found
     head = found.rows[:size]
+    texts = call.sources.texts(head)
+    wants = call.asked.wants if call.asked.present else "thing"
     facts = currency.Facts(
         matched=call.sources.impacts(terms, head) > 0,
         idf=call.sources.idf(terms),
-        texts=call.sources.texts(head),
+        texts=texts,
         created_at=found.created_at[:size],
         score=found.score[:size],
         present=call.asked.present,
+        holding=reading.wanted(wants, texts) > 0 if wants in reading.READERS else None,
+        rows=head if wants in reading.READERS else None,
     )
     renewed = currency.renew(facts)
     if not renewed.outdated.any():
