@@ -35,7 +35,9 @@ def write_model(folder: Path, *, columns: int = 1, kinds: bool = True) -> Path:
         make.make_node("Mul", ["states", "wide"], ["second"]),
         make.make_node("ReduceSum", ["second", "one"], ["logits"], keepdims=0),
     ]
-    ports = [make.make_tensor_value_info(n, onnx.TensorProto.INT64, ["b", "n"]) for n in ("input_ids", counted)]
+    ports = [
+        make.make_tensor_value_info(n, onnx.TensorProto.INT64, ["b", "n"]) for n in ("input_ids", counted)
+    ]
     output = make.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["b", columns])
     given = {"table": table, "axis": np.array([2], np.int64), "one": np.array([1], np.int64)}
     weights = [onnx.numpy_helper.from_array(value, name) for name, value in given.items()]
@@ -95,7 +97,9 @@ def test_a_recall_is_ordered_by_it(tmp_path: Path) -> None:
         bank.remember("Ana likes coffee")
         bank.remember("Ana likes rome")
         bank.remember("Ana likes tea")
-        found = bank.recall("What does Ana like?", reranker=CrossEncoder(folder), config={"relative_floor": 0.0})
+        found = bank.recall(
+            "What does Ana like?", reranker=CrossEncoder(folder), config={"relative_floor": 0.0}
+        )
 
     assert [hit.memory.text for hit in found] == ["Ana likes rome", "Ana likes tea", "Ana likes coffee"]
     assert found.hits[0].signals["reranker"] == pytest.approx(sigmoid(3.5))
@@ -110,7 +114,10 @@ def test_the_command_line_takes_a_folder(tmp_path: Path) -> None:
 
     done = CliRunner().invoke(search, arguments, catch_exceptions=False)
 
-    assert [hit["memory"]["text"] for hit in json.loads(done.stdout)["hits"]] == ["Ana likes rome", "Ana likes tea"]
+    assert [hit["memory"]["text"] for hit in json.loads(done.stdout)["hits"]] == [
+        "Ana likes rome",
+        "Ana likes tea",
+    ]
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

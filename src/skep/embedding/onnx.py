@@ -77,6 +77,7 @@ def errors_of(onnxruntime: Any) -> tuple[type[Exception], ...]:
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
+    """The object in a small configuration file; empty where there is no such file."""
     if not path.exists():
         return {}
     found = json.loads(path.read_bytes())
