@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from click.testing import CliRunner
 from skep import Bank
 from skep.cli.memories import search
 from skep.errors import ConfigError, MissingExtraError
-from skep.retrieval.rerankers import CrossEncoder
+from skep.model import Recalled
+from skep.retrieval.rerankers import CrossEncoder, in_two_passes
+from skep.retrieval.sources import Reranker
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "tea", "coffee", "likes", "ana", "rome"]
 WORTH = np.array([0, 0, 0, 0, 1, -2, 0.5, 0, 3], np.float32)
@@ -118,6 +121,34 @@ def test_the_command_line_takes_a_folder(tmp_path: Path) -> None:
         "Ana likes rome",
         "Ana likes tea",
     ]
+
+
+def test_in_two_passes_the_model_runs_while_nothing_is_held(tmp_path: Path) -> None:
+    held, seen = [False], list[bool]()
+
+    def by_length(_query: str, texts: Sequence[str]) -> list[float]:
+        seen.append(held[0])
+        return [1 / len(text) for text in texts]
+
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        bank.remember("Ana likes tea in the morning")
+        bank.remember("Ana likes tea")
+
+        def answer(reranker: Reranker) -> Recalled:
+            held[0] = True
+            try:
+                return bank.recall("what does Ana like", reranker=reranker)
+            finally:
+                held[0] = False
+
+        found = in_two_passes(answer, "what does Ana like", by_length)
+        directly = bank.recall("what does Ana like", reranker=by_length)
+        nothing = in_two_passes(lambda _: Recalled(hits=()), "what does Ana like", by_length)
+
+    assert seen == [False, False]
+    assert [hit.memory.text for hit in found] == ["Ana likes tea", "Ana likes tea in the morning"]
+    assert [(hit.memory.id, hit.score) for hit in found] == [(hit.memory.id, hit.score) for hit in directly]
+    assert not nothing
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

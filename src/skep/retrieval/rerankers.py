@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from skep.model import Recalled
+    from skep.retrieval.sources import Reranker
+
 BATCH = 32
 MAX_TOKENS = 512
 QUERY_SHARE = 0.5
@@ -99,6 +102,35 @@ class CrossEncoder:
                 f"{self._file} gives {output.shape[1]} figures per pair; a cross-encoder gives one or two"
             )
         return output[:, 0] if output.shape[1] == 1 else output[:, 1] - output[:, 0]
+
+
+def in_two_passes(answer: Callable[[Reranker], Recalled], query: str, reranker: Reranker) -> Recalled:
+    """Rerank while nothing is held that `answer` holds (a snapshot, a lock): a model may take seconds.
+
+    The first pass only notes the texts of the short list; they are scored in between; the second pass looks the scores
+    up. A text that came in meanwhile stands last.
+
+    Args:
+        answer: Answers the query with the reranker it is given.
+        query: The query, as the reranker is to see it.
+        reranker: What scores the texts.
+    """
+    noted: dict[str, float] = {}
+
+    def note(_query: str, texts: Sequence[str]) -> Sequence[float]:
+        noted.update(dict.fromkeys(texts, 0.0))
+        return [0.0] * len(texts)
+
+    first = answer(note)
+    if not noted:
+        return first
+    noted.update(zip(noted, reranker(query, list(noted)), strict=True))
+    last = min(noted.values())
+
+    def look_up(_query: str, texts: Sequence[str]) -> Sequence[float]:
+        return [noted.get(text, last) for text in texts]
+
+    return answer(look_up)
 
 
 def _model_file(path: Path) -> Path:
