@@ -78,7 +78,9 @@ def _overview(results: Mapping[str, Any], order: Sequence[str], figure: Any, *, 
     lines.append("|---" * (len(rankers) + 2) + "|")
     for name, found in there.items():
         first = next(iter(found.values()))
-        count = {"abstained where right": first.get("unanswerable"), "misled": "–"}.get(key, first["questions"])
+        count = {"abstained where right": first.get("unanswerable"), "misled": "–"}.get(
+            key, first["questions"]
+        )
         values = {ranker: each[key] for ranker, each in found.items() if each.get(key) is not None}
         best = better(values.values())
         cells = [_bold(values.get(ranker), best) for ranker in rankers]
