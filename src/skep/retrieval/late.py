@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from skep.linear import product
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -73,7 +75,7 @@ def matches(query: str, texts: Sequence[str], table: Tokens) -> Matches | None:
     heavy = weights >= LIGHT * weights.max()
     asked = [piece for piece, keep in zip(asked, heavy.tolist(), strict=True) if keep]
     distinct, back = np.unique(flat, return_inverse=True)
-    near = table.token_vectors(asked) @ table.token_vectors(distinct.tolist()).T
+    near = product(table.token_vectors(asked), table.token_vectors(distinct.tolist()).T)
     np.maximum(near - NEAR, 0.0, out=near)
     near /= 1.0 - NEAR
     there = lengths > 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skep.linear import product
 from skep.retrieval import candidates as stage
 from skep.retrieval import currency, late, reading
 
@@ -141,7 +142,7 @@ def _company(found: Candidates, call: Call) -> Candidates:
         shown["contrast"] = _padded(contrast(call.vector, vectors), found)
         extra += config.contrast * shown["contrast"][:size]
     if config.peers > 0:
-        alike = call.sources.calibrate(vectors @ vectors.T).astype(np.float64)
+        alike = call.sources.calibrate(product(vectors, vectors.T)).astype(np.float64)
         shown["peers"] = _padded(peers(alike, found.score[:size]), found)
         extra += config.peers * shown["peers"][:size]
     score = found.score.copy()
@@ -157,7 +158,7 @@ def contrast(vector: Singles, vectors: Singles) -> Floats:
     mean = vectors.mean(axis=0)
     apart, asked = vectors - mean, vector - mean
     lengths = np.sqrt(np.einsum("ij,ij->i", apart, apart)) * np.sqrt(asked @ asked)
-    return (apart @ asked / np.maximum(lengths, 1e-9)).astype(np.float64)
+    return (np.vecdot(apart, asked) / np.maximum(lengths, 1e-9)).astype(np.float64)
 
 
 def peers(alike: Floats, score: Floats) -> Floats:
