@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -99,6 +100,8 @@ def renew(facts: Facts) -> Renewed:
         rivals = {leader, *_reworded(leader, alike[leader], words)}
         if leader == 0 and facts.present:
             rivals |= _changed(facts, words) | _other_values(facts, age)
+        if len(rivals) == 1:
+            continue
         places = np.array(sorted(place for place in rivals if free[place]))
         free[places] = False
         newest_first = places[np.argsort(age[places], kind="stable")]
@@ -127,9 +130,14 @@ class _Words:
     def of(self, place: int) -> tuple[frozenset[str], int]:
         """The distinct words that mean something, and how many terms the text has."""
         if place not in self._kept:
-            found = terms(self._texts[place])
-            self._kept[place] = frozenset(found) - STOP, len(found)
+            self._kept[place] = _taken_apart(self._texts[place])
         return self._kept[place]
+
+
+@lru_cache(maxsize=2048)
+def _taken_apart(text: str) -> tuple[frozenset[str], int]:
+    found = terms(text)
+    return frozenset(found) - STOP, len(found)
 
 
 def _same_words(matched: Bools) -> dict[int, list[int]]:
@@ -158,7 +166,9 @@ def _reworded(leader: int, group: Sequence[int], words: _Words) -> list[int]:
     out: list[int] = []
     for other in group:
         theirs, _ = words.of(other)
-        if mine - theirs and theirs - mine and len(mine & theirs) >= ALIKE * len(mine | theirs):
+        shared = len(mine & theirs)
+        each_its_own = shared < min(len(mine), len(theirs))
+        if each_its_own and shared >= ALIKE * (len(mine) + len(theirs) - shared):
             out.append(other)
     return out
 

@@ -30,7 +30,8 @@ def turn(rows: Floats) -> Floats:
     data = rows * unit
     for part in _parts(dim):
         np.rint(data, out=data)
-        data[:, part] = product(data[:, part], _matrix(part.stop - part.start)) * _shrink(part)
+        size = part.stop - part.start
+        data[:, part] = _mixed(data[:, part] * _signs(size)) * _shrink(part)
     data *= 1 / unit
     return data
 
@@ -39,16 +40,28 @@ def turn_back(rows: Floats) -> Floats:
     """Turned rows in the axes they came in."""
     data = rows.copy()
     for part in reversed(_parts(rows.shape[1])):
-        data[:, part] = product(data[:, part], _matrix(part.stop - part.start).T) * _shrink(part)
+        size = part.stop - part.start
+        data[:, part] = _mixed(data[:, part]) * (_signs(size) * _shrink(part))
     return data
 
 
 def turn_one(vector: Floats) -> Floats:
-    """A single vector in the turned axes, without waking threads for it."""
+    """A single vector in the turned axes; not rounded on the way."""
     data = vector.copy()
     for part in _parts(len(vector)):
-        data[part] = np.vecdot(_matrix(part.stop - part.start).T, data[part]) * _shrink(part)
+        size = part.stop - part.start
+        data[part] = _mixed((data[part] * _signs(size)).reshape(1, -1))[0] * _shrink(part)
     return data
+
+
+def _mixed(rows: Floats) -> Floats:
+    """Rows times the Hadamard matrix of their length, as two small products: it is the Kronecker product of two."""
+    count, size = rows.shape
+    low = 1 << (size.bit_length() - 1) // 2
+    high = size // low
+    once = product(rows.reshape(count * high, low), _hadamard(low)).reshape(count, high, low)
+    twice = product(once.transpose(0, 2, 1).reshape(count * low, high), _hadamard(high))
+    return twice.reshape(count, low, high).transpose(0, 2, 1).reshape(count, size)
 
 
 def _unit(dim: int) -> np.float32:
@@ -65,12 +78,16 @@ def _parts(dim: int) -> list[slice]:
     return [slice(0, size)] if size == dim else [slice(0, size), slice(dim - size, dim)]
 
 
-@lru_cache(maxsize=4)
-def _matrix(size: int) -> Floats:
-    """A Hadamard matrix with the signs of some columns and rows flipped, column by column in memory."""
+@lru_cache(maxsize=8)
+def _hadamard(size: int) -> Floats:
     matrix = np.ones((1, 1), dtype=np.float32)
     while len(matrix) < size:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    return matrix
+
+
+@lru_cache(maxsize=4)
+def _signs(size: int) -> Floats:
+    """Which axes are flipped before they are mixed."""
     bits = np.unpackbits(np.frombuffer(shake_128(b"skep").digest(size // 8 + 1), dtype=np.uint8))[:size]
-    signs = bits.astype(np.float32) * 2 - 1
-    return np.asfortranarray(matrix * signs[:, None])
+    return bits.astype(np.float32) * 2 - 1
