@@ -27,16 +27,16 @@ cache queue ledger token schema worker mailer report cluster parser index folder
 """
 NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
-STATEMENTS = {"hybrid": 30, "words": 26, "meaning": 30, "default": 32}
+STATEMENTS = {"hybrid": 7, "words": 7, "meaning": 7, "default": 10}
 """SQLite statements per recall of five hits, by kind of recall."""
-STEPS = {"hybrid": 450, "words": 450, "meaning": 450, "default": 3600}
+STEPS = {"hybrid": 600, "words": 600, "meaning": 600, "default": 4200}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
-CALLS = {"hybrid": 13_500, "words": 5_200, "meaning": 11_000, "default": 19_500}
+CALLS = {"hybrid": 11_000, "words": 6_000, "meaning": 5_000, "default": 10_500}
 """Python and C function calls per recall."""
 PEAK_KB = 1000
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
-WRITE_STATEMENTS = 24
-WRITE_STEPS = 120
+WRITE_STATEMENTS = 21
+WRITE_STEPS = 450
 LOG_PAGES = 24
 """Pages a single remember may write to the log."""
 INSTRUCTIONS = 70_000_000
@@ -76,13 +76,12 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
 class Counted:
     """Statements and virtual machine steps of a connection while it is watched.
 
-    SQLite counts the steps of a prepared statement over its whole life, so that what was counted before is
-    taken from `before`, an earlier watch of the same work.
+    The full-text index prepares statements of its own and keeps them; SQLite counts their steps over their whole life,
+    so they are left out.
     """
 
-    def __init__(self, bank: Bank, before: Counted | None = None) -> None:
+    def __init__(self, bank: Bank) -> None:
         self._db = bank.engine.store.connection.db
-        self._lives: dict[str, int] = dict(before._lives) if before else {}
         self.statements: list[str] = []
         self.steps = 0
 
@@ -96,11 +95,8 @@ class Counted:
     def _note(self, event: dict[str, Any]) -> bool:
         if event["code"] == apsw.SQLITE_TRACE_STMT:
             self.statements.append(event["sql"])
-            return True
-        life = event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
-        known = self._lives.get(event["sql"], 0)
-        self.steps += life - known if life >= known else life
-        self._lives[event["sql"]] = life
+        elif "'main'." not in event["sql"]:
+            self.steps += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
         return True
 
 
@@ -122,9 +118,8 @@ def count_calls(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("kind", RECALLS)
 def test_a_recall_asks_sqlite_few_things(bank: Bank, kind: str) -> None:
-    with Counted(bank) as before:
-        bank.recall("ledger of case k17", **RECALLS[kind])
-    with Counted(bank, before) as counted:
+    bank.recall("ledger of case k17", **RECALLS[kind])
+    with Counted(bank) as counted:
         found = bank.recall("worker retries of case k1234", **RECALLS[kind])
 
     assert found
@@ -136,9 +131,8 @@ def test_sqlite_works_no_harder_for_a_recall_of_a_larger_bank(tmp_path: Path) ->
     steps: list[int] = []
     for count in (500, 4000):
         with filled(tmp_path / f"{count}.skep", count) as each:
-            with Counted(each) as before:
-                each.recall("ledger of case k17")
-            with Counted(each, before) as counted:
+            each.recall("ledger of case k17")
+            with Counted(each) as counted:
                 each.recall("worker retries of case k123")
             steps.append(counted.steps)
 
@@ -210,10 +204,9 @@ def test_a_write_is_one_transaction_of_few_statements_and_pages(bank: Bank) -> N
     def pages() -> int:
         return bank.engine.store.connection.db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
 
-    with Counted(bank) as first:
-        bank.remember("The warm-up of the parser is over", on_conflict="ignore")
+    bank.remember("The warm-up of the parser is over", on_conflict="ignore")
     before = pages()
-    with Counted(bank, first) as counted:
+    with Counted(bank) as counted:
         bank.remember("The tenant exports the ledger on Fridays", on_conflict="ignore")
 
     assert sum(sql == "COMMIT" for sql in counted.statements) == 1
