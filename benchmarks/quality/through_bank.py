@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import weakref
 from collections.abc import Sequence
@@ -11,6 +12,9 @@ from benchmarks.quality.rankers import Answer, Ranker
 from benchmarks.quality.sets import EvalSet, Question
 from skep import Bank
 from skep.retrieval.presets import PRESETS
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Characters a bank refuses, which some public texts hold."""
 
 
 def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranker]:
@@ -22,7 +26,7 @@ def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranke
     stored = bank.remember_many(
         [
             {
-                "text": memory.text,
+                "text": _CONTROL.sub(" ", memory.text),
                 "kind": memory.kind,
                 "agent": memory.agent,
                 "scope": memory.scope,
@@ -43,7 +47,7 @@ def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranke
         def rank(question: Question, limit: int) -> Answer:
             times[0] = question.now
             found = bank.recall(
-                question.text,
+                _CONTROL.sub(" ", question.text),
                 limit=limit,
                 scope=question.where.scope,
                 tags=question.where.tags,
