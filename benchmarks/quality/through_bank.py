@@ -50,7 +50,7 @@ def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranke
                 _CONTROL.sub(" ", question.text),
                 limit=limit,
                 scope=question.where.scope,
-                tags=question.where.tags,
+                tags=tuple(tag for (tag,) in question.where.tags),
                 until=question.where.until,
                 min_confidence=0.0,
                 preset=preset,
