@@ -37,7 +37,13 @@ def main(arguments: list[str] | None = None) -> int:
     for name in chosen:
         for federated in (False, True) if given.federated else (False,):
             data = sets.load_own() if name == "own" else sets.load(_needed(root), name, federated=federated)
-            rankers = prepare_bank(data, given.presets) if given.bank else prepare(data, given.presets or ALL)
+            try:
+                rankers = (
+                    prepare_bank(data, given.presets) if given.bank else prepare(data, given.presets or ALL)
+                )
+            except LookupError as error:
+                print(f"{name}: left out, {error}", file=sys.stderr)
+                continue
             title = f"{name} (federated)" if federated else name
             found = evaluate(data, rankers)
             for each in found.values():

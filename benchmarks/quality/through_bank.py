@@ -19,6 +19,8 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranker]:
     """The presets, each through `Bank.recall`, over one bank in a folder of its own."""
+    if any(len(group) > 1 for question in data.questions for group in question.where.tags):
+        raise LookupError("its questions admit any of several tags, which only a deployed config can say")
     times = [data.questions[0].now if data.questions else 0.0]
     folder = tempfile.TemporaryDirectory(prefix="quality-")
     bank = Bank.open(Path(folder.name) / "set.skep", now=lambda: times[0])
