@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.conftest import Clock
 
@@ -90,3 +91,18 @@ def test_the_scale_of_a_reranker_is_its_own(bank: Bank) -> None:
     bank.remember_many(["The deploy key rotates on Monday", "The deploy key is kept in the vault"])
     found = bank.recall("deploy key", reranker=lambda _query, texts: [-9.0 - i for i in range(len(texts))])
     assert [hit.score for hit in found] == [-9.0, -10.0]
+
+
+def test_a_scale_of_ones_own_is_read_off_for_many_cosines_as_it_is_for_few(clock: Clock) -> None:
+    class Own(Counting):
+        def calibrate(self, cosine: float) -> float:
+            return max(0.0, cosine) ** 2
+
+    with Bank.open(":memory:", embedder=Own(), now=clock) as bank:
+        bank.remember("The cache lives on port 6379")
+        many = np.linspace(-1.0, 1.0, 4001, dtype=np.float32)
+        many[7] = np.nan
+        scaled = bank.engine.embeddings.calibrate_many(many)
+
+    assert np.isnan(scaled[7])
+    assert np.allclose(np.delete(scaled, 7), np.maximum(np.delete(many, 7), 0.0) ** 2, atol=1e-5)

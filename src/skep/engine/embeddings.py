@@ -131,7 +131,8 @@ class Embeddings:
                 points = np.linspace(-1.0, 1.0, STEPS)
                 read = np.array([embedder.calibrate(point) for point in points.tolist()])
                 self._scale = (embedder.fingerprint, points, read)
-            return np.interp(cosines, *self._scale[1:]).astype(np.float32)
+            _, points, read = self._scale
+            return np.asarray(np.interp(cosines, points, read), dtype=np.float32)
         flat = [c if c != c else embedder.calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
 
