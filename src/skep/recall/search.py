@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -40,14 +39,17 @@ Reranker = Callable[[str, Sequence[str]], Sequence[float]]
 
 
 class Recaller:
-    """Answers queries on one engine, remembering recent answers for as long as nothing changes."""
+    """Answers queries on one engine, remembering recent answers for as long as nothing changes.
+
+    What threads share here is touched only inside a snapshot, that is, under the connection's lock. A lock of its
+    own would be taken before that one by some and after it by others.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sources: BankSources | None = None
         self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
         self._position: tuple[int, int] | None = None
-        self._lock = threading.RLock()
         self._verdicts: dict[tuple[str, str, int, int], bool] = {}
         self._configs: dict[tuple[str | None, bytes] | None, RecallConfig] = {}
         self.cache_hits = 0
@@ -113,8 +115,7 @@ class Recaller:
     ) -> Recalled:
         """Answer one query. `deployed` is the bank's own config, where the caller has read it already."""
         chosen = self.config(preset, config, expand, deployed)
-        with self._lock:
-            answer = self._cached(query, where, limit, chosen, reranker, explain)
+        answer = self._cached(query, where, limit, chosen, reranker, explain)
         if count_uses and answer.hits:
             self._engine.note_uses([hit.memory.id for hit in answer.hits])
         return answer
@@ -131,6 +132,7 @@ class Recaller:
         timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
         key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
         moment = self._engine.store.connection.snapshot
+        self._engine.embeddings.before_reading()  # it may write, which a snapshot is not for
         vector = None
         if chosen.k_vectors and not self._engine.embeddings.embedder.instant:
             with moment():

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import apsw
 
+from skep import forking
 from skep.errors import (
     BusyError,
     ClosedError,
@@ -47,9 +48,16 @@ class Connection:
         self.moment = 0
         """The number of the snapshot that is being read, 0 outside of one: while it stands, nothing changes."""
         self._moments = 0
+        self._turns = 0
+        """How often what was read may have become untrue with nothing written: rolled back, or forked."""
         self._version: int | None = None
         """What others had written when this transaction began: it cannot change while that lasts."""
         self.db: Any = self._connect()
+        forking.watch(self)
+
+    def forked(self) -> None:
+        """In a child: whoever held the lock is not here to give it back."""
+        forking.free(self.lock)
 
     def _connect(self) -> Any:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -102,32 +110,59 @@ class Connection:
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """Everything inside is written, or nothing is. Nested use joins the outer one."""
+        """Everything inside is written, or nothing is. Nested use joins the outer one, and can fail alone."""
         with self.lock, translated(self.path):
             if self._pid != os.getpid():
                 self._after_fork()
             if self.db.in_transaction:
-                yield
+                with self._part():
+                    yield
                 return
             self.execute("BEGIN IMMEDIATE")
             self._version = None
             try:
                 yield
             except BaseException:
-                if self.db.in_transaction:
-                    self.execute("ROLLBACK")
+                self._undo()
                 raise
-            try:
-                self.execute("COMMIT")
-            except apsw.Error:
-                if self.db.in_transaction:
-                    self.execute("ROLLBACK")
-                raise
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self.execute("COMMIT")
+        except apsw.Error:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        self._turn()
+        if self.db.in_transaction:
+            self.execute("ROLLBACK")
+
+    def _turn(self) -> None:
+        self._turns += 1
+        self._version = None
+
+    @contextlib.contextmanager
+    def _part(self) -> Generator[None]:
+        """A part of a transaction or a snapshot: if it fails, it leaves nothing behind, whatever the whole does."""
+        self.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            self._turn()
+            if self.db.in_transaction:  # SQLite itself ends it when the disk is full
+                self.execute("ROLLBACK TO part")
+                self.execute("RELEASE part")
+            raise
+        self.execute("RELEASE part")
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[None]:
         """Every read inside sees the same moment."""
         with self.lock, translated(self.path):
+            if self._pid != os.getpid():
+                self._after_fork()
             if self.db.in_transaction:
                 yield
                 return
@@ -139,7 +174,7 @@ class Connection:
                 yield
             finally:
                 self.moment = 0
-                self.execute("COMMIT")
+                self._end()
 
     @contextlib.contextmanager
     def impatient(self, seconds: float = 0.0) -> Generator[None]:
@@ -157,11 +192,14 @@ class Connection:
         return not self.moment and self.db.in_transaction
 
     def data_version(self) -> int:
-        """Changes when another connection has written."""
+        """Changes when another connection has written, and when something read here may not be true any more."""
         with self.lock, translated(self.path):
+            if self._pid != os.getpid():
+                self._after_fork()
             version = self._version if self.db.in_transaction else None
             if version is None:
-                version = self._version = int(self.db.pragma("data_version"))
+                counted = int(self.db.pragma("data_version"))  # by each connection for itself, from 1
+                version = self._version = self._turns << 32 | counted
             return version
 
     def close(self) -> None:
@@ -174,7 +212,8 @@ class Connection:
         if str(self.path) == MEMORY:
             raise StorageError("an in-memory bank cannot be used after a fork; open a new one in the child")
         self._pid = os.getpid()
-        self.lock = threading.RLock()
+        self._turn()
+        self.moment = 0
         self._orphan = self.db  # closing it here would drop the parent's locks
         self.db = self._connect()
         if self._ahead:
