@@ -44,38 +44,43 @@ def test_forgetting_while_others_recall_breaks_no_answer(bank: Bank) -> None:
 class Slow(HashingEmbedder):
     """Not instant, so that a queue and its workers are needed."""
 
-    instant = False
+    @property
+    def instant(self) -> bool:
+        return False
 
 
 @pytest.mark.parametrize("call", ["recall", "work"])
-def test_whoever_is_writing_may_recall_and_start_workers_while_another_does(bank_path: Path, call: str) -> None:
-    with Bank.open(bank_path, embedder=Slow(32)) as bank:
-        bank.remember("shared note", on_conflict="ignore")
-        engine = bank.engine
-        recaller = Recaller(engine)
-        where = Filter(now=engine.now())
-        calls = {
-            "recall": lambda: recaller.run("shared note", where, limit=5, deployed={}, count_uses=False),
-            "work": engine.embeddings.work,
-        }
-        entered, finished = threading.Event(), threading.Event()
+def test_whoever_is_writing_may_recall_and_start_workers_while_another_does(
+    bank_path: Path, call: str
+) -> None:
+    bank = Bank.open(bank_path, embedder=Slow(32))
+    bank.remember("shared note", on_conflict="ignore")
+    engine = bank.engine
+    recaller = Recaller(engine)
+    where = Filter(now=engine.now())
+    calls = {
+        "recall": lambda: recaller.run("shared note", where, limit=5, deployed={}, count_uses=False),
+        "work": engine.embeddings.work,
+    }
+    entered, finished = threading.Event(), threading.Event()
 
-        def other() -> None:
-            entered.set()
+    def other() -> None:
+        entered.set()
+        calls[call]()
+
+    def writer() -> None:
+        with engine.store.writing():
+            waiting = threading.Thread(target=other, daemon=True)
+            waiting.start()
+            entered.wait()
+            waiting.join(0.2)  # it now waits for the end of this transaction, with whatever it has taken
             calls[call]()
+        waiting.join(10)
+        finished.set()
 
-        def writer() -> None:
-            with engine.store.writing():
-                waiting = threading.Thread(target=other, daemon=True)
-                waiting.start()
-                entered.wait()
-                waiting.join(0.2)  # it now waits for the end of this transaction, with whatever it has taken
-                calls[call]()
-            waiting.join(10)
-            finished.set()
-
-        threading.Thread(target=writer, daemon=True).start()
-        assert finished.wait(20), "two locks were taken in two orders"
+    threading.Thread(target=writer, daemon=True).start()
+    assert finished.wait(20), "two locks were taken in two orders"
+    bank.close()
 
 
 def test_what_an_embedder_uses_again_is_not_kept(clock: Clock) -> None:

@@ -39,9 +39,10 @@ def refuse(_texts: Sequence[str]) -> dict[int, list[bytes]]:
 
 
 def test_a_write_that_fails_inside_a_snapshot_leaves_nothing(store: SqliteStore) -> None:
-    with store.connection.snapshot(), pytest.raises(ValueError, match="no vectors"):
+    with store.connection.snapshot():
         assert store.last_seq() == 0
-        store.write([("remember", {"text": "half of something"})], now=NOW, embed=refuse)
+        with pytest.raises(ValueError, match="no vectors"):
+            store.write([("remember", {"text": "half of something"})], now=NOW, embed=refuse)
     assert count(store, "events") == count(store, "memories") == 0
 
 
@@ -57,12 +58,17 @@ def test_a_part_of_a_transaction_can_fail_alone(store: SqliteStore) -> None:
 
 def test_what_was_rolled_back_is_not_served_from_memory(store: SqliteStore) -> None:
     store.write([("setting", {"key": "colour", "value": "red"})], now=NOW)
-    with pytest.raises(KeyError), store.connection.transaction():
-        store.write([("setting", {"key": "colour", "value": "blue"})], now=NOW)
-        store.write([("remember", {"text": "a note", "valid_from": NOW + 50})], now=NOW)
-        assert (store.setting("colour"), store.head(), store.last_seq()) == ("blue", 1, 3)
-        assert store.next_boundary(NOW) == NOW + 50
-        raise KeyError
+
+    def change_and_fail() -> None:
+        with store.connection.transaction():
+            store.write([("setting", {"key": "colour", "value": "blue"})], now=NOW)
+            store.write([("remember", {"text": "a note", "valid_from": NOW + 50})], now=NOW)
+            assert (store.setting("colour"), store.head(), store.last_seq()) == ("blue", 1, 3)
+            assert store.next_boundary(NOW) == NOW + 50
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        change_and_fail()
     assert (store.setting("colour"), store.head(), store.last_seq()) == ("red", 0, 1)
     assert store.next_boundary(NOW) == float("inf")
 

@@ -99,7 +99,9 @@ class Embeddings:
                 return known
         import numpy as np
 
-        vector = np.array(embedder.embed([text])[0], dtype=np.float32)  # what it gave may be used again by its owner
+        vector = np.array(
+            embedder.embed([text])[0], dtype=np.float32
+        )  # what it gave may be used again by its owner
         vector.flags.writeable = False
         with self._asked_lock:
             self._asked[key] = vector

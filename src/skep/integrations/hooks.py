@@ -169,9 +169,7 @@ def opening(store: SqliteStore, now: float) -> str:
     """What a session should know from the start: what is pinned or matters most."""
     from skep.storage.base import Filter
 
-    where = Filter(
-        valid_at=now, min_confidence=MIN_CONFIDENCE, now=now, kinds=("fact", "procedure")
-    )
+    where = Filter(valid_at=now, min_confidence=MIN_CONFIDENCE, now=now, kinds=("fact", "procedure"))
     found = store.foremost(where, limit=START_LIMIT)
     return _context("Memory, most important first; recall answers more:", found, now)
 

@@ -137,9 +137,7 @@ def actor_of(connection: Connection) -> tuple[str, bool]:
     `claim_actor`, before it writes or says who it is. Reading alone leaves it as it is.
     """
     found = dict(connection.rows("SELECT key, value FROM meta WHERE key IN ('actor', 'place')"))  # type: ignore[arg-type]
-    ours = (
-        str(connection.path) == MEMORY or connection.read_only or found.get("place") == _place(connection)
-    )
+    ours = str(connection.path) == MEMORY or connection.read_only or found.get("place") == _place(connection)
     return found["actor"], ours
 
 

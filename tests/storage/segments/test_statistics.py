@@ -16,7 +16,9 @@ def test_a_row_replaced_once_is_taken_out_of_the_statistics_once() -> None:
     for row in range(1, 41):
         bank.put(row, "dog", None)
     index.refresh()
-    for row in range(41, 61):  # each portion makes a segment of its own; the first is only buried in, never merged
+    for row in range(
+        41, 61
+    ):  # each portion makes a segment of its own; the first is only buried in, never merged
         bank.put(row - 40, "cat", None)
         bank.put(row, "cat", None)
         index.refresh()
