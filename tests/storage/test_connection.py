@@ -121,6 +121,63 @@ print(answer())
 
 
 @needs_fork
+def test_what_a_child_writes_outlives_its_parent(bank_path: Path) -> None:
+    code = """
+bank.remember("from the parent", on_conflict="ignore")
+beside = Bank.open(path, embedder=HashingEmbedder(32))
+beside.recall("parent")
+closed = Bank.open(path, embedder=HashingEmbedder(32))
+closed.close()
+read, write = os.pipe()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    bank.remember("while the parent is there", on_conflict="ignore")
+    os.write(write, b"!")
+    os.read(go_read, 1)
+    for i in range(5):
+        bank.remember(f"after it left {i}", on_conflict="ignore")
+    os._exit(0)
+os.read(read, 1)
+bank.close()
+beside.close()
+os.write(go, b"!")
+os.waitpid(pid, 0)
+with Bank.open(path, embedder=HashingEmbedder(32)) as again:
+    print(again.status().memories)
+"""
+    assert in_child("go_read, go = os.pipe()\n" + code, bank_path) == "7"
+
+
+@needs_fork
+def test_a_fork_in_the_middle_of_a_write_is_refused_in_the_child_and_harms_nothing(bank_path: Path) -> None:
+    code = """
+from skep import forking
+forking.PATIENCE = 0.05
+begun, done = threading.Event(), threading.Event()
+def write():
+    with bank.engine.store.writing():
+        bank.remember("half way", on_conflict="ignore")
+        begun.set()
+        done.wait()
+thread = threading.Thread(target=write)
+thread.start()
+begun.wait()
+def act():
+    try:
+        return len(bank.recall("half way").hits)
+    except Exception as error:
+        return type(error).__name__ + (" fork between calls" in str(error)) * ", and what to do"
+answer = child_says(act)
+said = answer()
+done.set()
+thread.join()
+print(said, len(bank.recall("half way").hits))
+"""
+    assert in_child(code, bank_path) == "StorageError, and what to do 1"
+
+
+@needs_fork
 @pytest.mark.parametrize(
     "lock", ["store.connection.lock", "embeddings._lock", "embeddings._asked_lock", "_use_lock"]
 )
@@ -132,7 +189,7 @@ held, done = threading.Event(), threading.Event()
 def hold():
     with bank.engine.{lock}:
         held.set()
-        done.wait()
+        done.wait(1)
 thread = threading.Thread(target=hold)
 thread.start()
 held.wait()

@@ -52,12 +52,33 @@ class Connection:
         """How often what was read may have become untrue with nothing written: rolled back, or forked."""
         self._version: int | None = None
         """What others had written when this transaction began: it cannot change while that lasts."""
-        self.db: Any = self._connect()
+        self._left = False
+        """Whether the handle that came with a fork was let go."""
+        self._closed = False
+        self._db: Any = self._connect()
+        forking.hold(self.lock)
         forking.watch(self)
 
+    @property
+    def db(self) -> Any:
+        """The handle, which is this process's own."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        return self._db
+
     def forked(self) -> None:
-        """In a child: whoever held the lock is not here to give it back."""
-        forking.free(self.lock)
+        """In a child: let go of the parent's handle.
+
+        As long as it is open, SQLite believes that this process has the parent's locks and takes none for itself; the
+        parent would then find itself alone on leaving, and delete the log that the child writes to.
+        """
+        if self._closed or self._left or str(self.path) == MEMORY:
+            return
+        if forking.missed(self.lock) or self._db.in_transaction:
+            return  # closing what is in use would harm the parent
+        self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the log is the parent's to empty
+        self._db.close(True)
+        self._left = True
 
     def _connect(self) -> Any:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -84,8 +105,6 @@ class Connection:
 
     def execute(self, sql: str, bindings: Any = ()) -> Any:
         """Run one statement."""
-        if self._pid != os.getpid():
-            self._after_fork()
         if self.trace is not None:
             self.trace(sql, bindings)
         return self.db.execute(sql, bindings)
@@ -112,8 +131,6 @@ class Connection:
     def transaction(self) -> Generator[None]:
         """Everything inside is written, or nothing is. Nested use joins the outer one, and can fail alone."""
         with self.lock, translated(self.path):
-            if self._pid != os.getpid():
-                self._after_fork()
             if self.db.in_transaction:
                 with self._part():
                     yield
@@ -161,8 +178,6 @@ class Connection:
     def snapshot(self) -> Generator[None]:
         """Every read inside sees the same moment."""
         with self.lock, translated(self.path):
-            if self._pid != os.getpid():
-                self._after_fork()
             if self.db.in_transaction:
                 yield
                 return
@@ -194,8 +209,6 @@ class Connection:
     def data_version(self) -> int:
         """Changes when another connection has written, and when something read here may not be true any more."""
         with self.lock, translated(self.path):
-            if self._pid != os.getpid():
-                self._after_fork()
             version = self._version if self.db.in_transaction else None
             if version is None:
                 counted = int(self.db.pragma("data_version"))  # by each connection for itself, from 1
@@ -205,17 +218,24 @@ class Connection:
     def close(self) -> None:
         """Release the file."""
         with self.lock:
-            self.db.close(True)
+            self._closed = True
+            self._db.close(True)
 
     def _after_fork(self) -> None:
         """A child must not use its parent's connection: SQLite's locks do not survive a fork."""
+        if self._closed:
+            return
         if str(self.path) == MEMORY:
             raise StorageError("an in-memory bank cannot be used after a fork; open a new one in the child")
+        if not self._left:
+            raise StorageError(
+                f"{self.path} was in use at the moment of the fork, so a child cannot use it; fork between calls"
+            )
         self._pid = os.getpid()
+        self._left = False
         self._turn()
         self.moment = 0
-        self._orphan = self.db  # closing it here would drop the parent's locks
-        self.db = self._connect()
+        self._db = self._connect()
         if self._ahead:
             self.log_ahead()
 
