@@ -56,3 +56,17 @@ def test_what_expires_leaves_the_answers_when_its_time_comes(bank: Bank, clock: 
     assert bank.recall("maintenance window")
     clock.pass_seconds(101)
     assert not bank.recall("maintenance window")
+
+
+def test_what_expired_while_its_query_was_embedded_is_not_kept(clock: Clock) -> None:
+    class Tardy(HashingEmbedder):
+        """Takes five seconds for a query."""
+
+        def embed(self, texts: Sequence[str]) -> Any:
+            clock.pass_seconds(5 if list(texts) == ["maintenance window"] else 0)
+            return super().embed(texts)
+
+    with Bank.open(":memory:", embedder=Tardy(64), now=clock) as bank:
+        bank.remember("The maintenance window is open", ttl=3)
+        assert bank.recall("maintenance window")
+        assert not bank.recall("maintenance window")

@@ -147,7 +147,7 @@ class Recaller:
             if answer is None:
                 answer = self._answer(query, where, limit, chosen, reranker, explain, vector)
                 if reranker is None:
-                    self._keep(key, answer)
+                    self._keep(key, answer, where.now)
         return answer
 
     def _answer(
@@ -257,9 +257,9 @@ class Recaller:
         self.cache_hits += 1
         return kept[2]
 
-    def _keep(self, key: Any, answer: Recalled) -> None:
+    def _keep(self, key: Any, answer: Recalled, now: float) -> None:
+        """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
         if self._position == self._engine.position():
-            now = self._engine.now()
             until = min(now + self._engine.settings.cache_seconds, self._engine.store.next_boundary(now))
             self._answers[key] = (now, until, answer)
             while len(self._answers) > self._engine.settings.cache_entries:

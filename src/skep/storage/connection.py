@@ -128,11 +128,15 @@ class Connection:
             raise explained(error, self.path) from error
 
     @contextlib.contextmanager
-    def transaction(self) -> Generator[None]:
-        """Everything inside is written, or nothing is. Nested use joins the outer one, and can fail alone."""
+    def transaction(self, *, apart: bool = False) -> Generator[None]:
+        """Everything inside is written, or nothing is. Nested use joins the outer one.
+
+        Args:
+            apart: Nested, it can fail alone, whatever the outer one does. In a snapshot it always can.
+        """
         with self.lock, translated(self.path):
             if self.db.in_transaction:
-                with self._part():
+                with self._part() if apart or self.moment else contextlib.nullcontext():
                     yield
                 return
             self.execute("BEGIN IMMEDIATE")

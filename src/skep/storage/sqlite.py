@@ -104,7 +104,7 @@ class SqliteStore(Reads):
     def writing(self) -> Generator[None]:
         """One transaction; what was cached of the state is looked up again afterwards, whatever the end."""
         self._refuse_read_only()
-        with self.connection.transaction():
+        with self.connection.transaction(apart=True):
             try:
                 yield
             except BaseException:
