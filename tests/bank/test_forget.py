@@ -154,7 +154,9 @@ def test_the_copy_that_was_kept_before_a_migration_is_reached_too(tmp_path: Path
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
         memory = bank.remember(f"the code is {SECRET}").memory
     old = apsw.Connection(str(bank_path))
-    old.execute("DROP TABLE folds; DROP INDEX events_undo; PRAGMA user_version = 1")
+    old.execute(
+        "DROP TABLE folds; DROP INDEX events_undo; DROP INDEX memories_foremost; PRAGMA user_version = 1"
+    )
     old.close()
 
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:

@@ -9,12 +9,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from skep.bank import Bank
+from skep.config import Settings
 from skep.integrations.capture import capture, episodes
-from skep.integrations.hooks import Payload, respond, speaks_to
+from skep.integrations.hooks import Payload, opening, respond, speaks_to
 from skep.integrations.transcripts import Turn, read_turns, without_private
+from skep.storage.sqlite import SqliteStore
 
 NOW = 1_790_000_000.0
 
@@ -65,6 +68,42 @@ def test_a_session_starts_with_what_is_pinned_and_what_matters(bank_path: Path) 
     assert "Never push to main" in lines[2]
     assert "Tuesdays" in lines[3]
     assert len(lines) == 5
+
+
+def test_a_session_starts_with_what_matters_most_not_what_is_newest(bank_path: Path) -> None:
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        bank.remember_many(
+            [{"text": f"Rule {i} of the house", "importance": 0.7 + i % 20 / 100} for i in range(80)]
+        )
+        bank.remember("Ask before deleting anything", pinned=True)
+    lines = run(bank_path, "SessionStart", source="startup").splitlines()[2:-1]
+
+    assert "Ask before deleting" in lines[1]
+    assert "Tuesdays" in lines[2]
+    assert [line.split("] ")[1].split(" of")[0] for line in lines[3:]] == ["Rule 79", "Rule 59", "Rule 39"]
+
+
+def test_the_start_of_a_session_reads_no_more_of_a_larger_bank(tmp_path: Path) -> None:
+    steps: dict[int, int] = {}
+    for size in (500, 4000):
+        path = tmp_path / f"{size}.skep"
+        with Bank.open(path, embedder="hash:32", now=lambda: NOW) as bank:
+            items = [{"text": f"note {i}", "importance": 0.9 if i % 10 else 0.4} for i in range(size)]
+            bank.remember_many(items)
+        store = SqliteStore.open(path, Settings(), read_only=True)
+        seen: list[int] = []
+
+        def note(event: dict[str, Any], seen: list[int] = seen) -> bool:
+            seen.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
+            return True
+
+        store.connection.db.trace_v2(apsw.SQLITE_TRACE_PROFILE, note)
+        assert opening(store, NOW + 60).count("note") == 6
+        store.connection.db.trace_v2(0, None)
+        store.close()
+        steps[size] = sum(seen)
+
+    assert steps[4000] < 1.1 * steps[500]
 
 
 def test_a_memory_cannot_leave_the_block_it_stands_in(bank_path: Path) -> None:

@@ -95,6 +95,10 @@ def test_the_scale_of_a_reranker_is_its_own(bank: Bank) -> None:
 
 def test_a_scale_of_ones_own_is_read_off_for_many_cosines_as_it_is_for_few(clock: Clock) -> None:
     class Own(Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            del self.calibration
+
         def calibrate(self, cosine: float) -> float:
             return max(0.0, cosine) ** 2
 
@@ -106,3 +110,17 @@ def test_a_scale_of_ones_own_is_read_off_for_many_cosines_as_it_is_for_few(clock
 
     assert np.isnan(scaled[7])
     assert np.allclose(np.delete(scaled, 7), np.maximum(np.delete(many, 7), 0.0) ** 2, atol=1e-5)
+
+
+def test_what_expired_while_its_query_was_embedded_is_not_kept(clock: Clock) -> None:
+    class Tardy(HashingEmbedder):
+        """Takes five seconds for a query."""
+
+        def embed(self, texts: Sequence[str]) -> Any:
+            clock.pass_seconds(5 if list(texts) == ["maintenance window"] else 0)
+            return super().embed(texts)
+
+    with Bank.open(":memory:", embedder=Tardy(64), now=clock) as bank:
+        bank.remember("The maintenance window is open", ttl=3)
+        assert bank.recall("maintenance window")
+        assert not bank.recall("maintenance window")

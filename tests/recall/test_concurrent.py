@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.conftest import Clock
 
 from skep.bank import Bank
+from skep.embedding.hashing import HashingEmbedder
+from skep.recall.search import Recaller
+from skep.storage.base import Filter
 
 
 def test_forgetting_while_others_recall_breaks_no_answer(bank: Bank) -> None:
@@ -29,3 +39,64 @@ def test_forgetting_while_others_recall_breaks_no_answer(bank: Bank) -> None:
     for reader in readers:
         reader.join()
     assert errors == []
+
+
+class Slow(HashingEmbedder):
+    """Not instant, so that a queue and its workers are needed."""
+
+    @property
+    def instant(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("call", ["recall", "work"])
+def test_whoever_is_writing_may_recall_and_start_workers_while_another_does(
+    bank_path: Path, call: str
+) -> None:
+    bank = Bank.open(bank_path, embedder=Slow(32))
+    bank.remember("shared note", on_conflict="ignore")
+    engine = bank.engine
+    recaller = Recaller(engine)
+    where = Filter(now=engine.now())
+    calls = {
+        "recall": lambda: recaller.run("shared note", where, limit=5, deployed={}, count_uses=False),
+        "work": engine.embeddings.work,
+    }
+    entered, finished = threading.Event(), threading.Event()
+
+    def other() -> None:
+        entered.set()
+        calls[call]()
+
+    def writer() -> None:
+        with engine.store.writing():
+            waiting = threading.Thread(target=other, daemon=True)
+            waiting.start()
+            entered.wait()
+            waiting.join(0.2)  # it now waits for the end of this transaction, with whatever it has taken
+            calls[call]()
+        waiting.join(10)
+        finished.set()
+
+    threading.Thread(target=writer, daemon=True).start()
+    assert finished.wait(20), "two locks were taken in two orders"
+    bank.close()
+
+
+def test_what_an_embedder_uses_again_is_not_kept(clock: Clock) -> None:
+    class Reusing(HashingEmbedder):
+        """Gives the same array every time, filled anew."""
+
+        room = np.zeros((8, 32), dtype=np.float32)
+
+        def embed(self, texts: Sequence[str]) -> Any:
+            self.room[: len(texts)] = super().embed(texts)
+            return self.room[: len(texts)]
+
+    with Bank.open(":memory:", embedder=Reusing(32), now=clock) as bank:
+        embeddings = bank.engine.embeddings
+        first = embeddings.query_vector("alpha")
+        assert first is not None
+        before = first.copy()
+        embeddings.query_vector("something else")
+        np.testing.assert_array_equal(embeddings.query_vector("alpha"), before)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from skep import forking
 from skep.clock import Now
 from skep.config import Settings
 from skep.embedding.base import Embedder
@@ -54,21 +55,32 @@ class Engine:
         self._uses: dict[str, int] = {}
         self._recalls = 0
         self._use_lock = threading.Lock()
+        forking.watch(self)
+
+    def forked(self) -> None:
+        """In a child: what was counted so far is the parent's to write."""
+        self._use_lock = threading.Lock()
+        self._uses, self._recalls = {}, 0
 
     @property
     def index(self) -> SegmentIndex:
         """The derived index of words and vectors, up to date."""
         if self._index is None:
-            from skep.storage.segments import SegmentIndex
-
             self.embeddings.before_reading()
-            self._index = SegmentIndex(
-                self._index_folder,
-                self.store,
-                read_only=self.frozen or self.store.read_only,
-                lock=self.store.connection.lock,
-            )
+            with self.store.connection.lock:  # two threads may ask for it first at the same time
+                if self._index is None:
+                    self._index = self._opened()
         return self._index
+
+    def _opened(self) -> SegmentIndex:
+        from skep.storage.segments import SegmentIndex
+
+        return SegmentIndex(
+            self._index_folder,
+            self.store,
+            read_only=self.frozen or self.store.read_only,
+            lock=self.store.connection.lock,
+        )
 
     def write(
         self, plans: Sequence[Plan], *, check: Callable[[], None] | None = None

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from skep import forking
 from skep.clock import Now
 from skep.embedding import open_embedder
 from skep.embedding.base import Embedder
@@ -48,14 +49,23 @@ class Embeddings:
         self._now = now
         self.embedder = embedder
         self.spec = spec
-        self._old: Embedder | None = None
-        self._old_fingerprint: str | None = None
+        self._old: tuple[str, Embedder | None] | None = None
+        """The fingerprint of a space that another embedder made, and that embedder, if it can be had."""
         self._adopted = not adopts
         self._workers: dict[int, EmbedWorker] = {}
         self._scale: tuple[str, Any, Any] | None = None
         self._lock = threading.Lock()
+        """Of the workers. Whoever needs the connection as well takes that first: it may be held already."""
+        self._asked_lock = threading.Lock()
         self._asked: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
         """Vectors of recent queries: they depend on the text and the embedder alone, so no write makes them wrong."""
+        forking.watch(self)
+
+    def forked(self) -> None:
+        """In a child: the threads that work or hold a lock are not here."""
+        self._workers = {}
+        self._lock = threading.Lock()
+        self._asked_lock = threading.Lock()
 
     def adopt(self) -> None:
         """Give the embedder its space; done before the first write or search, so that opening costs nothing."""
@@ -72,16 +82,10 @@ class Embeddings:
         """The embedder that made a space; None if it cannot be had any more."""
         if space.fingerprint == self.embedder.fingerprint:
             return self.embedder
-        if self._old_fingerprint != space.fingerprint:
-            self._old_fingerprint = space.fingerprint
-            self._old = None
-            if space.spec is not None:
-                try:
-                    old = open_embedder(space.spec)
-                except SkepError:
-                    return None
-                self._old = old if old.fingerprint == space.fingerprint else None
-        return self._old
+        old = self._old
+        if old is None or old[0] != space.fingerprint:
+            old = self._old = (space.fingerprint, _opened(space))
+        return old[1]
 
     def query_vector(self, text: str) -> NDArray[np.float32] | None:
         """The vector of a query in the active space; None when the embedder of that space is not at hand."""
@@ -91,14 +95,18 @@ class Embeddings:
         if embedder is None:
             return None
         key = (embedder.fingerprint, text)
-        with self._lock:
+        with self._asked_lock:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
                 return known
-        vector = embedder.embed([text])[0]
+        import numpy as np
+
+        vector = np.array(
+            embedder.embed([text])[0], dtype=np.float32
+        )  # what it gave may be used again by its owner
         vector.flags.writeable = False
-        with self._lock:
+        with self._asked_lock:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
@@ -177,7 +185,7 @@ class Embeddings:
         """Start the background workers that the queue needs, if any."""
         if self.store.read_only:
             return
-        with self._lock:
+        with self.store.connection.lock, self._lock:
             for space in self.store.vectors.spaces():
                 if space.number in self._workers or not self.store.vectors.waiting(space.number):
                     continue
@@ -191,9 +199,9 @@ class Embeddings:
     def stop(self) -> None:
         """End the background workers; what they have not done stays queued."""
         with self._lock:
-            for worker in self._workers.values():
-                worker.stop()
-            self._workers.clear()
+            workers, self._workers = self._workers, {}
+        for worker in workers.values():  # outside the lock: it ends only after a write that may wait for us
+            worker.stop()
 
     def _worker(self, space: Space) -> EmbedWorker:
         embedder = self.for_space(space)
@@ -239,6 +247,16 @@ class _Queue:
     def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:
         with self._store.connection.transaction():
             self._store.vectors.failed(self._space.number, rows, error, retry_at)
+
+
+def _opened(space: Space) -> Embedder | None:
+    if space.spec is None:
+        return None
+    try:
+        embedder = open_embedder(space.spec)
+    except SkepError:
+        return None
+    return embedder if embedder.fingerprint == space.fingerprint else None
 
 
 def _packed(embedder: Embedder, texts: Sequence[str], space: Space) -> list[bytes]:

@@ -280,7 +280,7 @@ def _status(engine: Engine) -> BankStatus:
         by_kind=found.by_kind,
         events=found.events,
         links=found.links,
-        actor=engine.store.actor,
+        actor=engine.store.name,
         embedder=space.fingerprint if space else engine.embeddings.embedder.fingerprint,
         reembedding=engine.store.vectors.waiting(building.number) if building else 0,
         embed_error=engine.embeddings.last_error(),

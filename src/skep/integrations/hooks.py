@@ -44,7 +44,6 @@ NEAR_BEST: Final = 0.7
 """What scores below this share of the best is left out."""
 TEXT_CHARS: Final = 600
 START_LIMIT: Final = 6
-START_IMPORTANCE: Final = 0.7
 BUSY_SECONDS: Final = 0.2
 PROMPT_CHARS: Final = 4000
 BLOCK: Final = "skep-memory"
@@ -170,17 +169,9 @@ def opening(store: SqliteStore, now: float) -> str:
     """What a session should know from the start: what is pinned or matters most."""
     from skep.storage.base import Filter
 
-    where = Filter(
-        valid_at=now,
-        min_confidence=MIN_CONFIDENCE,
-        min_importance=START_IMPORTANCE,
-        now=now,
-        kinds=("fact", "procedure"),
-    )
-    found = sorted(
-        (memory for _row, memory in store.find(where, limit=50)), key=lambda memory: not memory.pinned
-    )
-    return _context("Memory, most important first; recall answers more:", found[:START_LIMIT], now)
+    where = Filter(valid_at=now, min_confidence=MIN_CONFIDENCE, now=now, kinds=("fact", "procedure"))
+    found = store.foremost(where, limit=START_LIMIT)
+    return _context("Memory, most important first; recall answers more:", found, now)
 
 
 def _context(heading: str, memories: Sequence[Memory], now: float) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,14 +39,17 @@ Reranker = Callable[[str, Sequence[str]], Sequence[float]]
 
 
 class Recaller:
-    """Answers queries on one engine, remembering recent answers for as long as nothing changes."""
+    """Answers queries on one engine, remembering recent answers for as long as nothing changes.
+
+    What threads share here is touched only inside a snapshot, that is, under the connection's lock. A lock of its
+    own would be taken before that one by some and after it by others.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sources: BankSources | None = None
         self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
         self._position: tuple[int, int] | None = None
-        self._lock = threading.RLock()
         self._verdicts: dict[tuple[str, str, int, int], bool] = {}
         self._configs: dict[tuple[str | None, bytes] | None, RecallConfig] = {}
         self.cache_hits = 0
@@ -116,21 +117,23 @@ class Recaller:
         chosen = self.config(preset, config, expand, deployed)
         timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
         key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
+        self._engine.embeddings.before_reading()  # it may write, which a snapshot is not for
+        moment = self._engine.store.connection.snapshot
         vector = None
         if chosen.k_vectors and not self._engine.embeddings.embedder.instant:
-            with self._moment():
+            with moment():
                 answer = self._remembered(key)
             if answer is None or reranker is not None:  # a service is waited for while nothing is held
                 vector = self._engine.embeddings.query_vector(query)
 
         def asked(scorer: Reranker | None) -> Recalled:
-            with self._moment():
+            with moment():
                 kept = self._remembered(key) if scorer is None else None
                 if kept is not None:
                     return kept
                 found = self._answer(query, where, limit, chosen, scorer, explain, vector)
                 if scorer is None:
-                    self._keep(key, found)
+                    self._keep(key, found, where.now)
                 return found
 
         if reranker is None:
@@ -142,12 +145,6 @@ class Recaller:
         if count_uses and answer.hits:
             self._engine.note_uses([hit.memory.id for hit in answer.hits])
         return answer
-
-    @contextlib.contextmanager
-    def _moment(self) -> Generator[None]:
-        """One query at a time, and everything it reads of one moment."""
-        with self._lock, self._engine.store.connection.snapshot():
-            yield
 
     def _answer(
         self,
@@ -256,9 +253,9 @@ class Recaller:
         self.cache_hits += 1
         return kept[2]
 
-    def _keep(self, key: Any, answer: Recalled) -> None:
+    def _keep(self, key: Any, answer: Recalled, now: float) -> None:
+        """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
         if self._position == self._engine.position():
-            now = self._engine.now()
             until = min(now + self._engine.settings.cache_seconds, self._engine.store.next_boundary(now))
             self._answers[key] = (now, until, answer)
             while len(self._answers) > self._engine.settings.cache_entries:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import apsw
 
+from skep import forking
 from skep.errors import (
     BusyError,
     ClosedError,
@@ -47,9 +48,37 @@ class Connection:
         self.moment = 0
         """The number of the snapshot that is being read, 0 outside of one: while it stands, nothing changes."""
         self._moments = 0
+        self._turns = 0
+        """How often what was read may have become untrue with nothing written: rolled back, or forked."""
         self._version: int | None = None
         """What others had written when this transaction began: it cannot change while that lasts."""
-        self.db: Any = self._connect()
+        self._left = False
+        """Whether the handle that came with a fork was let go."""
+        self._closed = False
+        self._db: Any = self._connect()
+        forking.hold(self.lock)
+        forking.watch(self)
+
+    @property
+    def db(self) -> Any:
+        """The handle, which is this process's own."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        return self._db
+
+    def forked(self) -> None:
+        """In a child: let go of the parent's handle.
+
+        As long as it is open, SQLite believes that this process has the parent's locks and takes none for itself; the
+        parent would then find itself alone on leaving, and delete the log that the child writes to.
+        """
+        if self._closed or self._left or str(self.path) == MEMORY:
+            return
+        if forking.missed(self.lock) or self._db.in_transaction:
+            return  # closing what is in use would harm the parent
+        self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the log is the parent's to empty
+        self._db.close(True)
+        self._left = True
 
     def _connect(self) -> Any:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -76,8 +105,6 @@ class Connection:
 
     def execute(self, sql: str, bindings: Any = ()) -> Any:
         """Run one statement."""
-        if self._pid != os.getpid():
-            self._after_fork()
         if self.trace is not None:
             self.trace(sql, bindings)
         return self.db.execute(sql, bindings)
@@ -101,28 +128,55 @@ class Connection:
             raise explained(error, self.path) from error
 
     @contextlib.contextmanager
-    def transaction(self) -> Generator[None]:
-        """Everything inside is written, or nothing is. Nested use joins the outer one."""
+    def transaction(self, *, apart: bool = False) -> Generator[None]:
+        """Everything inside is written, or nothing is. Nested use joins the outer one.
+
+        Args:
+            apart: Nested, it can fail alone, whatever the outer one does. In a snapshot it always can.
+        """
         with self.lock, translated(self.path):
-            if self._pid != os.getpid():
-                self._after_fork()
             if self.db.in_transaction:
-                yield
+                with self._part() if apart or self.moment else contextlib.nullcontext():
+                    yield
                 return
             self.execute("BEGIN IMMEDIATE")
             self._version = None
             try:
                 yield
             except BaseException:
-                if self.db.in_transaction:
-                    self.execute("ROLLBACK")
+                self._undo()
                 raise
-            try:
-                self.execute("COMMIT")
-            except apsw.Error:
-                if self.db.in_transaction:
-                    self.execute("ROLLBACK")
-                raise
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self.execute("COMMIT")
+        except apsw.Error:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        self._turn()
+        if self.db.in_transaction:
+            self.execute("ROLLBACK")
+
+    def _turn(self) -> None:
+        self._turns += 1
+        self._version = None
+
+    @contextlib.contextmanager
+    def _part(self) -> Generator[None]:
+        """A part of a transaction or a snapshot: if it fails, it leaves nothing behind, whatever the whole does."""
+        self.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            self._turn()
+            if self.db.in_transaction:  # SQLite itself ends it when the disk is full
+                self.execute("ROLLBACK TO part")
+                self.execute("RELEASE part")
+            raise
+        self.execute("RELEASE part")
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[None]:
@@ -139,7 +193,7 @@ class Connection:
                 yield
             finally:
                 self.moment = 0
-                self.execute("COMMIT")
+                self._end()
 
     @contextlib.contextmanager
     def impatient(self, seconds: float = 0.0) -> Generator[None]:
@@ -162,26 +216,35 @@ class Connection:
             self.db.execute(f"PRAGMA cache_size=-{int(kib)}")
 
     def data_version(self) -> int:
-        """Changes when another connection has written."""
+        """Changes when another connection has written, and when something read here may not be true any more."""
         with self.lock, translated(self.path):
             version = self._version if self.db.in_transaction else None
             if version is None:
-                version = self._version = int(self.db.pragma("data_version"))
+                counted = int(self.db.pragma("data_version"))  # by each connection for itself, from 1
+                version = self._version = self._turns << 32 | counted
             return version
 
     def close(self) -> None:
         """Release the file."""
         with self.lock:
-            self.db.close(True)
+            self._closed = True
+            self._db.close(True)
 
     def _after_fork(self) -> None:
         """A child must not use its parent's connection: SQLite's locks do not survive a fork."""
+        if self._closed:
+            return
         if str(self.path) == MEMORY:
             raise StorageError("an in-memory bank cannot be used after a fork; open a new one in the child")
+        if not self._left:
+            raise StorageError(
+                f"{self.path} was in use at the moment of the fork, so a child cannot use it; fork between calls"
+            )
         self._pid = os.getpid()
-        self.lock = threading.RLock()
-        self._orphan = self.db  # closing it here would drop the parent's locks
-        self.db = self._connect()
+        self._left = False
+        self._turn()
+        self.moment = 0
+        self._db = self._connect()
         if self._ahead:
             self.log_ahead()
 

@@ -118,6 +118,8 @@ def _migrate(connection: Connection, *, copies: bool) -> None:
 
             connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (secrets.token_hex(16),))
             connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))
+            if str(connection.path) != MEMORY:
+                connection.execute("INSERT INTO meta(key, value) VALUES('place', ?)", (_place(connection),))
         if copy is not None:  # `forget` has to reach it
             connection.execute(
                 "INSERT OR REPLACE INTO backups(path, made_at) VALUES(?, ?)",
@@ -127,28 +129,35 @@ def _migrate(connection: Connection, *, copies: bool) -> None:
         connection.db.pragma("application_id", APPLICATION_ID)
 
 
-def claim_actor(connection: Connection) -> str:
-    """The name under which this file writes.
+def actor_of(connection: Connection) -> tuple[str, bool]:
+    """The name in the file, and whether it may be written under.
 
     A file that was copied would otherwise go on under the name of the original, and two replicas would give
-    different events the same id; so a file that is no longer where its name was drawn draws a new one.
+    different events the same id; so a file that is no longer where its name was drawn draws a new one, by
+    `claim_actor`, before it writes or says who it is. Reading alone leaves it as it is.
     """
-    actor = connection.one("SELECT value FROM meta WHERE key = 'actor'")
-    if str(connection.path) == MEMORY or connection.read_only:
-        return actor
-    stat = os.stat(connection.path)
-    place = f"{stat.st_dev}:{stat.st_ino}"
-    if connection.one("SELECT value FROM meta WHERE key = 'place'") == place:
-        return actor
+    found = dict(connection.rows("SELECT key, value FROM meta WHERE key IN ('actor', 'place')"))  # type: ignore[arg-type]
+    ours = str(connection.path) == MEMORY or connection.read_only or found.get("place") == _place(connection)
+    return found["actor"], ours
+
+
+def claim_actor(connection: Connection) -> str:
+    """The name under which this file writes; drawn here if the one in the file is not its own."""
     with connection.transaction():
-        known = connection.one("SELECT value FROM meta WHERE key = 'place'")
-        if known == place:
-            return connection.one("SELECT value FROM meta WHERE key = 'actor'")
-        if known is not None:
-            actor = new_actor()
-            connection.execute("UPDATE meta SET value = ? WHERE key = 'actor'", (actor,))
-        connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('place', ?)", (place,))
+        actor, ours = actor_of(connection)
+        if not ours:
+            if connection.one("SELECT 1 FROM meta WHERE key = 'place'"):
+                actor = new_actor()
+                connection.execute("UPDATE meta SET value = ? WHERE key = 'actor'", (actor,))
+            connection.execute(
+                "INSERT OR REPLACE INTO meta(key, value) VALUES('place', ?)", (_place(connection),)
+            )
     return actor
+
+
+def _place(connection: Connection) -> str:
+    stat = os.stat(connection.path)
+    return f"{stat.st_dev}:{stat.st_ino}"
 
 
 def copy_file(connection: Connection, target: Path) -> None:

@@ -107,6 +107,15 @@ class Reads:
         rows = self.connection.rows(f"{SELECT} WHERE {condition} ORDER BY m.row DESC LIMIT :limit", values)
         return [(row[-1], memory_of(row, space.fingerprint if space else None)) for row in rows]
 
+    def foremost(self, where: Filter, *, limit: int) -> list[Memory]:
+        """What is pinned or matters much and passes a filter: pinned ones first, then by importance, newest first."""
+        condition, values = where_clause(where)
+        return self.memories_where(
+            f"{condition} AND (m.pinned = 1 OR m.importance >= 0.7)",
+            {**values, "limit": limit},
+            "ORDER BY m.pinned DESC, m.importance DESC, m.row DESC LIMIT :limit",
+        )
+
     def changed_memories(self, after: int, kinds: Sequence[str]) -> list[Memory]:
         """Current memories of some kinds that changed after a change number, oldest first."""
         marks = ", ".join(f"'{kind}'" for kind in kinds if kind in KINDS)

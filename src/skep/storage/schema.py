@@ -111,6 +111,9 @@ STEPS: tuple[str, ...] = (
     -- a memory, `links:` and a memory, or `setting:` and a key. May be emptied at any time.
     CREATE TABLE folds(subject TEXT PRIMARY KEY, kept BLOB NOT NULL) WITHOUT ROWID;
     CREATE INDEX events_undo ON events(seq) WHERE kind = 'undo';
+    -- What a session begins with; see `Reads.foremost`, whose condition must be this very one.
+    CREATE INDEX memories_foremost ON memories(pinned, importance, row)
+        WHERE forgotten = 0 AND (pinned = 1 OR importance >= 0.7);
     """,
 )
 

@@ -12,13 +12,13 @@ import msgspec
 
 from skep.clock import pack
 from skep.config import Settings
-from skep.errors import BusyError, DiskFullError, ReadOnlyError
+from skep.errors import BusyError, ClosedError, DiskFullError, ReadOnlyError
 from skep.model import Event
 from skep.storage.checking import checked
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
 from skep.storage.log import scrubbed_body
-from skep.storage.opening import claim_actor, connect, copy_file, prepare
+from skep.storage.opening import actor_of, claim_actor, connect, copy_file, prepare
 from skep.storage.reads import Reads
 from skep.storage.rows import searched_text
 from skep.storage.tables import Changes, Tables
@@ -52,8 +52,10 @@ class SqliteStore(Reads):
         self.settings = settings
         self.read_only = connection.read_only
         self.tables = Tables(connection, self.log, self.vectors)
-        self.actor = claim_actor(connection)
+        self.name, self._named = actor_of(connection)
+        """The name in the file; in a copy that has not written yet, that of the original."""
         self._erasing = self.leftover()
+        self._noted = connection.data_version()
 
     @classmethod
     def open(
@@ -88,13 +90,21 @@ class SqliteStore(Reads):
         """The file; None for a bank in memory."""
         return None if str(self.connection.path) == MEMORY else Path(self.connection.path)
 
+    @property
+    def actor(self) -> str:
+        """The name under which this file writes. A copy draws one of its own when it is first asked for."""
+        if not self._named:
+            self.name = claim_actor(self.connection)
+            self._named = not self.connection.db.in_transaction  # that may still be rolled back
+        return self.name
+
     # Writing
 
     @contextlib.contextmanager
     def writing(self) -> Generator[None]:
         """One transaction; what was cached of the state is looked up again afterwards, whatever the end."""
         self._refuse_read_only()
-        with self.connection.transaction():
+        with self.connection.transaction(apart=True):
             try:
                 yield
             except BaseException:
@@ -121,13 +131,15 @@ class SqliteStore(Reads):
             sign: Signs an event before it is written.
             check: Runs inside the transaction, before anything is written; may raise to refuse.
         """
+        actor = self.actor
         with self.writing():
             if check is not None:
                 check()
-            events = self.log.mint(self.actor, plans, now)
+            events = self.log.mint(actor, plans, now)
             if sign is not None:
                 events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
             changes = self._take(events, fresh=True, embed=embed)
+            self._take_note()
         if self._erasing:
             self.truncate_wal(0.0)
         return events, changes
@@ -345,6 +357,13 @@ class SqliteStore(Reads):
         note = "SELECT 1 FROM meta WHERE key = 'erasing'"
         return self.path is not None and self.connection.one(note) is not None
 
+    def _take_note(self) -> None:
+        """Find out whether another process has left something to erase."""
+        version = self.connection.data_version()
+        if version != self._noted:
+            self._erasing = self.leftover()
+            self._noted = version
+
     def truncate_wal(self, seconds: float = READER_SECONDS) -> bool:
         """Move everything from the write-ahead log into the file, and empty it; False if a reader was in the way.
 
@@ -402,6 +421,8 @@ class SqliteStore(Reads):
 
     def close(self) -> None:
         """Release the file."""
+        with contextlib.suppress(ClosedError):
+            self._take_note()
         if self._erasing and not self.read_only:
             with contextlib.suppress(BusyError, DiskFullError):
                 self.truncate_wal(0.0)

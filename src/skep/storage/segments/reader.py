@@ -68,6 +68,10 @@ class Segment:
         found: NDArray[np.bool_] = self.rows[at] == rows
         return at[found]
 
+    def raise_all(self) -> None:
+        """Count every row as live again: a new table begins, and buries for itself."""
+        self._dead = None
+
     def bury(self, places: Ints) -> int:
         """Take dead rows out of the statistics; returns how many terms they had."""
         if self._dead is None:

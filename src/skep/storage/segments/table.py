@@ -62,7 +62,9 @@ class Table:
         self._overlay()
 
     def _overlay(self) -> None:
-        """Hide what newer segments replaced or forgot."""
+        """Hide what newer segments replaced or forgot, whatever an earlier table of the same segments hid."""
+        for segment in self.segments:
+            segment.raise_all()
         for number, flags in enumerate(shown(self.segments)):
             if not flags.all():
                 self._bury(number, np.flatnonzero(~flags))
