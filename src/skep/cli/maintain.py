@@ -138,7 +138,10 @@ def _once(bank: Bank, config: MaintainConfig, judge: Judge | None, *, dry_run: b
 
 
 def _show(report: MaintainReport) -> None:
-    for step in report.steps:
+    told = [step for step in report.steps if step.looked_at or step.actions or step.note]
+    if not told:
+        click.echo("nothing new since the last run")
+    for step in told:
         verb = "would do" if report.dry_run else "did"
         click.echo(f"{click.style(step.step, bold=True):>20}  looked at {step.looked_at}, {verb} {len(step.actions)}"
                    + (f"; {step.note}" if step.note else ""))  # fmt: skip

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from skep.cli.shared import (
+    JOINED,
     asked_scope,
     common,
     memory_line,
@@ -17,6 +18,7 @@ from skep.cli.shared import (
     progress_bar,
     scope_of,
     scope_options,
+    stage_line,
     when,
 )
 from skep.errors import InvalidInputError
@@ -100,8 +102,8 @@ def _item(number: int, line: bytes, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _conflict_line(conflict: Conflict) -> str:
     return (
-        click.style(f"{conflict.kind}", fg="yellow")
-        + f" with {conflict.existing.id}: {conflict.existing.text}"
+        click.style(JOINED[conflict.kind], fg="yellow")
+        + f" {conflict.existing.id}: {conflict.existing.text}"
         + click.style(f"  ({conflict.reason}, {conflict.confidence:.0%} sure)", dim=True)
     )
 
@@ -144,10 +146,7 @@ def search(
             click.echo(click.style(f"       {hit.why()}", dim=True))
     if explain:
         for stage in found.trace:
-            click.echo(
-                click.style(f"{stage.name}: kept {stage.kept}, cut {stage.cut} {stage.note}", dim=True),
-                err=True,
-            )
+            click.echo(click.style(stage_line(stage), dim=True), err=True)
     if not found.hits:
         click.echo(found.reason or "nothing found", err=True)
 
