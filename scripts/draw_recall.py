@@ -1,4 +1,4 @@
-"""Draw docs/pictures/recall.svg: recall@10 of the default preset beside BM25 and a mem0-like sum, from committed results."""
+"""Draw docs/pictures/recall.svg: recall@10 of `default` beside BM25 and mem0's scoring, from the committed results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "benchmarks" / "quality" / "results" / "quality.md"
 TARGET = ROOT / "docs" / "pictures" / "recall.svg"
 SHOWN = {"bm25": "#b8b2a2", "mem0": "#7d9bbd", "default": "#c9961a"}
-NAMES = {"bm25": "BM25", "mem0": "mem0's weighting", "default": "skep default"}
+NAMES = {"bm25": "BM25", "mem0": "mem0's scoring", "default": "skep default"}
 LEFT, RIGHT, TOP, ROW, BAR = 190, 40, 70, 40, 9
 WIDTH = 960
 
@@ -16,7 +16,9 @@ WIDTH = 960
 def rows(text: str) -> list[tuple[str, int, dict[str, float]]]:
     """Every set of the first table: its name, its questions and recall@10 of the rankers shown."""
     table = text.split("## Recall@10", 1)[1].split("\n## ", 1)[0]
-    lines = [[c.strip() for c in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
+    lines = [
+        [c.strip() for c in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"
+    ]
     head, found = lines[0], lines[2:]
     return [
         (cells[0], int(cells[1]), {name: float(cells[head.index(name)].strip("*")) for name in SHOWN})
@@ -30,7 +32,7 @@ def draw(sets: list[tuple[str, int, dict[str, float]]]) -> str:
     scale = WIDTH - LEFT - RIGHT
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        "font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#222\">",
+        'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="12" fill="#222">',
         "<title>Recall@10 by evaluation set</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="10" fill="#fdfbf5"/>',
         '<text x="20" y="30" font-size="15" font-weight="600">Evidence found among the first ten (recall@10)</text>',
@@ -47,7 +49,8 @@ def draw(sets: list[tuple[str, int, dict[str, float]]]) -> str:
         y = TOP + n * ROW
         out.append(f'<text x="{LEFT - 12}" y="{y + 14}" text-anchor="end">{name}</text>')
         out.append(
-            f'<text x="{LEFT - 12}" y="{y + 28}" text-anchor="end" fill="#777" font-size="10">{questions} questions</text>'
+            f'<text x="{LEFT - 12}" y="{y + 28}" text-anchor="end" fill="#777" font-size="10">'
+            f"{questions} questions</text>"
         )
         for k, (ranker, colour) in enumerate(SHOWN.items()):
             width, top = figures[ranker] * scale, y + 2 + k * (BAR + 1)

@@ -219,7 +219,8 @@ def run(bank_path: str | Path | None = None, quick: bool = True, *, seed: int = 
             memories = own.status().memories
             if memories < FEWEST:
                 raise InvalidInputError(
-                    f"{bank_path} has fewer than {FEWEST} memories, too few to measure; `skep bench --scratch` does without it"
+                    f"{bank_path} has fewer than {FEWEST} memories, too few to measure;"
+                    " `skep bench --scratch` does without it"
                 )
             stored = [memory.text for memory in own.find(limit=min(memories, 5_000))]
             reading = [opened, *read_timings(own, stored, calls, seed)]
