@@ -300,3 +300,20 @@ def test_what_people_read_has_no_names_of_fields(run: Any) -> None:
     assert "by status  active 2" in run("status").stdout
     assert "2 by words" in run("search", "which port", "--explain").stderr
     assert "kept 2, cut 0 (" in run("search", "which port", "--explain").stderr
+
+
+def options_of(name: str, command: click.Command | None) -> list[tuple[str, click.Option]]:
+    if isinstance(command, click.Group):
+        inner = click.Context(command)
+        return [
+            found
+            for each in command.list_commands(inner)
+            for found in options_of(f"{name} {each}", command.get_command(inner, each))
+        ]
+    assert command is not None
+    return [(name, option) for option in command.params if isinstance(option, click.Option)]
+
+
+def test_every_option_says_what_it_does() -> None:
+    silent = [f"{name} {option.opts[-1]}" for name, option in options_of("skep", app) if not option.help]
+    assert silent == []

@@ -41,10 +41,20 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option(
     "--reflect", is_flag=True, help="Also sum up clusters of episodes; the sources stay in history."
 )
-@click.option("--consolidate", type=click.Choice(["soft", "hard"]), default="soft", show_default=True)
+@click.option(
+    "--consolidate",
+    type=click.Choice(["soft", "hard"]),
+    default="soft",
+    show_default=True,
+    help="With --reflect: the episodes stay in history (soft), or are forgotten for good (hard).",
+)
 @click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(
-    "--cluster", type=click.Choice(["threshold", "hdbscan"]), default="threshold", show_default=True
+    "--cluster",
+    type=click.Choice(["threshold", "hdbscan"]),
+    default="threshold",
+    show_default=True,
+    help="How episodes are grouped; hdbscan needs the extra `cluster`.",
 )
 @click.option("--judge-rules", is_flag=True, help="Let rules decide what waits for a judge.")
 @click.option("--judge-command", help="Let a command decide: the prompt on its standard input.")

@@ -30,7 +30,7 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True)
+@click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True, help="What sort it is.")
 @click.option("--title", help="A short heading.")
 @click.option("--domain", help="The field it belongs to.")
 @click.option("--agent", help="Who learnt it.")
@@ -110,17 +110,17 @@ def _conflict_line(conflict: Conflict) -> str:
 
 @click.command()
 @click.argument("query")
-@click.option("-n", "--limit", type=int, default=5, show_default=True)
-@click.option("--kind", type=click.Choice(KINDS), multiple=True)
-@click.option("--tag", "tags", multiple=True)
-@click.option("--domain")
-@click.option("--agent")
+@click.option("-n", "--limit", type=int, default=5, show_default=True, help="At most so many.")
+@click.option("--kind", type=click.Choice(KINDS), multiple=True, help="Only this kind; may be repeated.")
+@click.option("--tag", "tags", multiple=True, help="Only with this label; may be repeated.")
+@click.option("--domain", help="Only of this field.")
+@click.option("--agent", help="Only what this one learnt.")
 @click.option("--since", help="Made at or after this time (ISO 8601).")
 @click.option("--until", help="Made before this time (ISO 8601).")
 @click.option("--as-of", help="Answer as the bank would have at that time.")
-@click.option("--min-confidence", type=float)
+@click.option("--min-confidence", type=float, help="Only what is at least so sure, 0 to 1.")
 @click.option("--preset", help="A named way to rank.")
-@click.option("--include-superseded", is_flag=True)
+@click.option("--include-superseded", is_flag=True, help="Also what was replaced or merged.")
 @click.option("--expand", is_flag=True, help="Follow links from the hits.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
 @asked_scope
@@ -169,14 +169,19 @@ def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
 
 @click.command("list")
 @click.argument("text", required=False)
-@click.option("-n", "--limit", type=int, default=20, show_default=True)
-@click.option("--kind", type=click.Choice(KINDS), multiple=True)
-@click.option("--status", type=click.Choice([*STATUSES, "all"]), multiple=True)
-@click.option("--tag", "tags", multiple=True)
-@click.option("--domain")
-@click.option("--agent")
-@click.option("--since")
-@click.option("--until")
+@click.option("-n", "--limit", type=int, default=20, show_default=True, help="At most so many.")
+@click.option("--kind", type=click.Choice(KINDS), multiple=True, help="Only this kind; may be repeated.")
+@click.option(
+    "--status",
+    type=click.Choice([*STATUSES, "all"]),
+    multiple=True,
+    help="Default: what is current; may be repeated.",
+)
+@click.option("--tag", "tags", multiple=True, help="Only with this label; may be repeated.")
+@click.option("--domain", help="Only of this field.")
+@click.option("--agent", help="Only what this one learnt.")
+@click.option("--since", help="Made at or after this time (ISO 8601).")
+@click.option("--until", help="Made before this time (ISO 8601).")
 @click.option("--cursor", help="Go on where the last page ended.")
 @asked_scope
 @common
@@ -207,13 +212,13 @@ def list_(
 @click.command()
 @click.argument("memory_id")
 @click.argument("text", required=False)
-@click.option("--title")
-@click.option("--domain")
+@click.option("--title", help="A short heading.")
+@click.option("--domain", help="The field it belongs to.")
 @click.option("--agent", help="Who learnt it.")
 @click.option("--source", help="Where it comes from.")
 @click.option("--tag", "tags", multiple=True, help="Replaces all tags; may be repeated.")
-@click.option("--confidence", type=float)
-@click.option("--importance", type=float)
+@click.option("--confidence", type=float, help="How sure, 0 to 1.")
+@click.option("--importance", type=float, help="How much it matters, 0 to 1.")
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=float, help="Seconds from now after which it expires.")
@@ -303,7 +308,9 @@ def forget(
 
 @click.command()
 @click.argument("memory_id", required=False)
-@click.option("--threshold", type=float, default=0.80, show_default=True)
+@click.option(
+    "--threshold", type=float, default=0.80, show_default=True, help="How alike two must be, 0 to 1."
+)
 @asked_scope
 @common
 def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **options: Any) -> None:
