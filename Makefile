@@ -44,8 +44,9 @@ bench-full: $(STAMP)  ## Speed against peers, all sizes.
 bench-quality: $(STAMP)  ## Quality of every preset; DATA=folder of evaluation sets.
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))
 
-docs: $(STAMP)  ## The reference pages, from the code.
+docs: $(STAMP)  ## The reference pages, from the code, and the picture of recall, from the results.
 	$(BIN)/python scripts/build_reference.py
+	$(BIN)/python scripts/draw_recall.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -175,6 +175,20 @@ def clean_text(field: str, value: object, limit: int) -> str:
     return value
 
 
+def public_text(field: str, value: object, limit: int) -> str:
+    """A text without what is marked as private, if something is left of it."""
+    if not isinstance(value, str):
+        return clean_text(field, value, limit)
+    kept = without_private(value)
+    if value.strip() and not kept.strip():
+        raise EmptyTextError(
+            f"nothing is left of {field}: all of it is marked <private>, which is never stored;"
+            " leave something outside the marks",
+            field=field,
+        )
+    return clean_text(field, kept, limit)
+
+
 def clean_time(field: str, value: object) -> float:
     """Seconds since the epoch from a number, an ISO string or a datetime."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | datetime):
@@ -401,7 +415,7 @@ Check = Callable[[str, Any, Settings], Any]
 
 
 def _text(field: str, value: Any, settings: Settings) -> str:
-    return clean_text(field, without_private(value) if isinstance(value, str) else value, settings.text_limit)
+    return public_text(field, value, settings.text_limit)
 
 
 def _kind(field: str, value: Any, _settings: Settings) -> str:
@@ -409,9 +423,7 @@ def _kind(field: str, value: Any, _settings: Settings) -> str:
 
 
 def _title(field: str, value: Any, settings: Settings) -> str:
-    return clean_text(
-        field, without_private(value) if isinstance(value, str) else value, settings.title_limit
-    )
+    return public_text(field, value, settings.title_limit)
 
 
 def _label(field: str, value: Any, settings: Settings) -> str:

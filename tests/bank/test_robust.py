@@ -12,7 +12,7 @@ from tests.conftest import Clock
 
 from skep import AsyncBank, Bank
 from skep.embedding.hashing import HashingEmbedder
-from skep.errors import InvalidInputError, SyncError
+from skep.errors import EmptyTextError, InvalidInputError, SyncError
 from skep.model import Event
 
 GOOD: dict[str, Any] = {
@@ -149,6 +149,22 @@ def test_private_parts_are_never_stored_whatever_the_verb(plain_bank: Bank) -> N
     plain_bank.learn("task <private>hunter2</private>", "success", lesson="do <private>hunter2</private> it")
     plain_bank.remember_many([{"text": "more <private>hunter2"}])
     assert "hunter2" not in str(list(plain_bank.events()))
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_text_that_is_all_private_is_refused_in_those_words(plain_bank: Bank, redact: bool) -> None:
+    kept = plain_bank.remember("a note").memory
+    hidden = " <private>hunter2</private> "
+    for refused in (
+        lambda: plain_bank.remember(hidden, redact=redact),
+        lambda: plain_bank.remember_many([{"text": hidden, "redact": redact}]),
+        lambda: plain_bank.revise(kept.id, text=hidden),
+        lambda: plain_bank.learn(hidden, "success"),
+    ):
+        with pytest.raises(EmptyTextError, match="all of it is marked <private>"):
+            refused()
+    with pytest.raises(EmptyTextError, match="visible character"):
+        plain_bank.remember(" ", redact=redact)
 
 
 def test_all_of_a_batch_is_looked_at_before_the_first_is_written(bank: Bank) -> None:

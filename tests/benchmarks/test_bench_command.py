@@ -75,3 +75,23 @@ def test_the_command_prints_a_table_or_json(own: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "recall by words alone" in shown.output
     assert json.loads(told.output)["memories"] == 30
+
+
+def test_a_small_bank_found_by_itself_does_not_stop_the_measuring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bank.open(tmp_path / "tiny.skep") as bank:
+        bank.remember("One thing")
+    monkeypatch.setenv("SKEP_BANK", str(tmp_path / "tiny.skep"))
+
+    result = CliRunner().invoke(module.bench, ["--json"])
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["bank"] is None
+    assert "fewer than 5 memories" in result.stderr
+
+
+def test_scratch_leaves_even_a_named_bank_alone(own: Path) -> None:
+    result = CliRunner().invoke(module.bench, ["--bank", str(own), "--scratch", "--json"])
+
+    assert json.loads(result.stdout)["bank"] is None

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from skep.cli import COMMANDS, app
+from skep.cli import COMMANDS, MEANT, app
 from skep.errors import ConfigError, SkepError
 
 
@@ -262,3 +262,58 @@ def test_a_bank_with_no_name_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         assert isinstance(result.exception, ConfigError)
         assert "path of the bank is empty" in str(result.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("remember", "add"), ("recall", "search"), ("serach", "search"), ("as-of", "search --as-of")],
+)
+def test_an_unknown_command_names_the_one_that_is_meant(run: Any, typed: str, meant: str) -> None:
+    assert f"did you mean `skep {meant}`?" in run(typed, "x", code=2).output
+    assert "`skep --help` lists them" in run("zzzzzz", code=2).output
+
+
+def test_every_hint_leads_to_a_command() -> None:
+    assert {meant.split()[0] for meant in MEANT.values()} <= set(COMMANDS)
+    assert not set(MEANT) & set(COMMANDS)
+
+
+def test_maintenance_tells_only_what_it_looked_at(run: Any) -> None:
+    run("add", "the kettle is blue")
+    first = run("maintain").stdout
+    assert "merge  looked at 1, did 0" in first
+    assert "prune" not in first
+    assert run("maintain", "--step", "expire").stdout == "nothing new since the last run\n"
+
+
+def test_columns_of_the_history_line_up(run: Any) -> None:
+    memory_id = run("add", "the kettle is blue").stdout.strip()
+    run("retract", memory_id)
+    lines = run("history").stdout.splitlines()
+    assert len({line.index("{") for line in lines}) == 1
+
+
+def test_what_people_read_has_no_names_of_fields(run: Any) -> None:
+    run("add", "The port is 5432")
+    assert "update of" in run("add", "The port is 5433").stderr
+    assert "by_status" not in run("status").stdout
+    assert "by status  active 2" in run("status").stdout
+    assert "2 by words" in run("search", "which port", "--explain").stderr
+    assert "kept 2, cut 0 (" in run("search", "which port", "--explain").stderr
+
+
+def options_of(name: str, command: click.Command | None) -> list[tuple[str, click.Option]]:
+    if isinstance(command, click.Group):
+        inner = click.Context(command)
+        return [
+            found
+            for each in command.list_commands(inner)
+            for found in options_of(f"{name} {each}", command.get_command(inner, each))
+        ]
+    assert command is not None
+    return [(name, option) for option in command.params if isinstance(option, click.Option)]
+
+
+def test_every_option_says_what_it_does() -> None:
+    silent = [f"{name} {option.opts[-1]}" for name, option in options_of("skep", app) if not option.help]
+    assert silent == []

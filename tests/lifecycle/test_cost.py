@@ -12,7 +12,8 @@ from benchmarks.maintenance.planted import planted
 from skep.bank import Bank
 from skep.lifecycle import merging
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
-from skep.storage.segments import SegmentIndex
+from skep.storage.segments import SegmentIndex, joining
+from skep.storage.segments.codes import FineCodes
 
 NEW = 200
 
@@ -83,6 +84,24 @@ def test_what_is_compared_follows_what_is_new_and_not_the_size_of_the_bank(count
 
     assert {step.looked_at for step in report.steps if step.step in ("merge", "conflicts")} == {5}
     assert counted.work["search"] <= 5
+
+
+def test_where_many_are_alike_a_vector_is_read_once_and_not_once_for_each_pair(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode, rows = joining.decode, []
+
+    def counting(codes: FineCodes) -> object:
+        rows.append(len(codes.scale))
+        return decode(codes)
+
+    monkeypatch.setattr(joining, "decode", counting)
+    counted.bank.remember_many(
+        [f"The mail-{n} worker polls tokens in Oslo every {n} seconds" for n in range(NEW)]
+    )
+    counted.bank.maintain(MaintainConfig(steps=("merge",)), dry_run=True)
+
+    assert 0 < sum(rows) <= 4 * NEW
 
 
 @pytest.mark.parametrize("step", STEPS)

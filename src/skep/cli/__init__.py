@@ -56,6 +56,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+MEANT = {"remember": "add", "recall": "search", "find": "list", "merge": "maintain", "remove": "forget"} | {
+    "delete": "forget", "rm": "forget", "query": "search", "ls": "list", "show": "get", "update": "revise",
+    "as-of": "search --as-of", "as_of": "search --as-of", "serve": "mcp",
+}  # fmt: skip
+"""What people type, after Python's verbs or other tools, and the command that does it."""
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports one when it is needed."""
 
@@ -71,6 +78,19 @@ class LazyGroup(click.Group):
             one_thread()
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; an unknown name is answered with the nearest one."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            import difflib
+
+            near = MEANT.get(name) or next(iter(difflib.get_close_matches(name, COMMANDS, 1)), None)
+            hint = f"; did you mean `skep {near}`?" if near else "; `skep --help` lists them"
+            raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The names with what they do, without importing any."""

@@ -183,6 +183,11 @@ def machine() -> dict[str, str]:
     }
 
 
+def _too_small(path: Path) -> bool:
+    with Bank.open(path, create=False, read_only=True) as own:
+        return own.status().memories < FEWEST
+
+
 def run(bank_path: str | Path | None = None, quick: bool = True, *, seed: int = 7) -> BenchReport:
     """Measure on this machine: reading on the given bank, if there is one, and writing in a scratch bank.
 
@@ -214,7 +219,8 @@ def run(bank_path: str | Path | None = None, quick: bool = True, *, seed: int = 
             memories = own.status().memories
             if memories < FEWEST:
                 raise InvalidInputError(
-                    f"the bank has {memories} memories, too few to measure; run `skep bench` without one"
+                    f"{bank_path} has fewer than {FEWEST} memories, too few to measure;"
+                    " `skep bench --scratch` does without it"
                 )
             stored = [memory.text for memory in own.find(limit=min(memories, 5_000))]
             reading = [opened, *read_timings(own, stored, calls, seed)]
@@ -274,7 +280,11 @@ def bench(quick: bool, scratch: bool, bank_path: str | None, as_json: bool) -> N
     outer = cast("dict[str, str | None]", click.get_current_context().obj or {})
     asked = bank_path or outer.get("bank")
     path = find_bank(asked, os.environ, Path.cwd())
-    report = run(path if asked or (path.exists() and not scratch) else None, quick)
+    own = path if not scratch and (asked or path.exists()) else None
+    if own is not None and not asked and _too_small(own):
+        click.echo(f"{own} has fewer than {FEWEST} memories; measuring in a scratch bank alone", err=True)
+        own = None
+    report = run(own, quick)
     if as_json:
         print_json(report)
     else:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from skep.bank import Bank
-from skep.cli.shared import json_option, memory_line, print_json
+from skep.cli.shared import JOINED, json_option, memory_line, print_json, stage_line
 from skep.model import Recalled
 
 NOTES = (
@@ -51,7 +51,7 @@ def _run(bank: Bank, *, quiet: bool) -> dict[str, object]:
     for note in NOTES:
         say("   " + memory_line(bank.remember(note).memory))
 
-    heading("2. Recall, without distractors")
+    heading("2. Recall: the answer first, and nothing when nothing answers")
     answers: dict[str, list[str]] = {}
     for question in QUESTIONS:
         found = bank.recall(question, limit=2)
@@ -59,27 +59,23 @@ def _run(bank: Bank, *, quiet: bool) -> dict[str, object]:
         say(f"   {click.style('?', fg='cyan')} {question}")
         _show(found, say)
 
-    heading("3. A contradiction is seen as it is written")
+    heading("3. A change of mind is seen as it is written")
     result = bank.remember("Use flake8 for linting and formatting")
     for conflict in result.conflicts:
         say(
-            f"   {click.style(conflict.kind, fg='yellow')} with {conflict.existing.text!r}"
+            f"   {click.style(JOINED[conflict.kind], fg='yellow')} {conflict.existing.text!r}"
             f" (because of the {conflict.reason}, {conflict.confidence:.0%} sure)"
         )
     if result.conflicts:
         old = bank.supersede(result.conflicts[0].existing.id, result.memory.id, "the team switched")
-        say(f"   {old.text!r} is now {click.style(old.status, fg='yellow')}; nothing is lost:")
+        say(f"   {old.text!r} is now {click.style(old.status, fg='yellow')}; the answer is")
     say("   " + memory_line(bank.recall("which linter do we use?", limit=1)[0].memory))
 
     heading("4. Every answer explains itself")
     explained = bank.recall("which linter do we use?", limit=1, explain=True)
     say("   " + explained[0].why())
     for stage in explained.trace:
-        say(
-            click.style(
-                f"   {stage.name}: kept {stage.kept}, cut {stage.cut} {stage.note}".rstrip(), dim=True
-            )
-        )
+        say(click.style(f"   {stage_line(stage)}", dim=True))
 
     heading("5. Nothing is ever lost, unless you say so")
     switched = bank.history(result.memory.id)[-1]

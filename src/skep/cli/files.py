@@ -121,7 +121,8 @@ def status(bank_path: str | None, as_json: bool) -> None:
             name, value = name.removesuffix("_bytes"), f"{value / 1e6:.1f} MB"
         if isinstance(value, dict):
             value = ", ".join(f"{k} {v}" for k, v in cast("dict[str, Any]", value).items()) or "-"
-        click.echo(f"{name:>12}  {value}")
+        shown = f"{value:,}" if isinstance(value, int) else value
+        click.echo(f"{name.replace('_', ' '):>12}  {shown}")
 
 
 @click.command()

@@ -10,8 +10,8 @@ from skep.cli.shared import asked_scope, common, memory_line, open_bank, print_j
 @click.command()
 @click.argument("src")
 @click.argument("dst")
-@click.option("--rel", default="related", show_default=True)
-@click.option("--strength", type=float, default=1.0, show_default=True)
+@click.option("--rel", default="related", show_default=True, help="How they relate.")
+@click.option("--strength", type=float, default=1.0, show_default=True, help="How strongly, 0 to 1.")
 @common
 def link(src: str, dst: str, rel: str, strength: float, bank_path: str | None, as_json: bool) -> None:
     """Link the memory SRC to DST."""
@@ -35,8 +35,14 @@ def unlink(src: str, dst: str, rel: str | None, bank_path: str | None, as_json: 
 @click.command()
 @click.argument("memory_id")
 @click.option("--rel", help="Only this relation.")
-@click.option("--direction", type=click.Choice(["out", "in", "both"]), default="both", show_default=True)
-@click.option("--depth", type=int, default=1, show_default=True)
+@click.option(
+    "--direction",
+    type=click.Choice(["out", "in", "both"]),
+    default="both",
+    show_default=True,
+    help="Links from it, to it, or both.",
+)
+@click.option("--depth", type=int, default=1, show_default=True, help="How many links away.")
 @asked_scope
 @common
 def neighbors(

@@ -12,7 +12,8 @@ from skep.model import Event
 def _line(event: Event) -> str:
     body = msgspec.json.encode(event.body).decode()
     shown = body if len(body) <= 100 else body[:97] + "..."
-    return f"{click.style(event.id, fg='cyan')}  {when(event.at)}  {click.style(event.kind, bold=True):<12} {shown}"
+    kind = click.style(f"{event.kind:<10}", bold=True)
+    return f"{click.style(event.id, fg='cyan')}  {when(event.at)}  {kind} {shown}"
 
 
 @click.command()

@@ -41,10 +41,20 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option(
     "--reflect", is_flag=True, help="Also sum up clusters of episodes; the sources stay in history."
 )
-@click.option("--consolidate", type=click.Choice(["soft", "hard"]), default="soft", show_default=True)
+@click.option(
+    "--consolidate",
+    type=click.Choice(["soft", "hard"]),
+    default="soft",
+    show_default=True,
+    help="With --reflect: the episodes stay in history (soft), or are forgotten for good (hard).",
+)
 @click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(
-    "--cluster", type=click.Choice(["threshold", "hdbscan"]), default="threshold", show_default=True
+    "--cluster",
+    type=click.Choice(["threshold", "hdbscan"]),
+    default="threshold",
+    show_default=True,
+    help="How episodes are grouped; hdbscan needs the extra `cluster`.",
 )
 @click.option("--judge-rules", is_flag=True, help="Let rules decide what waits for a judge.")
 @click.option("--judge-command", help="Let a command decide: the prompt on its standard input.")
@@ -138,7 +148,10 @@ def _once(bank: Bank, config: MaintainConfig, judge: Judge | None, *, dry_run: b
 
 
 def _show(report: MaintainReport) -> None:
-    for step in report.steps:
+    told = [step for step in report.steps if step.looked_at or step.actions or step.note]
+    if not told:
+        click.echo("nothing new since the last run")
+    for step in told:
         verb = "would do" if report.dry_run else "did"
         click.echo(f"{click.style(step.step, bold=True):>20}  looked at {step.looked_at}, {verb} {len(step.actions)}"
                    + (f"; {step.note}" if step.note else ""))  # fmt: skip

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from skep.cli.shared import (
+    JOINED,
     asked_scope,
     common,
     memory_line,
@@ -17,6 +18,7 @@ from skep.cli.shared import (
     progress_bar,
     scope_of,
     scope_options,
+    stage_line,
     when,
 )
 from skep.errors import InvalidInputError
@@ -28,7 +30,7 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True)
+@click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True, help="What sort it is.")
 @click.option("--title", help="A short heading.")
 @click.option("--domain", help="The field it belongs to.")
 @click.option("--agent", help="Who learnt it.")
@@ -100,25 +102,25 @@ def _item(number: int, line: bytes, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _conflict_line(conflict: Conflict) -> str:
     return (
-        click.style(f"{conflict.kind}", fg="yellow")
-        + f" with {conflict.existing.id}: {conflict.existing.text}"
+        click.style(JOINED[conflict.kind], fg="yellow")
+        + f" {conflict.existing.id}: {conflict.existing.text}"
         + click.style(f"  ({conflict.reason}, {conflict.confidence:.0%} sure)", dim=True)
     )
 
 
 @click.command()
 @click.argument("query")
-@click.option("-n", "--limit", type=int, default=5, show_default=True)
-@click.option("--kind", type=click.Choice(KINDS), multiple=True)
-@click.option("--tag", "tags", multiple=True)
-@click.option("--domain")
-@click.option("--agent")
+@click.option("-n", "--limit", type=int, default=5, show_default=True, help="At most so many.")
+@click.option("--kind", type=click.Choice(KINDS), multiple=True, help="Only this kind; may be repeated.")
+@click.option("--tag", "tags", multiple=True, help="Only with this label; may be repeated.")
+@click.option("--domain", help="Only of this field.")
+@click.option("--agent", help="Only what this one learnt.")
 @click.option("--since", help="Made at or after this time (ISO 8601).")
 @click.option("--until", help="Made before this time (ISO 8601).")
 @click.option("--as-of", help="Answer as the bank would have at that time.")
-@click.option("--min-confidence", type=float)
+@click.option("--min-confidence", type=float, help="Only what is at least so sure, 0 to 1.")
 @click.option("--preset", help="A named way to rank.")
-@click.option("--include-superseded", is_flag=True)
+@click.option("--include-superseded", is_flag=True, help="Also what was replaced or merged.")
 @click.option("--expand", is_flag=True, help="Follow links from the hits.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
 @click.option(
@@ -152,10 +154,7 @@ def search(
             click.echo(click.style(f"       {hit.why()}", dim=True))
     if explain:
         for stage in found.trace:
-            click.echo(
-                click.style(f"{stage.name}: kept {stage.kept}, cut {stage.cut} {stage.note}", dim=True),
-                err=True,
-            )
+            click.echo(click.style(stage_line(stage), dim=True), err=True)
     if not found.hits:
         click.echo(found.reason or "nothing found", err=True)
 
@@ -178,14 +177,19 @@ def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
 
 @click.command("list")
 @click.argument("text", required=False)
-@click.option("-n", "--limit", type=int, default=20, show_default=True)
-@click.option("--kind", type=click.Choice(KINDS), multiple=True)
-@click.option("--status", type=click.Choice([*STATUSES, "all"]), multiple=True)
-@click.option("--tag", "tags", multiple=True)
-@click.option("--domain")
-@click.option("--agent")
-@click.option("--since")
-@click.option("--until")
+@click.option("-n", "--limit", type=int, default=20, show_default=True, help="At most so many.")
+@click.option("--kind", type=click.Choice(KINDS), multiple=True, help="Only this kind; may be repeated.")
+@click.option(
+    "--status",
+    type=click.Choice([*STATUSES, "all"]),
+    multiple=True,
+    help="Default: what is current; may be repeated.",
+)
+@click.option("--tag", "tags", multiple=True, help="Only with this label; may be repeated.")
+@click.option("--domain", help="Only of this field.")
+@click.option("--agent", help="Only what this one learnt.")
+@click.option("--since", help="Made at or after this time (ISO 8601).")
+@click.option("--until", help="Made before this time (ISO 8601).")
 @click.option("--cursor", help="Go on where the last page ended.")
 @asked_scope
 @common
@@ -216,13 +220,13 @@ def list_(
 @click.command()
 @click.argument("memory_id")
 @click.argument("text", required=False)
-@click.option("--title")
-@click.option("--domain")
+@click.option("--title", help="A short heading.")
+@click.option("--domain", help="The field it belongs to.")
 @click.option("--agent", help="Who learnt it.")
 @click.option("--source", help="Where it comes from.")
 @click.option("--tag", "tags", multiple=True, help="Replaces all tags; may be repeated.")
-@click.option("--confidence", type=float)
-@click.option("--importance", type=float)
+@click.option("--confidence", type=float, help="How sure, 0 to 1.")
+@click.option("--importance", type=float, help="How much it matters, 0 to 1.")
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=float, help="Seconds from now after which it expires.")
@@ -312,7 +316,9 @@ def forget(
 
 @click.command()
 @click.argument("memory_id", required=False)
-@click.option("--threshold", type=float, default=0.80, show_default=True)
+@click.option(
+    "--threshold", type=float, default=0.80, show_default=True, help="How alike two must be, 0 to 1."
+)
 @asked_scope
 @common
 def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **options: Any) -> None:

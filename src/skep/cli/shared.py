@@ -16,7 +16,7 @@ import msgspec
 
 from skep.bank import Bank
 from skep.config import find_bank
-from skep.model import Memory
+from skep.model import Memory, Stage
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,6 +88,15 @@ def print_json(value: Any) -> None:
 def when(seconds: float | None) -> str:
     """A time as people read it."""
     return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+JOINED = {"contradiction": "contradiction with", "duplicate": "duplicate of", "update": "update of"}
+"""How a kind of conflict leads to the memory it is with."""
+
+
+def stage_line(stage: Stage) -> str:
+    """What one stage of a recall did, on one line."""
+    return f"{stage.name}: kept {stage.kept}, cut {stage.cut}" + (f" ({stage.note})" if stage.note else "")
 
 
 def memory_line(memory: Memory) -> str:

@@ -21,7 +21,7 @@ from skep.validation import (
     clean_number,
     clean_scope,
     clean_text,
-    without_private,
+    public_text,
 )
 
 if TYPE_CHECKING:
@@ -138,15 +138,13 @@ class Living(Reading):
         figures: Mapping[str, Any] = {} if metrics is None else clean_mapping("metrics", metrics)
         return learn(
             self._engine,
-            clean_text("task", without_private(task) if isinstance(task, str) else task, limit),  # type: ignore
+            public_text("task", task, limit),
             success=success,
             used=clean_ids("used", used),
             metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in figures.items()},
             task_type=None if task_type is None else clean_text("task_type", task_type, 500),
             domain=None if domain is None else clean_text("domain", domain, 500),
-            lesson=None
-            if lesson is None
-            else clean_text("lesson", without_private(lesson) if isinstance(lesson, str) else lesson, limit),  # type: ignore
+            lesson=None if lesson is None else public_text("lesson", lesson, limit),
             scope=None if scope is None else clean_scope("scope", scope, 500),
             agent=None if agent is None else clean_text("agent", agent, 500),
             shown=[hit.memory.id for hit in recalled] if recalled is not None else (),

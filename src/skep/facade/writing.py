@@ -25,6 +25,7 @@ from skep.validation import (
     clean_ids,
     clean_sources,
     clean_text,
+    public_text,
     refuse_inverted,
     refuse_unknown,
 )
@@ -272,5 +273,6 @@ def cleaned(text: Any, *, redact: bool) -> tuple[Any, tuple[str, ...]]:
         return text, ()
     from skep.lifecycle import privacy
 
+    public_text("text", text, len(text))  # says so if nothing would be left
     done = privacy.redact(text, privacy.DEFAULT if redact else ())
     return done.text, done.kinds

@@ -123,10 +123,11 @@ def _exact(table: Table, asked: Ints, queries: Floats, columns: Ints, slots: Int
     """The pairs whose whole codes reach the bar; a row is not its own neighbour."""
     other = asked[columns] != slots
     columns, slots = columns[other], slots[other]
+    rows, row = np.unique(slots, return_inverse=True)  # one row is in many pairs where many are alike
     codes: FineCodes = (
-        join([part for _, part in codes_of(table, slots)]) if len(slots) else _no_codes(table.dim)
+        join([part for _, part in codes_of(table, rows)]) if len(rows) else _no_codes(table.dim)
     )
-    cosine = np.vecdot(decode(codes), queries[columns])
+    cosine = np.vecdot(decode(codes)[row], queries[columns])
     good = cosine >= least
     return Near(columns[good], slots[good], cosine[good].astype(np.float32))
 

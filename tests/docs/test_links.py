@@ -1,0 +1,44 @@
+"""Every link in the documentation leads somewhere, and every page can be reached."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from scripts.draw_recall import SOURCE, TARGET, draw, rows
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+]
+LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+def targets(page: Path) -> set[Path]:
+    return {
+        (page.parent / link).resolve()
+        for link in LINK.findall(page.read_text(encoding="utf-8"))
+        if "://" not in link and not link.startswith("mailto:")
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    assert [str(target) for target in targets(page) if not target.exists()] == []
+
+
+def test_every_page_can_be_reached_from_the_first() -> None:
+    seen, waiting = set[Path](), [ROOT / "docs" / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        seen.add(page)
+        waiting += [t for t in targets(page) if t.suffix == ".md" and t not in seen and t.exists()]
+    assert {page for page in PAGES if "docs" in page.parts} - seen == set()
+
+
+def test_the_picture_of_recall_shows_the_committed_results() -> None:
+    drawn = draw(rows(SOURCE.read_text(encoding="utf-8")))
+    assert TARGET.read_text(encoding="utf-8") == drawn, "run `make docs`"
