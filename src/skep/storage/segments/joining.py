@@ -32,6 +32,8 @@ SPREAD = 4.0
 its standard deviation and more."""
 LOWEST = 0.4
 """Bars for half the axes below this would let too many pairs pass; then all axes are multiplied."""
+DENSE = 64
+"""Pairs per row from which they are scored as one product."""
 MANY = 200_000
 """Pairs held before all but the nearest of each row are let go."""
 
@@ -127,7 +129,11 @@ def _exact(table: Table, asked: Ints, queries: Floats, columns: Ints, slots: Int
     codes: FineCodes = (
         join([part for _, part in codes_of(table, rows)]) if len(rows) else _no_codes(table.dim)
     )
-    cosine = np.vecdot(decode(codes)[row], queries[columns])
+    vectors = decode(codes)
+    if len(slots) > DENSE * len(rows):  # where many are alike, all against all costs less than pair by pair
+        cosine = (vectors @ queries.T)[row, columns]
+    else:
+        cosine = np.vecdot(vectors[row], queries[columns])
     good = cosine >= least
     return Near(columns[good], slots[good], cosine[good].astype(np.float32))
 
