@@ -7,6 +7,8 @@ passed through.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from skep.errors import SyncError
@@ -181,12 +183,43 @@ class ShardStored(msgspec.Struct, frozen=True, tag="SHARD_STORED", kw_only=True)
     """Events that wait for their time to come."""
 
 
-class Gossip(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
-    """One gossip message: what I have seen, and the most valuable of what you seem to lack."""
+class GossipRequest(msgspec.Struct, frozen=True, tag="GOSSIP_REQUEST", kw_only=True):
+    """Before I tell you anything: what do you know?"""
 
     hive: str
-    seen: Versions
+    """Who asks."""
+    digest: Literal["versions", "bloom", "none"] = "versions"
+    salt: int = 0
+    """What the places in a Bloom digest depend on, so that the same events are not overlooked every time."""
+    current: bool = False
+    """Say also which memories a recall could return; to see how far all agree."""
+
+
+class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=True):
+    """What a peer knows: ranges of counters, or a Bloom filter of ids."""
+
+    hive: str
+    seen: Versions | None = None
+    bloom: bytes | None = None
+    current: Versions | None = None
+
+
+class Gossip(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
+    """One gossip message: the most valuable of what you lack, then a batch of the rest."""
+
+    hive: str
     events: tuple[Event, ...] = ()
+
+
+class GossipHeard(msgspec.Struct, frozen=True, tag="GOSSIP_HEARD", kw_only=True):
+    """What became of a gossip message."""
+
+    hive: str
+    applied: int = 0
+    refused: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Events that were not believed or not wanted, and why."""
+    held: tuple[str, ...] = ()
+    """Events that wait for their time to come."""
 
 
 class SyncRequest(msgspec.Struct, frozen=True, tag="SYNC_REQUEST", kw_only=True):
@@ -295,7 +328,10 @@ Frame = (
     | RepairEvents
     | BlastQuery
     | BlastAnswer
+    | GossipRequest
+    | GossipDigest
     | Gossip
+    | GossipHeard
     | SyncRequest
     | SyncEvents
     | AgentOnline
