@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from skep.hive.agent import AgentBank
     from skep.hive.hive import Hive
+    from skep.hive.placing import Placing
 
 
 def find_everywhere(
@@ -97,7 +98,7 @@ def _shown_elsewhere(hive: Hive, queues: dict[str, deque[tuple[int, Memory]]]) -
 
 
 def of_members(
-    hive: Hive, statuses: Sequence[str], names: Iterable[str] | None = None, *, batch: int = 1000
+    hive: Placing, statuses: Sequence[str], names: Iterable[str] | None = None, *, batch: int = 1000
 ) -> Listed[tuple[str, Memory]]:
     """Every memory of some statuses that members (all, unless named) hold, copies included."""
     where = Filter(statuses=tuple(statuses))

@@ -154,6 +154,21 @@ class BlastAnswer(msgspec.Struct, frozen=True, tag="BLAST_ANSWER", kw_only=True)
     """Events by which the source confirmed memories of others."""
 
 
+class ExpiredQuery(msgspec.Struct, frozen=True, tag="EXPIRED_QUERY", kw_only=True):
+    """What of yours had its time by now? What is named in `mark` is marked as expired."""
+
+    now: float
+    mark: tuple[str, ...] = ()
+
+
+class ExpiredAnswer(msgspec.Struct, frozen=True, tag="EXPIRED_ANSWER", kw_only=True):
+    """What one member holds that has expired, or the events by which it marked that."""
+
+    member: str
+    ids: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
 class ShardStore(msgspec.Struct, frozen=True, tag="SHARD_STORE", kw_only=True):
     """Keep these events; you are one of their owners."""
 
@@ -328,6 +343,8 @@ Frame = (
     | RepairEvents
     | BlastQuery
     | BlastAnswer
+    | ExpiredQuery
+    | ExpiredAnswer
     | GossipRequest
     | GossipDigest
     | Gossip

@@ -19,7 +19,7 @@ from skep.errors import InvalidInputError, NotFoundError
 from skep.hive.agent import AgentBank
 from skep.hive.asking import Asking, HiveRecaller
 from skep.hive.bus.local import LocalBus
-from skep.hive.calls import Calls
+from skep.hive.calls import Calls, Listed
 from skep.hive.gateway import Gateway
 from skep.hive.layout import Federated, Layout, Sharded, Shared, known
 from skep.hive.member import Member, Subjects
@@ -380,8 +380,8 @@ class Hive(Opening):
             listener = Listener(self.name, self, trust=self.trust.of)
             self._hearing = GossipServer(listener, bus or self.bus)
 
-    def gc(self, *, now: float | None = None) -> list[str]:
-        """Mark what has expired, in every copy; the ids."""
+    def gc(self, *, now: float | None = None) -> Listed[str]:
+        """Mark what has expired, in every copy; the ids, and (as `missing`) who could not be asked."""
         from skep.hive.expiry import collect
 
         return collect(self, now=now)

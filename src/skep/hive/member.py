@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from skep.hive.about import belongs
 from skep.hive.blast import blast
 from skep.hive.bus.base import Bus, Subscription, safe_part
+from skep.hive.expiry import expired_of
 from skep.hive.frames import (
     BlastQuery,
     Envelope,
+    ExpiredQuery,
     FactPromoted,
     FactRetracted,
     FactsChanged,
@@ -145,6 +147,8 @@ class Member:
                 return lacking_of(self, frame)
             case BlastQuery():
                 return blast(self, frame)
+            case ExpiredQuery():
+                return expired_of(self, frame)
             case ShardFind():
                 return self._page(frame)
             case MemberHello():
