@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.quality import sets
 from benchmarks.quality.evaluate import evaluate
 from benchmarks.quality.rankers import prepare
-from benchmarks.quality.report import markdown
+from benchmarks.quality.report import markdown, summary
 from benchmarks.quality.through_bank import prepare_bank
 
 RESULTS = Path(__file__).parent / "results"
@@ -25,24 +25,30 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     root = Path(given.data) if given.data else None
     chosen = given.sets or (["own"] if root is None else sets.names(root))
+    out = Path(given.out)
+    kept = json.loads((out / "quality.json").read_text()) if given.merge else {"sets": {}}
+    commit = _commit()
     results: dict[str, Any] = {
         "when": time.strftime("%Y-%m-%d", time.gmtime()),
-        "commit": _commit(),
+        "commit": commit,
         "how": "through a bank" if given.bank else "in one process, without a store",
-        "sets": {},
+        "sets": _dated(kept),
     }
     for name in chosen:
         for federated in (False, True) if given.federated else (False,):
             data = sets.load_own() if name == "own" else sets.load(_needed(root), name, federated=federated)
             rankers = prepare_bank(data, given.presets) if given.bank else prepare(data, given.presets or ALL)
             title = f"{name} (federated)" if federated else name
-            results["sets"][title] = found = evaluate(data, rankers)
+            found = evaluate(data, rankers)
+            for each in found.values():
+                each["commit"] = commit
+            results["sets"][title] = results["sets"].get(title, {}) | found
             for ranker, each in found.items():
                 print(_line(title, ranker, each), flush=True)
-    out = Path(given.out)
     out.mkdir(parents=True, exist_ok=True)
     (out / "quality.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (out / "quality.md").write_text(markdown(results), encoding="utf-8")
+    (out / "summary.md").write_text(summary(results), encoding="utf-8")
     return 0
 
 
@@ -53,8 +59,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--presets", nargs="*", help=f"which rankers, of {', '.join(ALL)}; all by default")
     parser.add_argument("--bank", action="store_true", help="ask a real bank, not the in-process index")
     parser.add_argument("--federated", action="store_true", help="also without scopes")
-    parser.add_argument("--out", default=str(RESULTS), help="where quality.json and quality.md go")
+    parser.add_argument("--merge", action="store_true", help="keep what is there of other sets and rankers")
+    parser.add_argument(
+        "--out", default=str(RESULTS), help="where quality.json, quality.md and summary.md go"
+    )
     return parser
+
+
+def _dated(kept: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of earlier runs, each figure with the commit it was taken at."""
+    for found in kept["sets"].values():
+        for each in found.values():
+            each.setdefault("commit", kept["commit"])
+    return kept["sets"]
 
 
 def _needed(root: Path | None) -> Path:

@@ -20,34 +20,80 @@ COLUMNS = (
 )
 
 
-def markdown(results: Mapping[str, Any], *, order: Sequence[str] = ()) -> str:
+ORDER = ("bm25", "vectors", "mem0", "semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default")
+SUMMARY = (
+    ("recall@10", "Recall@10", max),
+    ("misled", "A distractor comes before every answer (less is better)", min),
+    ("abstained where right", "Silent where nothing answers", max),
+    ("tokens@10", "Tokens of the first ten hits", min),
+)
+ABOUT = """
+`vectors` and `mem0` use the bundled word table, so that what differs is the ranking; `mem0` is its published scoring
+(semantic + sigmoid of BM25 over the nearest vectors) without its entity boost, which needs its own entity store.
+Chroma's default is its cosine ranking with a model it downloads at first use; without a network that model is not at
+hand, and with our table its ranking is the column `vectors`. "(federated)" asks without scopes: everything in one
+bank, nothing filtered. `nomiracl_en` has no question with an answer. Questions of sets with scopes search their scope.
+"""
+
+
+def markdown(results: Mapping[str, Any], *, order: Sequence[str] = ORDER) -> str:
     """One overview of recall@10 and one table per set."""
-    sets = results["sets"]
-    rankers = list(order) or list(next(iter(sets.values())))
-    lines = [
-        "# Quality",
-        "",
-        f"Run on {results['when']} at commit {results['commit']}; {results['how']}.",
-        "",
-        "## Recall@10, every ranker on every set",
-        "",
-        "| set | questions | " + " | ".join(rankers) + " |",
-        "|---" * (len(rankers) + 2) + "|",
-    ]
-    for name, found in sets.items():
-        if not next(iter(found.values()))["questions"]:
-            continue
-        cells = [_bold(found, ranker, rankers) for ranker in rankers]
-        lines.append(f"| {name} | {next(iter(found.values()))['questions']} | " + " | ".join(cells) + " |")
-    for name, found in sets.items():
-        lines += ["", f"## {name}", "", *_table(found), *_kinds(found)]
+    lines = ["# Quality", "", *_about(results), "", *_overview(results, order, SUMMARY[0], level="##")]
+    for name, found in results["sets"].items():
+        lines += ["", f"## {name}", "", *_table(_sorted(found, order)), *_kinds(_sorted(found, order))]
     return "\n".join(lines) + "\n"
 
 
-def _bold(found: Mapping[str, Any], ranker: str, rankers: Sequence[str]) -> str:
-    best = max(found[each].get("recall@10", 0.0) for each in rankers)
-    value = found[ranker].get("recall@10", 0.0)
-    return f"**{value:.3f}**" if value == best else f"{value:.3f}"
+def summary(results: Mapping[str, Any], *, order: Sequence[str] = ORDER) -> str:
+    """The overviews alone, as a chapter of the benchmark report."""
+    lines = ["## Quality", "", *_about(results), ABOUT]
+    for figure in SUMMARY:
+        lines += ["", *_overview(results, order, figure, level="###")]
+    lines += ["", "All figures, by set and by kind of question: `benchmarks/quality/results/quality.md`."]
+    return "\n".join(lines) + "\n"
+
+
+def _about(results: Mapping[str, Any]) -> list[str]:
+    commits = sorted(
+        {each["commit"] for found in results["sets"].values() for each in found.values() if "commit" in each}
+    )
+    at = ", ".join(commits) or results["commit"]
+    return [
+        f"Run on {results['when']} at commit {at}; {results['how']}. No LLM, no network, no model to download."
+    ]
+
+
+def _overview(results: Mapping[str, Any], order: Sequence[str], figure: Any, *, level: str) -> list[str]:
+    """Every ranker on every set, by one figure; the best is bold."""
+    key, title, better = figure
+    there = {name: _sorted(found, order) for name, found in results["sets"].items()}
+    there = {name: found for name, found in there.items() if any(each.get(key) for each in found.values())}
+    rankers = list(dict.fromkeys(ranker for found in there.values() for ranker in found))
+    rankers.sort(key=order.index)
+    lines = [
+        f"{level} {title}, every ranker on every set",
+        "",
+        "| set | questions | " + " | ".join(rankers) + " |",
+    ]
+    lines.append("|---" * (len(rankers) + 2) + "|")
+    for name, found in there.items():
+        first = next(iter(found.values()))
+        count = {"abstained where right": first.get("unanswerable"), "misled": "–"}.get(
+            key, first["questions"]
+        )
+        values = {ranker: each[key] for ranker, each in found.items() if each.get(key) is not None}
+        best = better(values.values())
+        cells = [_bold(values.get(ranker), best) for ranker in rankers]
+        lines.append(f"| {name} | {count} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _sorted(found: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    return {ranker: found[ranker] for ranker in order if ranker in found}
+
+
+def _bold(value: float | None, best: float) -> str:
+    return f"**{_cell(value)}**" if value == best else _cell(value)
 
 
 def _table(found: Mapping[str, Any]) -> list[str]:

@@ -119,7 +119,7 @@ def write(results: Path, out: Path, *, plots: bool = True) -> Path:
         for draw, name in ((growth_plot, "speed-growth.svg"), (trade_plot, "speed-trade.svg")):
             drawn.append(str(draw(report, out.parent / "plots" / name).relative_to(out.parent)))
     body = text(report, drawn)
-    quality = out.parent / "results" / "quality.md"
+    quality = out.parent / "quality" / "results" / "summary.md"
     if quality.exists():
         body += "\n" + quality.read_text()
     out.write_text(body)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
+from skep.errors import InvalidInputError
 
 
 class Counting(HashingEmbedder):
@@ -56,3 +59,34 @@ def test_what_expires_leaves_the_answers_when_its_time_comes(bank: Bank, clock: 
     assert bank.recall("maintenance window")
     clock.pass_seconds(101)
     assert not bank.recall("maintenance window")
+
+
+def test_a_reranker_may_take_its_time_while_others_recall_and_write(bank: Bank) -> None:
+    bank.remember("The deploy key rotates on Monday")
+    bank.remember("The deploy key is kept in the vault")
+    answers: list[int] = []
+
+    def slow(_query: str, texts: Sequence[str]) -> list[float]:
+        other = threading.Thread(target=lambda: answers.append(len(bank.recall("vault key").hits)))
+        other.start()
+        other.join(30)
+        bank.remember("The deploy key was rotated by hand")
+        return [float("vault" in text) for text in texts]
+
+    found = bank.recall("deploy key", reranker=slow)
+
+    assert answers == [1]
+    assert found[0].memory.text == "The deploy key is kept in the vault"
+
+
+@pytest.mark.parametrize("scores", [[1.0], [1.0, float("nan")]])
+def test_a_reranker_that_gives_no_score_for_a_text_is_told_so(bank: Bank, scores: list[float]) -> None:
+    bank.remember_many(["The deploy key rotates on Monday", "The deploy key is kept in the vault"])
+    with pytest.raises(InvalidInputError, match="one number for each"):
+        bank.recall("deploy key", reranker=lambda _query, _texts: scores)
+
+
+def test_the_scale_of_a_reranker_is_its_own(bank: Bank) -> None:
+    bank.remember_many(["The deploy key rotates on Monday", "The deploy key is kept in the vault"])
+    found = bank.recall("deploy key", reranker=lambda _query, texts: [-9.0 - i for i in range(len(texts))])
+    assert [hit.score for hit in found] == [-9.0, -10.0]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -50,3 +52,27 @@ def test_equal_times_change_nothing() -> None:
 @pytest.mark.parametrize("text", ["It now runs on ARM", "We moved to Oslo", "The limit was raised to 5"])
 def test_words_of_change_are_known(text: str) -> None:
     assert tells_of_change(text)
+
+
+def asked_for_a_value(matched: list[list[int]], **more: Any) -> Facts:
+    texts = ["I spent 43 of my 35 monthly book budget", "Which series fits a book budget of 50 a month?"]
+    given = facts(texts, [1, 1], matched)._replace(
+        score=np.array([1.0, 0.8]), holding=np.array([True, True]), rows=np.array([4, 9])
+    )
+    return given._replace(**more)
+
+
+def test_a_question_for_a_value_gets_the_value_written_last() -> None:
+    assert renew(asked_for_a_value([[1, 1], [1, 1]])).order.tolist() == [1, 0]
+    assert renew(asked_for_a_value([[1, 1], [1, 1]])).outdated.tolist() == [True, False]
+
+
+def test_a_value_of_something_else_changes_nothing() -> None:
+    both = [[1, 1], [1, 1]]
+
+    assert renew(asked_for_a_value([[1, 1], [1, 0]])).order.tolist() == [0, 1]
+    assert renew(asked_for_a_value(both, holding=np.array([True, False]))).order.tolist() == [0, 1]
+    assert renew(asked_for_a_value(both, holding=None)).order.tolist() == [0, 1]
+    assert renew(asked_for_a_value(both, score=np.array([1.0, 0.5]))).order.tolist() == [0, 1]
+    assert renew(asked_for_a_value(both, rows=np.array([9, 4]))).order.tolist() == [0, 1]
+    assert renew(asked_for_a_value(both, present=False)).order.tolist() == [0, 1]

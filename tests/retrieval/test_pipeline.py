@@ -89,7 +89,8 @@ def test_a_word_of_the_neighbour_helps_a_turn_that_leaves_it_out(world: World) -
     )
     asked = "ledger migration: how many hours"
 
-    assert found(sources, asked, currency=False) == ["m-0", "m-1", "m-2"]
+    order = found(sources, asked, currency=False)
+    assert order.index("m-1") < order.index("m-2")
     assert found(sources, asked, currency=False, context=0.0) == ["m-0", "m-2", "m-1"]
 
 

@@ -121,17 +121,25 @@ def _conflict_line(conflict: Conflict) -> str:
 @click.option("--include-superseded", is_flag=True)
 @click.option("--expand", is_flag=True, help="Follow links from the hits.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
+@click.option(
+    "--reranker", metavar="FOLDER", help="Let a local cross-encoder (ONNX, extra 'quality') order the best."
+)
 @asked_scope
 @common
 def search(
     query: str,
     kind: tuple[str, ...],
     explain: bool,
+    reranker: str | None,
     bank_path: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Print the memories that answer QUERY, best first; nothing if nothing does."""
+    if reranker is not None:
+        from skep.retrieval.rerankers import CrossEncoder
+
+        options["reranker"] = CrossEncoder(reranker)
     with open_bank(bank_path, create=False) as bank:
         found = bank.recall(query, kind=kind or None, explain=explain, **options)
     if as_json:

@@ -61,7 +61,7 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()[:12]
 
 
-def _optional(module: str, feature: str) -> Any:
+def optional(module: str, feature: str) -> Any:
     """An optional dependency, or the error that names the extra."""
     try:
         return import_module(module)
@@ -69,14 +69,15 @@ def _optional(module: str, feature: str) -> Any:
         raise MissingExtraError(feature, EXTRA) from error
 
 
-def _errors_of(onnxruntime: Any) -> tuple[type[Exception], ...]:
+def errors_of(onnxruntime: Any) -> tuple[type[Exception], ...]:
     """The errors onnxruntime raises; they share no base of their own."""
     state = onnxruntime.capi.onnxruntime_pybind11_state
     found: list[Any] = [getattr(state, name) for name in dir(state)]
     return tuple(kind for kind in found if isinstance(kind, type) and issubclass(kind, Exception))
 
 
-def _read_json(path: Path) -> Mapping[str, Any]:
+def read_json(path: Path) -> Mapping[str, Any]:
+    """The object in a small configuration file; empty where there is no such file."""
     if not path.exists():
         return {}
     found = json.loads(path.read_bytes())
@@ -89,15 +90,15 @@ class OnnxEmbedder:
     """Sentence vectors from a local ONNX model. Slow enough that a bank embeds in the background."""
 
     def __init__(self, path: Path, *, batch: int = BATCH, threads: int = 1) -> None:
-        self._file = _model_file(path)
+        self._file = model_file(path)
         self._folder = self._file.parent.parent if self._file.parent.name == "onnx" else self._file.parent
         self._batch = batch
         self._threads = threads
-        pooling = _read_json(self._folder / "1_Pooling" / "config.json")
+        pooling = read_json(self._folder / "1_Pooling" / "config.json")
         self._first_token_only = bool(pooling.get("pooling_mode_cls_token", False))
-        about = _read_json(self._folder / "sentence_bert_config.json")
+        about = read_json(self._folder / "sentence_bert_config.json")
         self._limit = int(about.get("max_seq_length") or MAX_TOKENS)
-        self._knots = _read_json(self._folder / "skep.json").get("knots")
+        self._knots = read_json(self._folder / "skep.json").get("knots")
 
     @property
     def fingerprint(self) -> str:
@@ -116,7 +117,7 @@ class OnnxEmbedder:
 
     @cached_property
     def _width(self) -> int:
-        declared = _read_json(self._folder / "config.json").get("hidden_size")
+        declared = read_json(self._folder / "config.json").get("hidden_size")
         return int(declared) if declared else self._run(["dimension"]).shape[1]
 
     @property
@@ -152,18 +153,18 @@ class OnnxEmbedder:
 
     @cached_property
     def _session(self) -> Any:
-        onnxruntime = _optional("onnxruntime", "a local ONNX model")
+        onnxruntime = optional("onnxruntime", "a local ONNX model")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = self._threads
         options.log_severity_level = 3
         try:
             return onnxruntime.InferenceSession(str(self._file), options, providers=["CPUExecutionProvider"])
-        except _errors_of(onnxruntime) as error:
+        except errors_of(onnxruntime) as error:
             raise EmbedderUnavailableError(f"{self._file} is not a readable ONNX model: {error}") from error
 
     @cached_property
     def _tokenize(self) -> Tokenize:
-        settings = _read_json(self._folder / "tokenizer_config.json")
+        settings = read_json(self._folder / "tokenizer_config.json")
         vocabulary = self._folder / "vocab.txt"
         if vocabulary.exists() and settings.get("do_lower_case", True):
             return _wordpiece(vocabulary, self._limit)
@@ -202,7 +203,7 @@ class OnnxEmbedder:
         return np.divide(output, norms, out=np.zeros_like(output), where=norms > 0)
 
 
-def _model_file(path: Path) -> Path:
+def model_file(path: Path) -> Path:
     """The ONNX file a path means."""
     candidates = [path] if path.suffix == ".onnx" else [path / "model.onnx", path / "onnx" / "model.onnx"]
     for candidate in candidates:
@@ -226,7 +227,7 @@ def _from_json(path: Path, limit: int) -> Tokenize:
     """Any other tokenizer, by the library that defines the file."""
     if not path.exists():
         raise EmbedderUnavailableError(f"the model folder has neither an uncased vocab.txt nor {path.name}")
-    tokenizers = _optional("tokenizers", "a model without an uncased WordPiece vocabulary")
+    tokenizers = optional("tokenizers", "a model without an uncased WordPiece vocabulary")
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.enable_truncation(limit)

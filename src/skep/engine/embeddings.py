@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+STEPS = 1001
+"""Points at which a scale is read off, and so many cosines are calibrated one by one."""
 QUERIES = 256
 """How many queries' vectors are kept."""
 LEASE_SECONDS = 120.0
@@ -50,6 +52,7 @@ class Embeddings:
         self._old_fingerprint: str | None = None
         self._adopted = not adopts
         self._workers: dict[int, EmbedWorker] = {}
+        self._scale: tuple[str, Any, Any] | None = None
         self._lock = threading.Lock()
         self._asked: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
         """Vectors of recent queries: they depend on the text and the embedder alone, so no write makes them wrong."""
@@ -123,6 +126,12 @@ class Embeddings:
         calibration = getattr(embedder, "calibration", None)
         if calibration is not None and hasattr(calibration, "many"):
             return calibration.many(cosines).astype(np.float32)
+        if cosines.size > STEPS:  # a scale of one's own, read off at many points: asking it each time is slow
+            if self._scale is None or self._scale[0] != embedder.fingerprint:
+                points = np.linspace(-1.0, 1.0, STEPS)
+                read = np.array([embedder.calibrate(point) for point in points.tolist()])
+                self._scale = (embedder.fingerprint, points, read)
+            return np.interp(cosines, *self._scale[1:]).astype(np.float32)
         flat = [c if c != c else embedder.calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
 

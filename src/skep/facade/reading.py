@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -324,7 +325,7 @@ def _counted(reranker: Callable[[str, Sequence[str]], Sequence[float]]) -> Calla
             found = [float(score) for score in scores]
         except (TypeError, ValueError):
             found = []
-        if len(found) != len(texts):
+        if len(found) != len(texts) or not all(map(math.isfinite, found)):
             raise InvalidInputError(
                 f"reranker must give one number for each of the {len(texts)} texts it is called with",
                 field="reranker",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, cast
 
@@ -113,40 +114,40 @@ class Recaller:
     ) -> Recalled:
         """Answer one query. `deployed` is the bank's own config, where the caller has read it already."""
         chosen = self.config(preset, config, expand, deployed)
-        with self._lock:
-            answer = self._cached(query, where, limit, chosen, reranker, explain)
+        timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
+        key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
+        vector = None
+        if chosen.k_vectors and not self._engine.embeddings.embedder.instant:
+            with self._moment():
+                answer = self._remembered(key)
+            if answer is None or reranker is not None:  # a service is waited for while nothing is held
+                vector = self._engine.embeddings.query_vector(query)
+
+        def asked(scorer: Reranker | None) -> Recalled:
+            with self._moment():
+                kept = self._remembered(key) if scorer is None else None
+                if kept is not None:
+                    return kept
+                found = self._answer(query, where, limit, chosen, scorer, explain, vector)
+                if scorer is None:
+                    self._keep(key, found)
+                return found
+
+        if reranker is None:
+            answer = asked(None)
+        else:
+            from skep.retrieval.rerankers import in_two_passes
+
+            answer = in_two_passes(asked, query, reranker)
         if count_uses and answer.hits:
             self._engine.note_uses([hit.memory.id for hit in answer.hits])
         return answer
 
-    def _cached(
-        self,
-        query: str,
-        where: Filter,
-        limit: int,
-        chosen: RecallConfig,
-        reranker: Reranker | None,
-        explain: bool,
-    ) -> Recalled:
-        timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
-        key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
-        moment = self._engine.store.connection.snapshot
-        vector = None
-        if chosen.k_vectors and not self._engine.embeddings.embedder.instant:
-            with moment():
-                answer = self._remembered(key) if reranker is None else None
-            if answer is not None:
-                return answer
-            vector = self._engine.embeddings.query_vector(
-                query
-            )  # a service is not waited for inside a snapshot
-        with moment():
-            answer = self._remembered(key) if reranker is None else None
-            if answer is None:
-                answer = self._answer(query, where, limit, chosen, reranker, explain, vector)
-                if reranker is None:
-                    self._keep(key, answer)
-        return answer
+    @contextlib.contextmanager
+    def _moment(self) -> Generator[None]:
+        """One query at a time, and everything it reads of one moment."""
+        with self._lock, self._engine.store.connection.snapshot():
+            yield
 
     def _answer(
         self,

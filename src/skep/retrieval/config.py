@@ -73,8 +73,16 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     recency_basis: Literal["created_at", "last_used_at"] = "created_at"
     late: float = 0.0
     """Weight of late interaction (each query word against its closest word of the text); 0 leaves it out."""
+    close: float = 0.0
+    """Weight of the words of the query, or their relatives, standing close together in a memory."""
     coverage: float = 0.0
     """Weight of how much of the query a memory holds, rare words counting more."""
+    numbers: float = 0.0
+    """Weight of holding the numbers, dates and versions that the query names."""
+    contrast: float = 0.0
+    """Weight of the cosine once what the whole short list has in common is taken away."""
+    peers: float = 0.0
+    """Weight of being like another memory that ranks high."""
     subject: float = 0.0
     """Weight of the query's names standing at the head of a memory."""
     wanted: float = 0.0
@@ -82,7 +90,7 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     reach: int = 200
     """How many of the best candidates are scored again by words: context, coverage."""
     shortlist: int = 50
-    """How many of the best candidates have their texts read: late interaction, subject, a reranker."""
+    """How many of the best candidates have their texts read: late interaction, peers, subject, a reranker."""
     context: float = 0.0
     """Weight of the words of the neighbours in time within the same scope; 0 leaves it out."""
     window: int = 2
@@ -220,7 +228,11 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("rrf_k", 1, _MANY),
     ("recency_rate", 0, 1000),
     ("late", 0, 10),
+    ("close", 0, 10),
     ("coverage", 0, 10),
+    ("numbers", 0, 10),
+    ("contrast", 0, 10),
+    ("peers", 0, 10),
     ("subject", 0, 10),
     ("wanted", 0, 10),
     ("reach", 1, 10_000),

@@ -1,11 +1,13 @@
 """Currency: of memories that answer for the same thing the newest comes first, the others are marked.
 
-Without a model, two memories are rivals when either
+Without a model, two memories are rivals when
 
 - they hold the same words of the query and are worded alike, but each has a word the other lacks: the same
   sentence with another value ("lives in Rome", "lives in Oslo"); or
 - the newer one tells of a change ("now", "moved to", "raised") and shares the subject; this weaker rule applies
-  only to short texts, to questions about the present, and only against the best hit.
+  only to short texts, to questions about the present, and only against the best hit; or
+- the question asks for a value that holds now (a number, a time), both hold such a value, and the newer one ranks close
+  to the best hit and holds its words of the query; again only against the best hit.
 """
 
 from __future__ import annotations
@@ -38,6 +40,11 @@ SHORT = 25
 CLOSE = 0.5
 """How near to the best hit's score one must be for a change to concern it."""
 
+VALUE_CLOSE = 0.75
+"""How near to the best hit's score one must be to hold another value of the same thing."""
+VALUE_SHARED = 0.7
+"""Which part of the best hit's words of the query, by rarity, such a one must hold."""
+
 _change = re.compile(
     r"\b(?:now|no longer|not any ?more|instead|any ?more|new(?:ly)?|latest|current(?:ly)?|chang(?:ed|es|ing)|"
     r"updat(?:ed|es)|(?:up|down)grad(?:ed|es)|mov(?:ed|ing) (?:to|into|from)|migrat(?:ed|ing)|switch(?:ed|ing)|"
@@ -61,6 +68,10 @@ class Facts(NamedTuple):
     score: Floats
     present: bool = True
     """The query asks for what holds now."""
+    holding: Bools | None = None
+    """Which texts hold a value of the kind the query asks for; None where it asks for no value."""
+    rows: Ints | None = None
+    """Which was written first, where the times are equal."""
 
 
 class Renewed(NamedTuple):
@@ -73,26 +84,37 @@ class Renewed(NamedTuple):
 def renew(facts: Facts) -> Renewed:
     """Let the members of each group of rivals share the group's places, newest first.
 
-    `outdated` follows the old positions. Equal times keep their order.
+    `outdated` follows the old positions. Of equal times the one written later is the newer, where that is known.
     """
     count = len(facts.texts)
     order = np.arange(count)
     outdated = np.zeros(count, dtype=bool)
     free = np.ones(count, dtype=bool)
     words = _Words(facts.texts)
+    age = _ages(facts)
     alike = _same_words(facts.matched)
     for leader in range(count):
         if not free[leader] or leader not in alike:
             continue
         rivals = {leader, *_reworded(leader, alike[leader], words)}
         if leader == 0 and facts.present:
-            rivals |= _changed(facts, words)
+            rivals |= _changed(facts, words) | _other_values(facts, age)
         places = np.array(sorted(place for place in rivals if free[place]))
         free[places] = False
-        newest_first = places[np.argsort(-facts.created_at[places], kind="stable")]
+        newest_first = places[np.argsort(age[places], kind="stable")]
         order[places] = newest_first
-        outdated[places] = facts.created_at[places] < facts.created_at[newest_first[0]]
+        outdated[places] = age[places] > age[newest_first[0]]
     return Renewed(order, outdated)
+
+
+def _ages(facts: Facts) -> Ints:
+    """Places by age: 0 for the newest; equal where neither time nor the order of writing tells them apart."""
+    if facts.rows is None:
+        return np.unique(-facts.created_at, return_inverse=True)[1]
+    newest_first = np.lexsort((-facts.rows, -facts.created_at))
+    out = np.empty(len(newest_first), dtype=np.int64)
+    out[newest_first] = np.arange(len(newest_first))
+    return out
 
 
 class _Words:
@@ -159,3 +181,14 @@ def _changed(facts: Facts, words: _Words) -> set[int]:
         if size <= SHORT and len(mine & theirs) >= TOUCHING * len(mine | theirs):
             out.add(other)
     return out
+
+
+def _other_values(facts: Facts, age: Ints) -> set[int]:
+    """Newer ones that hold a value for what the best hit holds one for, as a question for a value wants it."""
+    if facts.holding is None or not facts.holding[0]:
+        return set()
+    both = (facts.matched & facts.matched[0]) @ facts.idf
+    rival = facts.holding & (age < age[0])
+    rival &= facts.score >= VALUE_CLOSE * facts.score[0]
+    rival &= both >= VALUE_SHARED * max(float(facts.matched[0] @ facts.idf), 1e-9)
+    return set(np.flatnonzero(rival).tolist())

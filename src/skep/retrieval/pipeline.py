@@ -151,7 +151,7 @@ def _above_the_bar(found: Candidates, config: RecallConfig) -> tuple[Candidates,
     reason = ""
     if config.floor > 0 and evidence(found) < config.floor:
         return found.take([]).noted("floor", cut=len(found)), f"{len(found)} below the bar"
-    if config.relative_floor > 0 and len(found):
+    if config.relative_floor > 0 and len(found) and "reranker" not in found.signals:  # its scale is its own
         kept = found.take(np.flatnonzero(found.score >= config.relative_floor * found.score[0]))
         cut = len(found) - len(kept)
         reason = f"{cut} far behind the best" if cut else ""

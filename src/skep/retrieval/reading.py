@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 HEAD_CHARS = 100
 HEAD_TERMS = 6
 """A subject stands among the first words of a text, or is its speaker."""
+MEMO_TEXTS = 8192
+"""Texts of which it is remembered what they say: a bank's texts come up again and again."""
 
 _time = lazy(
     r"\b(?:\d{4}|january|february|march|april|may|june|july|august|september|october|november|december|"
@@ -43,11 +46,21 @@ def subject(names: Sequence[str], texts: Sequence[str]) -> Floats:
     asked = {term for name in names for term in terms(name) if term not in STOP}
     if not asked:
         return np.zeros(len(texts))
-    found = [len(asked.intersection(terms(text[:HEAD_CHARS])[:HEAD_TERMS])) for text in texts]
+    found = [len(asked & _head(text[:HEAD_CHARS])) for text in texts]
     return np.array(found, dtype=np.float64) / len(asked)
 
 
 def wanted(kind: str, texts: Sequence[str]) -> Floats:
     """Whether each text could answer a question for a time or a number."""
-    pattern = READERS[kind]
-    return np.array([pattern.search(text) is not None for text in texts], dtype=np.float64)
+    return np.array([_holds(kind, text) for text in texts], dtype=np.float64)
+
+
+@lru_cache(maxsize=MEMO_TEXTS)
+def _head(start: str) -> frozenset[str]:
+    """The first terms of a text."""
+    return frozenset(terms(start)[:HEAD_TERMS])
+
+
+@lru_cache(maxsize=MEMO_TEXTS)
+def _holds(kind: str, text: str) -> bool:
+    return READERS[kind].search(text) is not None

@@ -1,4 +1,4 @@
-"""The second look: what only the best candidates are worth. Neighbours, coverage, texts, time, currency."""
+"""The second look: what only the best candidates are worth. Neighbours, texts, one another, time, currency."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skep.linear import product
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, reading
-from skep.retrieval.late import late_scores
+from skep.retrieval import currency, late, reading
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Singles = NDArray[np.float32]
 
 AFTER = 0.8
 """What the memory after one counts, as a share of the one before it: answers follow questions."""
@@ -28,10 +29,12 @@ FADE = 0.6
 def second_look(found: Candidates, call: Call) -> Candidates:
     """The candidates, best first, after everything the config asks of the short list."""
     config = call.config
-    if (config.context > 0 or config.coverage > 0) and call.asked.terms:
+    if (config.context > 0 or config.coverage > 0 or config.numbers > 0) and call.asked.terms:
         found = _words_again(found, call)
-    if config.late > 0 or config.subject > 0 or config.wanted > 0:
+    if config.late > 0 or config.close > 0 or config.subject > 0 or config.wanted > 0:
         found = _texts(found, call)
+    if (config.contrast > 0 or config.peers > 0) and call.vector is not None:
+        found = _company(found, call)
     if config.temporal == "boost" and call.asked.spans:
         found = _in_time(found, call)
     if config.currency and not call.asked.former:
@@ -73,39 +76,51 @@ def _words_again(found: Candidates, call: Call) -> Candidates:
             found = stage.join(found, stage.of_pool(sources.lookup(fresh, terms, call.vector), call))
             head = np.concatenate([head, np.arange(len(found) - joined, len(found))])
             near = np.concatenate([near, sources.around(fresh, config.window, call.where)])
-    whole = _impacts(found.rows[head], near, call)
+    own, whole = _impacts(found.rows[head], near, call)
     words = found.words.copy()
     words[head] = whole.sum(axis=1)
-    share = np.zeros(len(found))
-    share[head] = coverage(whole, sources.idf(terms))
+    idf = sources.idf(terms)
+    shown = {"coverage": np.zeros(len(found))}
+    shown["coverage"][head] = coverage(whole, idf)
+    extra = config.coverage * shown["coverage"]
+    exact = [at for at, term in enumerate(terms) if any(map(str.isdigit, term))] if config.numbers > 0 else []
+    if exact:
+        shown["numbers"] = np.zeros(len(found))
+        shown["numbers"][head] = coverage(own[:, exact], idf[exact])
+        extra = extra + config.numbers * shown["numbers"]
     rated = stage.rate(replace(found, words=words), call)
-    rated = rated.scored(rated.score + config.coverage * stage.unit(config) * share, coverage=share)
+    rated = rated.scored(rated.score + stage.unit(config) * extra, **shown)
     return rated.ordered().noted("words again", note=f"{joined} neighbours joined")
 
 
-def _impacts(rows: Ints, near: Ints, call: Call) -> Floats:
-    """Impact of each query word on each row, or beside it."""
+def _impacts(rows: Ints, near: Ints, call: Call) -> tuple[Floats, Floats]:
+    """Impact of each query word on each row by itself, and there or beside it."""
     terms = call.asked.terms
     if not (near >= 0).any():
-        return call.sources.impacts(terms, rows).astype(np.float64)
+        alone = call.sources.impacts(terms, rows).astype(np.float64)
+        return alone, alone
     every, back = np.unique(np.concatenate([rows, near.ravel()]), return_inverse=True)
     impacts = call.sources.impacts(terms, every).astype(np.float64)[back]
     own = impacts[: len(rows)]
     beside = impacts[len(rows) :].reshape(len(rows), near.shape[1], len(terms))
-    return filled(own, beside, call.config.context)
+    return own, filled(own, beside, call.config.context)
 
 
 def _texts(found: Candidates, call: Call) -> Candidates:
-    """The short list by its texts: late interaction, the subject, and the kind of answer that is wanted."""
+    """The short list by its texts: words and their relatives, the subject, and the kind of answer that is wanted."""
     config, asked = call.config, call.asked
     size = min(config.shortlist, len(found))
     texts = call.sources.texts(found.rows[:size])
     extra = np.zeros(size)
     shown: dict[str, Floats] = {}
     table = call.sources.tokens
-    if config.late > 0 and table is not None:
-        shown["late"] = _padded(late_scores(asked.text, texts, table), found)
+    matched = late.matches(asked.text, texts, table) if table is not None else None
+    if config.late > 0 and matched is not None:
+        shown["late"] = _padded(late.whole_texts(matched), found)
         extra += config.late * shown["late"][:size]
+    if config.close > 0 and matched is not None:
+        shown["close"] = _padded(late.close_together(matched), found)
+        extra += config.close * shown["close"][:size]
     if config.subject > 0 and asked.names:
         shown["subject"] = _padded(reading.subject(asked.names, texts), found)
         extra += config.subject * shown["subject"][:size]
@@ -114,6 +129,50 @@ def _texts(found: Candidates, call: Call) -> Candidates:
     score = found.score.copy()
     score[:size] += stage.unit(config) * extra
     return found.scored(score, **shown).ordered().noted("texts", note=", ".join(shown))
+
+
+def _company(found: Candidates, call: Call) -> Candidates:
+    """The short list by its vectors: against what all of it has in common, and against one another."""
+    config = call.config
+    size = min(config.shortlist, len(found))
+    vectors = call.sources.vectors(found.rows[:size])
+    extra = np.zeros(size)
+    shown: dict[str, Floats] = {}
+    if config.contrast > 0 and call.vector is not None:
+        shown["contrast"] = _padded(contrast(call.vector, vectors), found)
+        extra += config.contrast * shown["contrast"][:size]
+    if config.peers > 0:
+        alike = call.sources.calibrate(product(vectors, vectors.T)).astype(np.float64)
+        shown["peers"] = _padded(peers(alike, found.score[:size]), found)
+        extra += config.peers * shown["peers"][:size]
+    score = found.score.copy()
+    score[:size] += stage.unit(config) * extra
+    return found.scored(score, **shown).ordered().noted("company", note=", ".join(shown))
+
+
+def contrast(vector: Singles, vectors: Singles) -> Floats:
+    """Cosines with the query after the mean of all candidates is taken from both.
+
+    What the candidates share says nothing about which of them answers.
+    """
+    mean = vectors.mean(axis=0)
+    apart, asked = vectors - mean, vector - mean
+    lengths = np.sqrt(np.einsum("ij,ij->i", apart, apart)) * np.sqrt(asked @ asked)
+    return (np.vecdot(apart, asked) / np.maximum(lengths, 1e-9)).astype(np.float64)
+
+
+def peers(alike: Floats, score: Floats) -> Floats:
+    """For each candidate the closest other one, weighed by how high that one ranks, 0..1.
+
+    >>> peers(np.array([[1.0, 0.9], [0.9, 1.0]]), np.array([2.0, 1.0])).round(2).tolist()
+    [0.45, 0.9]
+    """
+    best = float(score.max(initial=0.0))
+    if best <= 0:
+        return np.zeros(len(score))
+    weighed = alike * (score / best)
+    np.fill_diagonal(weighed, 0.0)
+    return np.maximum(weighed.max(axis=1, initial=0.0), 0.0)
 
 
 def _padded(values: Floats, found: Candidates) -> Floats:
@@ -137,16 +196,20 @@ def _current(found: Candidates, call: Call) -> Candidates:
     """The newest of rival memories first."""
     terms = call.asked.terms
     size = min(currency.REACH, len(found))
-    if not terms or size < 2 or np.ptp(found.created_at[:size]) == 0:
+    if not terms or size < 2:
         return found
     head = found.rows[:size]
+    texts = call.sources.texts(head)
+    wants = call.asked.wants if call.asked.present else "thing"
     facts = currency.Facts(
         matched=call.sources.impacts(terms, head) > 0,
         idf=call.sources.idf(terms),
-        texts=call.sources.texts(head),
+        texts=texts,
         created_at=found.created_at[:size],
         score=found.score[:size],
         present=call.asked.present,
+        holding=reading.wanted(wants, texts) > 0 if wants in reading.READERS else None,
+        rows=head if wants in reading.READERS else None,
     )
     renewed = currency.renew(facts)
     if not renewed.outdated.any():

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skep.linear import product
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ def mmr(relevance: Floats, vectors: Vectors, limit: int, *, balance: float = MMR
     size = min(limit, len(relevance))
     if size <= 0:
         return []
-    near = vectors @ vectors.T
+    near = product(vectors, vectors.T)
     gain = balance * relevance
     closest = np.zeros(len(relevance), dtype=np.float64)
     picked: list[int] = []
@@ -60,7 +62,7 @@ def diverse(
         same: Maps raw cosines to the calibrated scale; the identity by default.
         threshold: Calibrated cosine from which two are the same.
     """
-    near = vectors @ vectors.T
+    near = product(vectors, vectors.T)
     if same is not None:
         near = same(near)
     alike = near >= threshold

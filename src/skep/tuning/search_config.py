@@ -10,8 +10,8 @@ file                                         recall settings
 `retrieval.method`                           `k_words`, `k_vectors`, and which weights count
 `retrieval.pool`                             `k_words` and `k_vectors` where they are used
 `retrieval.fusion`, `weights`, `rrf_k`       the same names
-`retrieval.late`, `context`, `temporal`,     the same names
-`currency`
+`retrieval.late` and the other weights of    the same names
+the second look; `temporal`, `currency`
 `retrieval.top_k`, `dynamic_k.max_results`   `limit` and `max_results`: the smaller of the two that apply
 `dynamic_k.enabled`, `gap_threshold_factor`  `dynamic_k`, `cliff`
 `dynamic_k.min_results`                      `min_results`
@@ -36,6 +36,18 @@ from skep.retrieval.config import QUERY_SIGNALS, RecallConfig, to_dict
 from skep.tuning.schemas import EVERYTHING, RESERVED
 
 Scalar = str | int | float | bool
+SECOND_LOOK = (
+    "late",
+    "close",
+    "coverage",
+    "numbers",
+    "contrast",
+    "peers",
+    "subject",
+    "wanted",
+    "context",
+)
+"""Weights of what is looked at on the short list; the same names in a config file and in a recall config."""
 OUTSIDE_RECALL_CONFIG = ("limit", "tags", "kinds")
 """Keys of the recall settings that narrow a recall rather than rank it; `RecallConfig` does not have them."""
 
@@ -54,6 +66,13 @@ class Retrieval(_Section, frozen=True, kw_only=True):
     weights: dict[str, float] = msgspec.field(default_factory=lambda: {"semantic": 1.0, "lexical": 1.0})
     pool: int = 100
     late: float = 0.0
+    close: float = 0.0
+    coverage: float = 0.0
+    numbers: float = 0.0
+    contrast: float = 0.0
+    peers: float = 0.0
+    subject: float = 0.0
+    wanted: float = 0.0
     context: float = 0.0
     temporal: Literal["off", "boost", "filter"] = "off"
     currency: bool = False
@@ -165,8 +184,7 @@ def _stated(config: SearchConfig) -> dict[str, Any]:
         "fusion": found.fusion,
         "weights": effective_weights(found),
         "rrf_k": found.rrf_k,
-        "late": found.late,
-        "context": found.context,
+        **{name: getattr(found, name) for name in SECOND_LOOK},
         "temporal": found.temporal,
         "currency": found.currency,
         "select": config.selection.strategy,

@@ -15,6 +15,8 @@ from hashlib import shake_128
 import numpy as np
 from numpy.typing import NDArray
 
+from skep.linear import product
+
 Floats = NDArray[np.float32]
 
 EXACT_BITS = 24
@@ -28,7 +30,7 @@ def turn(rows: Floats) -> Floats:
     data = rows * unit
     for part in _parts(dim):
         np.rint(data, out=data)
-        data[:, part] = (data[:, part] @ _matrix(part.stop - part.start)) * _shrink(part)
+        data[:, part] = product(data[:, part], _matrix(part.stop - part.start)) * _shrink(part)
     data *= 1 / unit
     return data
 
@@ -37,7 +39,7 @@ def turn_back(rows: Floats) -> Floats:
     """Turned rows in the axes they came in."""
     data = rows.copy()
     for part in reversed(_parts(rows.shape[1])):
-        data[:, part] = (data[:, part] @ _matrix(part.stop - part.start).T) * _shrink(part)
+        data[:, part] = product(data[:, part], _matrix(part.stop - part.start).T) * _shrink(part)
     return data
 
 
