@@ -169,6 +169,47 @@ class ExpiredAnswer(msgspec.Struct, frozen=True, tag="EXPIRED_ANSWER", kw_only=T
     events: tuple[Event, ...] = ()
 
 
+class OutcomesQuery(msgspec.Struct, frozen=True, tag="OUTCOMES_QUERY", kw_only=True):
+    """Which outcomes do you know of? With a memory, those in which it was used."""
+
+    memory: str | None = None
+
+
+class OutcomesAnswer(msgspec.Struct, frozen=True, tag="OUTCOMES_ANSWER", kw_only=True):
+    """The outcomes one member knows of, and everything it knows to be undone."""
+
+    member: str
+    events: tuple[Event, ...] = ()
+    undos: tuple[Event, ...] = ()
+
+
+class StatusQuery(msgspec.Struct, frozen=True, tag="STATUS_QUERY", kw_only=True):
+    """How much do you answer for? With `missing`, how much of what these members would have answered for."""
+
+    missing: tuple[str, ...] = ()
+
+
+class StatusAnswer(msgspec.Struct, frozen=True, tag="STATUS_ANSWER", kw_only=True, omit_defaults=True):
+    """The figures of one member; copies that others answer for are not counted."""
+
+    member: str
+    by_status: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    by_kind: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    links: int = 0
+    """Links that start at what is counted."""
+    trials: int = 0
+    """How often procedures were tried."""
+    quarantined: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The kind of each memory that waits for review here; they stay with whoever took them in, and are not
+    among those counted."""
+    held: int = 0
+    reembedding: int = 0
+    size_bytes: int = 0
+    index_bytes: int = 0
+    embed_error: str | None = None
+    seen: Versions = Versions()
+
+
 class ShardStore(msgspec.Struct, frozen=True, tag="SHARD_STORE", kw_only=True):
     """Keep these events; you are one of their owners."""
 
@@ -345,6 +386,10 @@ Frame = (
     | BlastAnswer
     | ExpiredQuery
     | ExpiredAnswer
+    | OutcomesQuery
+    | OutcomesAnswer
+    | StatusQuery
+    | StatusAnswer
     | GossipRequest
     | GossipDigest
     | Gossip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from skep.hive.about import belongs
 from skep.hive.blast import blast
 from skep.hive.bus.base import Bus, Subscription, safe_part
+from skep.hive.counting import outcomes_of, status_of
 from skep.hive.expiry import expired_of
 from skep.hive.frames import (
     BlastQuery,
@@ -22,6 +23,7 @@ from skep.hive.frames import (
     FactsChanged,
     Frame,
     MemberHello,
+    OutcomesQuery,
     RepairRequest,
     Seen,
     SeenRequest,
@@ -34,6 +36,7 @@ from skep.hive.frames import (
     ShardStore,
     ShardStored,
     ShardUsed,
+    StatusQuery,
     SyncRequest,
     without_position,
 )
@@ -149,6 +152,10 @@ class Member:
                 return blast(self, frame)
             case ExpiredQuery():
                 return expired_of(self, frame)
+            case OutcomesQuery():
+                return outcomes_of(self.name, self.bank, frame)
+            case StatusQuery():
+                return status_of(self, frame)
             case ShardFind():
                 return self._page(frame)
             case MemberHello():
