@@ -178,3 +178,51 @@ def test_events_of_elsewhere_can_be_undone(apart: Apart) -> None:
     here.agent("ana").undo(revision.id)
 
     assert there.agent("eve").get(stored.id).text == "Lunch is served in the cellar today."
+
+
+def test_what_waits_elsewhere_is_reviewed_from_here(apart: Apart) -> None:
+    here, there = apart
+    here.trust.set("eve", 0.2)
+    here.trust.set("ana", 0.2)
+    kept = there.agent("eve").remember("The backup key lies in rack two.").memory
+    bad = there.agent("eve").remember("The coffee machine stands in the hall.").memory
+    mine = here.agent("ana").remember("Lunch is served in the garden today.").memory
+    assert {one.memory.id for one in here.review()} == {kept.id, bad.id, mine.id}
+    assert {one.memory.id for one in there.review()} == {kept.id, bad.id, mine.id}
+    assert all("trust 0.20" in one.reasons for one in here.review())
+    assert (here.review().missing, here.review().completeness) == ((), 1.0)
+    here.approve(kept.id)
+    here.dismiss(bad.id)
+
+    assert [one.memory.id for one in there.review()] == [mine.id]
+    assert there.agent("eve").get(kept.id).status == "active"
+    assert there.agent("fay").get(bad.id).status == "retracted"
+    assert [hit.memory.id for hit in there.agent("dora").recall("backup key rack", limit=1)] == [kept.id]
+    with pytest.raises(NotFoundError, match="does not wait for review"):
+        here.approve(kept.id)
+
+
+def test_what_expired_elsewhere_is_collected_from_here(apart: Apart, clock: Any) -> None:
+    here, there = apart
+    short = there.agent("eve").remember("The lift is out of order today.", ttl=3600.0).memory
+    mine = here.agent("ana").remember("Lunch is served in the garden today.", ttl=3600.0).memory
+    kept = there.agent("fay").remember("The coffee machine stands in the hall.").memory
+    assert here.gc() == []
+    clock.pass_days(1)
+    gone = here.gc()
+
+    assert (set(gone), gone.missing) == ({short.id, mine.id}, ())
+    for half in apart:
+        for member in half.members.values():
+            found = (member.get(short.id), member.get(mine.id))
+            assert {memory.status for memory in found if memory is not None} <= {"expired"}
+    assert there.agent("eve").get(kept.id).status == "active"
+    assert there.gc() == []
+
+
+def test_gc_and_review_say_whom_they_could_not_ask(open_both: Callable[..., Apart], clock: Any) -> None:
+    here, there = open_both("sharded", policy=HivePolicy(deadline=0.2, hedge_after=0.1))
+    for member in there.members.values():
+        member.stop()
+    for found in (here.gc(), here.review()):
+        assert (found.missing, found.completeness) == (("dora", "eve", "fay"), 0.5)

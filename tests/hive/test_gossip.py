@@ -62,7 +62,7 @@ def test_the_surest_memories_go_first(banks: Make) -> None:
     a.remember_many([{"text": f"Law number {n} is in force.", "confidence": 0.95} for n in range(5)])
     a.remember("Something below the bar of gossip.", confidence=0.2)
     policy = HivePolicy(gossip_top=5)
-    Gossip({"a": a, "b": b}, policy=policy, batch=0).tell(a, b)
+    Gossip({"a": a, "b": b}, policy=policy, batch=0).tell("a", "b")
 
     assert {m.text for m in b.find()} == {f"Law number {n} is in force." for n in range(5)}
 

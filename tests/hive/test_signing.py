@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import InvalidInputError, MissingExtraError, SyncError
-from skep.hive.signing import ForgedError, Keyring, Refused, Signer, canonical
+from skep.hive.signing import Keyring, Refused, Signer, canonical
 from skep.model import Event
 
 pytest.importorskip("nacl")
@@ -70,7 +70,6 @@ def test_a_forged_author_is_refused_and_named(ring: Keyring) -> None:
         Refused(event="mallory-1", fault="not its agent"),
         Refused(event="ana-3", fault="unsigned"),
     ]
-    assert "ana-1 (forged)" in str(ForgedError(refused))
 
 
 def test_strangers_are_taken_unless_signatures_are_required() -> None:

@@ -189,6 +189,11 @@ def ask(agent: str, query: str, limit: int, path: str, as_json: bool) -> None:
         click.echo(f"{answer.reason or 'nothing found'} ({share:.0%} of the hive was heard)")
 
 
+def _say_missing(names: tuple[str, ...]) -> None:
+    if names:
+        click.echo(f"not heard: {', '.join(names)}; ask again when they are back")
+
+
 @group.command()
 @manifest_option
 @json_option
@@ -204,6 +209,7 @@ def review(path: str, as_json: bool) -> None:
         click.echo(f"    {one.reasons}")
     if not waiting:
         click.echo("nothing to review")
+    _say_missing(waiting.missing)
 
 
 @group.command()
@@ -288,6 +294,7 @@ def gc(path: str, as_json: bool) -> None:
         print_json(gone)
     else:
         click.echo(f"{len(gone)} memories had expired")
+        _say_missing(gone.missing)
 
 
 @group.command()

@@ -9,7 +9,7 @@ from skep.engine import Progress
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.reading import Reading
-from skep.model import Hit, Outcome, Recalled
+from skep.model import Event, Hit, Outcome, Recalled
 from skep.storage.fold import voided
 from skep.validation import (
     clean_call,
@@ -199,7 +199,10 @@ class Living(Reading):
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
         """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`."""
-        outcomes = self.outcomes(scope=scope, include_shared=include_shared)
+        return self._tallied(self.outcomes(scope=scope, include_shared=include_shared))
+
+    @staticmethod
+    def _tallied(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         by_domain: dict[str, list[int]] = {}
         by_type: dict[str, list[int]] = {}
         for outcome in outcomes:
@@ -220,7 +223,7 @@ class Living(Reading):
         """What each memory that was sometimes withheld does to success, with intervals; with a scope, of that scope."""
         from skep.lifecycle.utility import effects
 
-        found = effects(self._engine.store.log.outcomes())
+        found = effects(self._outcome_events())
         sees = self._sees(scope, include_shared)
         if sees is None:
             return found
@@ -228,6 +231,10 @@ class Living(Reading):
         return [
             effect for effect in found if (memory := memories[effect.memory]) is not None and sees(memory)
         ]
+
+    def _outcome_events(self) -> Sequence[Event]:
+        """Every outcome that was not undone, oldest first."""
+        return self._engine.store.log.outcomes()
 
     def search_memory(
         self,

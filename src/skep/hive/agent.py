@@ -20,6 +20,7 @@ from skep.hive.asking import HiveRecaller, PlainRecaller
 from skep.hive.policy import Decision
 from skep.hive.signing import REGISTERS, acting
 from skep.hive.tracing import tracer
+from skep.hive.wholly import Wholly
 from skep.model import (
     Conflict,
     Event,
@@ -50,7 +51,7 @@ class Promoted(Remembered, frozen=True, kw_only=True):
     """Members that confirmed a copy."""
 
 
-class AgentBank(Bank):
+class AgentBank(Wholly):
     """One agent's view of a hive. Closing it leaves the hive open."""
 
     def __init__(self, hive: Hive, name: str) -> None:

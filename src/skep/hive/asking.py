@@ -4,9 +4,7 @@ was heard.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -14,10 +12,11 @@ import msgspec
 from skep.hive.scatter import Heard
 from skep.hive.tracing import tracer
 from skep.hive.union import Members, Union
-from skep.model import Hit, Memory, Recalled
-from skep.recall.search import CHECKED, MOSTLY, NEAR, Recaller
+from skep.model import Memory, Recalled
+from skep.recall.marking import conflicts_marked, opposes
+from skep.recall.search import Recaller
 from skep.retrieval.config import RecallConfig
-from skep.semantics.conflicts import in_common, judge, whole_words
+from skep.storage.rows import searched_text
 
 if TYPE_CHECKING:
     from skep.embedding.base import Embedder
@@ -92,7 +91,14 @@ class HiveRecaller(Recaller):
         chosen = self.config(preset, config, expand, deployed)
         with tracer.span("hive.recall", limit=limit) as span:
             answer, homes = ask_hive(
-                self._asking, query, where, chosen, limit=limit, reranker=reranker, explain=explain
+                self._asking,
+                query,
+                where,
+                chosen,
+                limit=limit,
+                reranker=reranker,
+                explain=explain,
+                opposed=self.opposed,
             )
             span.note(hits=len(answer.hits), completeness=round(answer.completeness, 4))
         if count_uses and answer.hits:
@@ -161,6 +167,7 @@ def ask_hive(
     limit: int,
     reranker: Reranker | None = None,
     explain: bool = False,
+    opposed: Callable[[Memory, Memory, float], bool] = opposes,
 ) -> tuple[Answer, dict[str, str]]:
     """The answer, and the member each candidate came from."""
     from skep.retrieval.pipeline import run
@@ -182,7 +189,15 @@ def ask_hive(
         boost=policy.domain_boost,
     )
     found = run(query, config, union, where.now, where=where, limit=limit, reranker=reranker, explain=explain)
-    shown = conflicts_marked(tuple(hit for hit in found.hits if hit.memory.id), asking.embedder)
+    shown = tuple(hit for hit in found.hits if hit.memory.id)
+    embedder: Embedder = asking.embedder
+    if embedder.instant:
+        shown = conflicts_marked(
+            shown,
+            vectors=lambda hits: embedder.embed([searched_text(h.memory.title, h.memory.text) for h in hits]),
+            calibrate=embedder.calibrate,
+            opposed=opposed,
+        )
     kept = {hit.memory.id for hit in shown}
     heard = scatter.heard
     answer = Answer(
@@ -205,46 +220,3 @@ def _reason(reason: str, heard: Heard) -> str:
         return reason
     note = f"{heard.asked - heard.answered} of {heard.asked} members did not answer"
     return f"{reason}; {note}" if reason else note
-
-
-def conflicts_marked(hits: tuple[Hit, ...], embedder: Embedder) -> tuple[Hit, ...]:
-    """Say which of the hits do not go together."""
-    head = hits[:CHECKED]
-    alike = _alike([hit.memory for hit in head]) if embedder.instant else []
-    if not alike:
-        return hits
-    vectors = embedder.embed([_searched(hit.memory) for hit in head])
-    opposed: dict[str, list[str]] = {}
-    for i, j in alike:
-        a, b = head[i].memory, head[j].memory
-        cosine = float(vectors[i] @ vectors[j])
-        similarity = 0.0 if math.isnan(cosine) else embedder.calibrate(cosine)
-        if similarity < NEAR:
-            continue
-        older, newer = sorted((a, b), key=lambda m: (m.created_at, m.id))
-        conflict = judge(older, newer, similarity)
-        if conflict is not None and conflict.kind != "duplicate":
-            opposed.setdefault(a.id, []).append(b.id)
-            opposed.setdefault(b.id, []).append(a.id)
-    return tuple(
-        msgspec.structs.replace(
-            hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(opposed[hit.memory.id])
-        )
-        if hit.memory.id in opposed
-        else hit
-        for hit in hits
-    )
-
-
-def _alike(memories: Sequence[Memory]) -> list[tuple[int, int]]:
-    """Pairs of one kind with most of their words in common: only those can contradict or update one another."""
-    words = [whole_words(memory.text) for memory in memories]
-    return [
-        (i, j)
-        for i, j in combinations(range(len(memories)), 2)
-        if memories[i].kind == memories[j].kind and in_common(words[i], words[j]) >= MOSTLY
-    ]
-
-
-def _searched(memory: Memory) -> str:
-    return f"{memory.title}\n{memory.text}" if memory.title else memory.text

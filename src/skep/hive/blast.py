@@ -44,11 +44,11 @@ def blast(member: Keeps, query: BlastQuery) -> BlastAnswer:
     return BlastAnswer(member=member.name, memories=tuple(touched), confirmations=tuple(confirmations))
 
 
-def everything(bank: Bank) -> Iterator[Memory]:
-    """Every memory that was not already taken back, a page at a time."""
+def everything(bank: Bank, status: str | None = None) -> Iterator[Memory]:
+    """Every memory (of one status, if given) that was not already taken back, a page at a time."""
     cursor: str | None = None
     while True:
-        page = bank.find(status=None, limit=1000, cursor=cursor)
+        page = bank.find(status=status, limit=1000, cursor=cursor)
         yield from (memory for memory in page if memory.status not in UNDONE)
         if page.cursor is None:
             return

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from skep.hive.scatter import Health
 
 F = TypeVar("F", bound=Frame)
+T = TypeVar("T")
 LATE = "no answer in time"
 NOBODY = "nobody is there"
 
@@ -42,6 +43,21 @@ class Gathered(Generic[F]):
     def completeness(self) -> float:
         """The share of those asked that answered."""
         return len(self.answers) / len(self.asked) if self.asked else 1.0
+
+
+class Listed(list[T]):
+    """A list that says who could not be asked for it."""
+
+    def __init__(self, items: Iterable[T] = (), *, asked: int = 0, missing: Iterable[str] = ()) -> None:
+        super().__init__(items)
+        self.asked = asked
+        self.missing = tuple(sorted(missing))
+        """Members that did not answer in time, or not sensibly; what they hold may be more than is shown."""
+
+    @property
+    def completeness(self) -> float:
+        """The share of the members that were heard."""
+        return 1.0 - len(self.missing) / self.asked if self.asked else 1.0
 
 
 class Calls:

@@ -11,7 +11,9 @@ import math
 from typing import TYPE_CHECKING
 
 from skep.errors import InvalidInputError
-from skep.hive.blast import everything
+from skep.hive.blast import Keeps, everything
+from skep.hive.calls import Listed
+from skep.hive.frames import ExpiredAnswer, ExpiredQuery, Frame, without_position
 from skep.hive.policy import HivePolicy
 from skep.model import CURRENT, Memory
 
@@ -33,22 +35,50 @@ def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> floa
     return memory.confidence * math.exp(-per_second * seconds)
 
 
-def collect(hive: Hive, *, now: float | None = None) -> list[str]:
-    """Mark what has expired as expired, in every copy; the ids. A second time finds nothing.
+def expired_of(member: Keeps, query: ExpiredQuery) -> ExpiredAnswer:
+    """What one member holds that has expired and was not marked yet; marked, if that is asked for."""
 
-    Members in this process are looked through; those elsewhere look through their own.
+    def ended(memory: Memory | None) -> bool:
+        if memory is None or memory.status not in CURRENT:
+            return False
+        return memory.expires_at is not None and memory.expires_at <= query.now
+
+    bank = member.bank
+    if not query.mark:
+        return ExpiredAnswer(
+            member=member.name, ids=tuple(memory.id for memory in everything(bank) if ended(memory))
+        )
+    store = bank.engine.store
+    before = store.log.last_seq()
+    marked = [memory_id for memory_id in query.mark if ended(store.get(memory_id))]
+    for memory_id in marked:
+        bank.mark(memory_id, "expired", "its time was over")
+    events = tuple(without_position(event) for event in store.log.after(before))
+    return ExpiredAnswer(member=member.name, ids=tuple(marked), events=events)
+
+
+def collect(hive: Hive, *, now: float | None = None) -> Listed[str]:
+    """Mark what has expired as expired, in every copy; the ids, and who could not be asked.
+
+    Each memory is marked by one member that holds it, and the others follow. A second time finds nothing.
     """
     moment = hive.now() if now is None else now
+    found = hive.calls.ask(ExpiredQuery(now=moment), ExpiredAnswer)
+    wanted: dict[str, list[str]] = {}
     gone: dict[str, None] = {}
-    for member in hive.members.values():
-        for memory in list(everything(member.bank)):
-            ended = memory.expires_at is not None and memory.expires_at <= moment
-            if ended and memory.status in CURRENT and memory.id not in gone:
-                hive.changed_at(
-                    member, lambda bank, m=memory.id: bank.mark(m, "expired", "its time was over")
-                )
-                gone[memory.id] = None
-    return list(gone)
+    for name in sorted(
+        found.answers, key=lambda name: name not in hive.members
+    ):  # those of this process first
+        fresh = [memory_id for memory_id in found.answers[name].ids if memory_id not in gone]
+        gone |= dict.fromkeys(fresh)
+        if fresh:
+            wanted[name] = fresh
+    frames: dict[str, Frame] = {n: ExpiredQuery(now=moment, mark=tuple(ids)) for n, ids in wanted.items()}
+    told = hive.calls.ask_each(frames, ExpiredAnswer)
+    missing = {*found.missing, *told.missing}
+    hive.spread(hive.registers, [e for part in told.answers.values() for e in part.events], silent=missing)
+    marked = dict.fromkeys(memory_id for part in told.answers.values() for memory_id in part.ids)
+    return Listed(marked, asked=len(found.asked), missing=missing)
 
 
 def refresh(hive: Hive, memory_id: str, *, ttl: float | None = None) -> Memory:

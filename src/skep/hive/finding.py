@@ -10,18 +10,20 @@ import msgspec
 
 from skep.bank import Page
 from skep.errors import InvalidInputError
+from skep.hive.calls import Listed
 from skep.hive.frames import Frame, ShardFetch, ShardFetched, ShardFind, ShardPage
 from skep.hive.pool import PRIVATE
 from skep.model import CURRENT, STATUSES, Memory
+from skep.storage.base import Filter
 from skep.validation import clean_number
 from skep.words import query_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from skep.hive.agent import AgentBank
     from skep.hive.hive import Hive
-    from skep.storage.base import Filter
+    from skep.hive.placing import Placing
 
 
 def find_everywhere(
@@ -93,6 +95,25 @@ def _shown_elsewhere(hive: Hive, queues: dict[str, deque[tuple[int, Memory]]]) -
         for memory in part.found.memories
         for name in doubtful[owner].get(memory.id, ())
     )
+
+
+def of_members(
+    hive: Placing, statuses: Sequence[str], names: Iterable[str] | None = None, *, batch: int = 1000
+) -> Listed[tuple[str, Memory]]:
+    """Every memory of some statuses that members (all, unless named) hold, copies included."""
+    where = Filter(statuses=tuple(statuses))
+    places: dict[str, int | None] = dict.fromkeys(hive.layout.members if names is None else names)
+    asked, missing = len(places), set[str]()
+    found: list[tuple[str, Memory]] = []
+    while places:
+        frames: dict[str, Frame] = {
+            name: ShardFind(where=where, limit=batch, before=before) for name, before in places.items()
+        }
+        told = hive.calls.ask_each(frames, ShardPage)
+        missing |= set(told.missing)
+        found += [(name, memory) for name, page in told.answers.items() for _, memory in page.found]
+        places = {name: page.found[-1][0] for name, page in told.answers.items() if len(page.found) >= batch}
+    return Listed(found, asked=asked, missing=missing)
 
 
 def _read_cursor(cursor: str | None) -> dict[str, int]:

@@ -7,6 +7,8 @@ passed through.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from skep.errors import SyncError
@@ -152,6 +154,62 @@ class BlastAnswer(msgspec.Struct, frozen=True, tag="BLAST_ANSWER", kw_only=True)
     """Events by which the source confirmed memories of others."""
 
 
+class ExpiredQuery(msgspec.Struct, frozen=True, tag="EXPIRED_QUERY", kw_only=True):
+    """What of yours had its time by now? What is named in `mark` is marked as expired."""
+
+    now: float
+    mark: tuple[str, ...] = ()
+
+
+class ExpiredAnswer(msgspec.Struct, frozen=True, tag="EXPIRED_ANSWER", kw_only=True):
+    """What one member holds that has expired, or the events by which it marked that."""
+
+    member: str
+    ids: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+class OutcomesQuery(msgspec.Struct, frozen=True, tag="OUTCOMES_QUERY", kw_only=True):
+    """Which outcomes do you know of? With a memory, those in which it was used."""
+
+    memory: str | None = None
+
+
+class OutcomesAnswer(msgspec.Struct, frozen=True, tag="OUTCOMES_ANSWER", kw_only=True):
+    """The outcomes one member knows of, and everything it knows to be undone."""
+
+    member: str
+    events: tuple[Event, ...] = ()
+    undos: tuple[Event, ...] = ()
+
+
+class StatusQuery(msgspec.Struct, frozen=True, tag="STATUS_QUERY", kw_only=True):
+    """How much do you answer for? With `missing`, how much of what these members would have answered for."""
+
+    missing: tuple[str, ...] = ()
+
+
+class StatusAnswer(msgspec.Struct, frozen=True, tag="STATUS_ANSWER", kw_only=True, omit_defaults=True):
+    """The figures of one member; copies that others answer for are not counted."""
+
+    member: str
+    by_status: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    by_kind: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    links: int = 0
+    """Links that start at what is counted."""
+    trials: int = 0
+    """How often procedures were tried."""
+    quarantined: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The kind of each memory that waits for review here; they stay with whoever took them in, and are not
+    among those counted."""
+    held: int = 0
+    reembedding: int = 0
+    size_bytes: int = 0
+    index_bytes: int = 0
+    embed_error: str | None = None
+    seen: Versions = Versions()
+
+
 class ShardStore(msgspec.Struct, frozen=True, tag="SHARD_STORE", kw_only=True):
     """Keep these events; you are one of their owners."""
 
@@ -181,12 +239,43 @@ class ShardStored(msgspec.Struct, frozen=True, tag="SHARD_STORED", kw_only=True)
     """Events that wait for their time to come."""
 
 
-class Gossip(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
-    """One gossip message: what I have seen, and the most valuable of what you seem to lack."""
+class GossipRequest(msgspec.Struct, frozen=True, tag="GOSSIP_REQUEST", kw_only=True):
+    """Before I tell you anything: what do you know?"""
 
     hive: str
-    seen: Versions
+    """Who asks."""
+    digest: Literal["versions", "bloom", "none"] = "versions"
+    salt: int = 0
+    """What the places in a Bloom digest depend on, so that the same events are not overlooked every time."""
+    current: bool = False
+    """Say also which memories a recall could return; to see how far all agree."""
+
+
+class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=True):
+    """What a peer knows: ranges of counters, or a Bloom filter of ids."""
+
+    hive: str
+    seen: Versions | None = None
+    bloom: bytes | None = None
+    current: Versions | None = None
+
+
+class Gossip(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
+    """One gossip message: the most valuable of what you lack, then a batch of the rest."""
+
+    hive: str
     events: tuple[Event, ...] = ()
+
+
+class GossipHeard(msgspec.Struct, frozen=True, tag="GOSSIP_HEARD", kw_only=True):
+    """What became of a gossip message."""
+
+    hive: str
+    applied: int = 0
+    refused: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Events that were not believed or not wanted, and why."""
+    held: tuple[str, ...] = ()
+    """Events that wait for their time to come."""
 
 
 class SyncRequest(msgspec.Struct, frozen=True, tag="SYNC_REQUEST", kw_only=True):
@@ -295,7 +384,16 @@ Frame = (
     | RepairEvents
     | BlastQuery
     | BlastAnswer
+    | ExpiredQuery
+    | ExpiredAnswer
+    | OutcomesQuery
+    | OutcomesAnswer
+    | StatusQuery
+    | StatusAnswer
+    | GossipRequest
+    | GossipDigest
     | Gossip
+    | GossipHeard
     | SyncRequest
     | SyncEvents
     | AgentOnline

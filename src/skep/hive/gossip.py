@@ -3,47 +3,51 @@
 In each round every peer picks a few others, more trusted ones more often, and tells each what it does not
 have: first the memories it is surest of, then a batch of whatever else differs, so that everything arrives
 in the end. What the other has is known from a digest, and nothing known is sent again.
+
+Peers are in this process or anywhere on a bus; both are spoken to with the same messages. Whoever does not
+answer in time, or not sensibly, is left out of the rest of the round, and the round says so.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
-from skep.hive.digest import Bloom
+from skep.errors import InvalidInputError, SkepError, SyncError
+from skep.hive.calls import Calls
+from skep.hive.frames import Frame, GossipDigest, GossipHeard, GossipRequest, without_position
+from skep.hive.frames import Gossip as Message
+from skep.hive.hearing import (
+    GossipSubjects,
+    Known,
+    Listener,
+    Peer,
+    current_of,
+    gossip_subject,
+    known_ids,
+    tidy,
+)
 from skep.hive.policy import HivePolicy
-from skep.hive.replica import Replica, Transfer, seen, take
+from skep.hive.replica import Transfer, forgets_first, is_forgotten
+from skep.hive.scatter import Health
 from skep.hive.signing import Keyring
 from skep.hive.tracing import tracer
 from skep.hive.versions import Versions
 from skep.model import CURRENT, Event, Memory
 
 if TYPE_CHECKING:
+    from skep.hive.bus.base import Bus
     from skep.hive.hive import Hive
 
+__all__ = ["AutoGossip", "Gossip", "Peer", "Round", "choose", "convergence", "known_ids"]
+
 DigestKind = Literal["versions", "bloom"]
-
-
-class Peer(Replica, Protocol):
-    """A bank or a hive that takes part."""
-
-    def get(self, memory_id: str) -> Memory | None:
-        """A memory by id."""
-        ...
-
-
-@runtime_checkable
-class Admits(Protocol):
-    """A peer with a gateway of its own."""
-
-    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
-        """Take events of others past the gateway."""
-        ...
+F = TypeVar("F", bound=Frame)
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +60,11 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     digest_bytes: int
     convergence: float
+    """Among those that said what they know."""
+    missing: tuple[str, ...] = ()
+    """Peers that did not answer in time, or not sensibly."""
+    faults: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """What went wrong with each of them."""
 
 
 class Gossip:
@@ -71,21 +80,38 @@ class Gossip:
         batch: int = 100,
         digest: DigestKind = "versions",
         keyring: Keyring | None = None,
+        bus: Bus | None = None,
+        others: Iterable[str] = (),
     ) -> None:
         """Gossip among hives and banks.
 
         Args:
-            peers: Who takes part, by name.
-            policy: Fanout and thresholds.
+            peers: Who takes part in this process, by name; these speak in every round.
+            policy: Fanout, thresholds, and how long a peer on the bus may take to answer.
             trust: How far each peer is trusted, by name.
             rng: Who talks to whom.
             batch: How many events follow the most valuable ones in a message.
             digest: How a peer tells what it has.
             keyring: Whose signatures banks check; hives check with their own.
+            bus: The way to the others.
+            others: Who is told over the bus: hives after `listen`, or banks behind a `GossipServer`.
         """
         self.peers = dict(peers)
-        self._keyring = keyring
+        self.others = tuple(dict.fromkeys(others))
+        if self.others and bus is None:
+            raise InvalidInputError(
+                "peers outside this process are reached over a bus; give one", field="bus"
+            )
+        twice = next((name for name in self.others if name in self.peers), None)
+        if twice is not None:
+            raise InvalidInputError(f"{twice!r} is in this process; leave it out of `others`", field="others")
+        self._listeners = {name: Listener(name, peer, keyring=keyring) for name, peer in self.peers.items()}
         self.policy = policy or HivePolicy()
+        self._calls = (
+            None
+            if bus is None
+            else Calls(bus, GossipSubjects(), lambda: self.others, policy=self.policy, health=Health())
+        )
         self._trust = trust or _equal
         self._rng = rng or random.Random(0)
         self._batch = batch
@@ -93,97 +119,152 @@ class Gossip:
         self.rounds: list[Round] = []
 
     def round(self) -> Round:
-        """Let every peer speak once."""
-        messages, digest_bytes, moved = 0, 0, Transfer()
-        with tracer.span("hive.gossip", peers=len(self.peers)) as span:
-            for name in self.peers:
-                for other in choose(
-                    [p for p in self.peers if p != name], self.policy.fanout, self._trust, self._rng
-                ):
-                    spoken, size = self.tell(self.peers[name], self.peers[other], via=(name,))
-                    moved = moved.plus(spoken)
-                    digest_bytes += size
-                    messages += 1
-            shared = convergence(self.peers.values())
-            span.note(events=moved.events, convergence=round(shared, 4))
+        """Let every peer of this process speak once."""
+        with tracer.span("hive.gossip", peers=len(self.peers) + len(self.others)) as span:
+            talk = _Talk(self)
+            pairs = self._pairs()
+            talk.meet({other: name for name, other in pairs})
+            for name, other in pairs:
+                talk.tell(name, other)
+            shared = talk.agreement()
+            span.note(events=talk.moved.events, convergence=round(shared, 4), missing=len(talk.faults))
         done = Round(
             number=len(self.rounds) + 1,
-            messages=messages,
-            events=moved.events,
-            bytes=moved.bytes,
-            digest_bytes=digest_bytes,
+            messages=talk.messages,
+            events=talk.moved.events,
+            bytes=talk.moved.bytes,
+            digest_bytes=talk.digest_bytes,
             convergence=shared,
+            missing=tuple(sorted(talk.faults)),
+            faults=talk.faults,
         )
         self.rounds.append(done)
         return done
 
     def run(self, *, limit: int = 100) -> list[Round]:
-        """Rounds until everybody knows everything, or `limit` are done."""
+        """Rounds until everybody who can be heard knows everything, or `limit` are done."""
         while len(self.rounds) < limit and (not self.rounds or self.rounds[-1].convergence < 1.0):
             self.round()
         return self.rounds
 
-    def tell(self, source: Peer, target: Peer, *, via: tuple[str, ...] = ()) -> tuple[Transfer, int]:
-        """One message: what `target` lacks, the surest first. Also the size of the digest that was needed."""
-        mine, theirs = seen(source), seen(target)
-        missing = mine.minus(theirs)
-        known, size = self._known(theirs)
-        if not missing:
-            return Transfer(), size
-        events = self._priority(source, missing, known)
-        named = {event.id for event in events}
-        rest = (event for event in source.events_in(missing.ranges) if event.id not in named)
-        sent = (*events, *islice(rest, self._batch))
-        return hand_over(target, sent, keyring=self._keyring, via=via), size
+    def tell(self, name: str, other: str) -> Transfer:
+        """One message from a peer of this process to another peer: what it lacks, the surest first."""
+        talk = _Talk(self)
+        talk.meet({other: name})
+        talk.tell(name, other)
+        if other in talk.faults:
+            raise SyncError(f"{other} could not be told: {talk.faults[other]}; nothing is lost, try again")
+        return talk.moved
 
-    def _known(self, theirs: Versions) -> tuple[Callable[[str], bool], int]:
-        """What the other has, as it would tell: exact ranges, or a Bloom filter of ids."""
-        if self._digest == "bloom":
-            bloom = Bloom.of(f"{actor}-{counter}" for actor, counter in theirs.dots())
-            return bloom.__contains__, len(bloom.to_bytes())
+    def _pairs(self) -> list[tuple[str, str]]:
+        """Who tells whom in a round."""
+        names = [*self.peers, *self.others]
+        return [
+            (name, other)
+            for name in self.peers
+            for other in choose([p for p in names if p != name], self.policy.fanout, self._trust, self._rng)
+        ]
 
-        def contains(name: str) -> bool:
-            actor, _, counter = name.rpartition("-")
-            return (actor, int(counter)) in theirs
+    def request(self, name: str) -> GossipRequest:
+        """Ask what a peer knows, in the name of one that will tell it something."""
+        return GossipRequest(hive=name, digest=self._digest, salt=len(self.rounds))
 
-        return contains, len(msgspec.msgpack.encode(theirs))
+    def ask(
+        self, frames: Mapping[str, Frame], kind: type[F], *, path: tuple[str, ...] = ()
+    ) -> tuple[dict[str, F], dict[str, str]]:
+        """Answers of peers wherever they are, and what went wrong with the others."""
+        answers: dict[str, F] = {}
+        faults: dict[str, str] = {}
+        away: dict[str, Frame] = {}
+        for name, frame in frames.items():
+            if name not in self._listeners:
+                away[name] = frame
+                continue
+            try:
+                said = self._listeners[name].answer(frame, path)
+            except SkepError as error:
+                faults[name] = f"{type(error).__name__}: {error}"
+                continue
+            if isinstance(said, kind):
+                answers[name] = said
+        if away and self._calls is not None:
+            found = self._calls.ask_each(away, kind, paths=dict.fromkeys(away, path))
+            answers |= found.answers
+            faults |= found.faults
+        return answers, faults
 
-    def _priority(self, source: Peer, missing: Versions, known: Callable[[str], bool]) -> list[Event]:
-        """The memories the source is surest of among those the other lacks."""
-        fresh = (
-            event.id
-            for event in source.events_in(missing.ranges)
-            if event.kind == "remember" and not known(event.id)
-        )
-        found = ((name, source.get(name)) for name in _known_only(source, fresh))
+    def message(self, source: Peer, known: Known) -> tuple[Event, ...]:
+        """What to tell somebody: the memories the source is surest of among those it lacks, then a batch."""
+        best = self._surest(source, known)
+        first = [event for event in known.lacking(source) if event.id in best] if best else []
+        rest = islice((e for e in known.lacking(source) if e.id not in best), self._batch)
+        return tuple(without_position(event) for event in forgets_first((*first, *rest)))
+
+    def _surest(self, source: Peer, known: Known) -> set[str]:
+        fresh = (event.id for event in known.lacking(source) if event.kind == "remember")
+        found = ((name, source.get(name)) for name in fresh if not is_forgotten(source, name))
         worth = [
             (memory.confidence, name)
             for name, memory in found
             if memory is not None and memory.confidence >= self.policy.gossip_at and memory.status in CURRENT
         ]
-        best = {name for _, name in heapq.nlargest(self.policy.gossip_top, worth)}
-        return [event for event in source.events_in(missing.ranges) if event.id in best]
+        return {name for _, name in heapq.nlargest(self.policy.gossip_top, worth)}
 
 
-def hand_over(
-    target: Peer, events: Iterable[Event], *, keyring: Keyring | None = None, via: tuple[str, ...] = ()
-) -> Transfer:
-    """Give events to a peer. A hive checks them with its own keyring and sets aside what its gateway doubts."""
-    if isinstance(target, Admits):
-        return target.admit(events, via=via)
-    return take(target, events, keyring)
+class _Talk:
+    """One round: who knows what, who was told what, and who failed to answer."""
+
+    def __init__(self, gossip: Gossip) -> None:
+        self._gossip = gossip
+        self._known: dict[str, Known] = {}
+        self.faults: dict[str, str] = {}
+        self.messages = 0
+        self.digest_bytes = 0
+        self.moved = Transfer()
+
+    def meet(self, tellers: Mapping[str, str]) -> None:
+        """Ask peers what they know, all at once; each in the name of one that will tell it something."""
+        frames: dict[str, Frame] = {other: self._gossip.request(name) for other, name in tellers.items()}
+        answers, faults = self._gossip.ask(frames, GossipDigest)
+        self.faults |= faults
+        for other, digest in answers.items():
+            try:
+                self._known[other] = Known(digest)
+            except SyncError as error:
+                self.faults[other] = str(error)
+            else:
+                self.digest_bytes += len(msgspec.msgpack.encode(digest))
+
+    def tell(self, name: str, other: str) -> None:
+        """Tell one peer what it lacks of another; nothing if it has failed to answer before."""
+        known = self._known.get(other)
+        if known is None or other in self.faults:
+            return
+        self.messages += 1
+        events = self._gossip.message(self._gossip.peers[name], known)
+        if not events:
+            return
+        frame = Message(hive=name, events=events)
+        answers, faults = self._gossip.ask({other: frame}, GossipHeard, path=(name,))
+        self.faults |= faults
+        if other in answers:
+            known.told(events)
+            size = len(msgspec.msgpack.encode(events))
+            self.moved = self.moved.plus(Transfer(events=max(0, answers[other].applied), bytes=size))
+
+    def agreement(self) -> float:
+        """How much of what anybody knows is known to all that answer."""
+        names = [*self._gossip.peers, *self._gossip.others]
+        asker = next(iter(self._gossip.peers), "")
+        question = GossipRequest(hive=asker, digest="none", current=True)
+        frames: dict[str, Frame] = {name: question for name in names if name not in self.faults}
+        answers, faults = self._gossip.ask(frames, GossipDigest)
+        self.faults |= faults
+        return agreement(tidy(said.current) for said in answers.values() if said.current is not None)
 
 
 def _equal(name: str) -> float:  # noqa: ARG001
     return 1.0
-
-
-def _known_only(source: Peer, names: Iterable[str]) -> Iterator[str]:
-    """Ids whose memory the source can still show."""
-    store = getattr(getattr(source, "engine", None), "store", None)
-    for name in names:
-        if store is None or not store.is_forgotten(name):
-            yield name
 
 
 def choose(names: Sequence[str], count: int, trust: Callable[[str], float], rng: random.Random) -> list[str]:
@@ -199,36 +280,53 @@ def choose(names: Sequence[str], count: int, trust: Callable[[str], float], rng:
 
 def convergence(peers: Iterable[Peer]) -> float:
     """How much of what anybody knows is known to all: 1 when all know the same."""
-    known = [known_ids(peer) for peer in peers]
-    anybody = set[str]().union(*known)
-    everybody = {name for name in anybody if all(name in one for one in known)}
-    return len(everybody) / len(anybody) if anybody else 1.0
+    return agreement(current_of(peer) for peer in peers)
 
 
-def known_ids(peer: Any) -> set[str]:
-    """The current memories of a bank or a hive."""
-    from skep.hive.blast import everything
-
-    members = getattr(peer, "members", None)
-    banks: list[Any] = [member.bank for member in members.values()] if members is not None else [peer]
-    return {memory.id for bank in banks for memory in everything(bank) if memory.status in CURRENT}
+def agreement(known: Iterable[Versions]) -> float:
+    """The share of what anybody has that all have; 1 where nobody has anything."""
+    listed = list(known)
+    if not listed:
+        return 1.0
+    anybody, everybody = Versions(), listed[0]
+    for one in listed:
+        anybody, everybody = anybody.merged(one), everybody.common(one)
+    total = anybody.count()
+    return everybody.count() / total if total else 1.0
 
 
 class AutoGossip:
     """Tells a few peers of a hive about every memory it promotes."""
 
-    def __init__(self, hive: Hive, peers: Mapping[str, Peer], *, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        hive: Hive,
+        peers: Mapping[str, Peer],
+        *,
+        others: Iterable[str] = (),
+        rng: random.Random | None = None,
+    ) -> None:
         self._hive = hive
-        self.peers = dict(peers)
+        self._listeners = {name: Listener(name, peer) for name, peer in peers.items()}
+        self.others = tuple(others)
         self._rng = rng or random.Random(0)
 
     def __call__(self, memories: Sequence[Memory]) -> int:
-        """Send new memories on; how many events were new to somebody. What came by gossip is never sent on."""
+        """Send new memories on; how many events were new to somebody of this process.
+
+        Those on the bus are told and not waited for: what is lost on the way comes with the next round. What came
+        by gossip is never sent on.
+        """
         policy, trust = self._hive.policy, self._hive.trust
         worth = [memory.id for memory in memories if memory.confidence >= policy.gossip_at]
         if not worth:
             return 0
-        events = self._hive.events_of(worth)
-        chosen = choose(list(self.peers), policy.fanout, trust.of, self._rng)
-        via = (self._hive.name,)
-        return sum(hand_over(self.peers[name], events, via=via).events for name in chosen)
+        frame = Message(hive=self._hive.name, events=tuple(self._hive.events_of(worth)))
+        new = 0
+        for name in choose([*self._listeners, *self.others], policy.fanout, trust.of, self._rng):
+            if name in self._listeners:
+                heard = self._listeners[name].answer(frame, (self._hive.name,))
+                new += heard.applied if isinstance(heard, GossipHeard) else 0
+            else:
+                self._hive.bus.publish(gossip_subject(name), frame, path=(self._hive.name,))
+        return new

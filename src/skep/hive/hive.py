@@ -19,7 +19,7 @@ from skep.errors import InvalidInputError, NotFoundError
 from skep.hive.agent import AgentBank
 from skep.hive.asking import Asking, HiveRecaller
 from skep.hive.bus.local import LocalBus
-from skep.hive.calls import Calls
+from skep.hive.calls import Calls, Listed
 from skep.hive.gateway import Gateway
 from skep.hive.layout import Federated, Layout, Sharded, Shared, known
 from skep.hive.member import Member, Subjects
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from skep.embedding.base import Embedder
     from skep.hive.bus.base import Bus
     from skep.hive.gateway import Decides
-    from skep.hive.gossip import Peer
+    from skep.hive.hearing import GossipServer, Peer
     from skep.hive.rollback import Rollback
     from skep.hive.signing import Signer
     from skep.storage.base import Filter
@@ -99,6 +99,7 @@ class Hive(Opening):
         self._own_bus = bus is None
         self.signers = dict(signers or {})
         self._views: dict[str, AgentBank] = {}
+        self._hearing: GossipServer | None = None
         self.homes = {}
         self.declined = {}
         self.foreign = Versions()
@@ -153,6 +154,9 @@ class Hive(Opening):
 
     def close(self) -> None:
         """Stop all members and close their banks."""
+        if self._hearing is not None:
+            self._hearing.close()
+            self._hearing = None
         for view in self._views.values():
             view.close()
         for member in self.members.values():
@@ -353,14 +357,31 @@ class Hive(Opening):
 
     # Other hives
 
-    def connect(self, peers: Mapping[str, Peer], *, rng: random.Random | None = None) -> None:
-        """Tell some of these hives or banks about every memory that is promoted here from now on."""
+    def connect(
+        self, peers: Mapping[str, Peer], *, others: Iterable[str] = (), rng: random.Random | None = None
+    ) -> None:
+        """Tell some of these hives or banks about every memory that is promoted here from now on.
+
+        Args:
+            peers: Those in this process, by name.
+            others: The names of those that listen on this hive's bus.
+            rng: Whom to tell.
+        """
         from skep.hive.gossip import AutoGossip
 
-        self.auto_gossip = AutoGossip(self, peers, rng=rng) if peers else None
+        away = tuple(others)
+        self.auto_gossip = AutoGossip(self, peers, others=away, rng=rng) if peers or away else None
 
-    def gc(self, *, now: float | None = None) -> list[str]:
-        """Mark what has expired, in every copy; the ids."""
+    def listen(self, bus: Bus | None = None) -> None:
+        """Let others tell this hive something over a bus (its own by default), until it is closed."""
+        from skep.hive.hearing import GossipServer, Listener
+
+        if self._hearing is None:
+            listener = Listener(self.name, self, trust=self.trust.of)
+            self._hearing = GossipServer(listener, bus or self.bus)
+
+    def gc(self, *, now: float | None = None) -> Listed[str]:
+        """Mark what has expired, in every copy; the ids, and (as `missing`) who could not be asked."""
         from skep.hive.expiry import collect
 
         return collect(self, now=now)

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 from skep.hive.about import belongs
 from skep.hive.blast import blast
 from skep.hive.bus.base import Bus, Subscription, safe_part
+from skep.hive.counting import outcomes_of, status_of
+from skep.hive.expiry import expired_of
 from skep.hive.frames import (
     BlastQuery,
     Envelope,
+    ExpiredQuery,
     FactPromoted,
     FactRetracted,
     FactsChanged,
     Frame,
     MemberHello,
+    OutcomesQuery,
     RepairRequest,
     Seen,
     SeenRequest,
@@ -32,6 +36,7 @@ from skep.hive.frames import (
     ShardStore,
     ShardStored,
     ShardUsed,
+    StatusQuery,
     SyncRequest,
     without_position,
 )
@@ -145,6 +150,12 @@ class Member:
                 return lacking_of(self, frame)
             case BlastQuery():
                 return blast(self, frame)
+            case ExpiredQuery():
+                return expired_of(self, frame)
+            case OutcomesQuery():
+                return outcomes_of(self.name, self.bank, frame)
+            case StatusQuery():
+                return status_of(self, frame)
             case ShardFind():
                 return self._page(frame)
             case MemberHello():

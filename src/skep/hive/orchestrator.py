@@ -7,7 +7,7 @@ which can be subclassed or replaced.
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Literal
@@ -75,8 +75,18 @@ class Orchestrator:
         agent: str,
         *,
         peers: Mapping[str, Hive] | None = None,
+        others: Iterable[str] = (),
         rng: random.Random | None = None,
     ) -> None:
+        """Put one agent to work.
+
+        Args:
+            hive: Where it belongs.
+            agent: Its name.
+            peers: Other hives of this process, to ask and to gossip with.
+            others: The names of hives that listen on the bus, to gossip with.
+            rng: Whom to tell.
+        """
         self.hive = hive
         self.agent = agent
         self.bank = hive.agent(agent)
@@ -86,8 +96,14 @@ class Orchestrator:
         self.learnt = 0
         self._expected: int | None = None
         self._gossip = Gossip(
-            {hive.name: hive, **self.peers}, policy=hive.policy, trust=hive.trust.of, rng=rng
+            {hive.name: hive, **self.peers},
+            policy=hive.policy,
+            trust=hive.trust.of,
+            rng=rng,
+            bus=hive.bus,
+            others=others,
         )
+        hive.listen()
         self._consumer = self._subscribe()
 
     def _subscribe(self) -> Consumer:

@@ -11,9 +11,13 @@ from skep.hive.frames import (
     FactRetracted,
     FactsChanged,
     Frame,
+    Seen,
+    SeenRequest,
     ShardStore,
     ShardStored,
     ShardUsed,
+    SyncEvents,
+    SyncRequest,
     without_position,
 )
 from skep.hive.layout import Sharded
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from skep.hive.calls import Calls
     from skep.hive.layout import Layout
     from skep.hive.policy import HivePolicy
+    from skep.hive.signing import Keyring
 
 T = TypeVar("T")
 
@@ -47,6 +52,7 @@ class Placing:
     calls: Calls
     homes: dict[str, str]
     """The member of every bank that writes or has written in this hive."""
+    keyring: Keyring | None
     foreign: Versions
     """Registers of other hives that were offered and not taken."""
     announce: bool = False
@@ -288,16 +294,24 @@ class Placing:
 
     def versions(self) -> dict[str, int]:
         """Per actor, up to where nothing is missing in the hive as a whole."""
-        return self._seen().vector()
+        return self.seen_by_members().vector()
 
     def scattered(self) -> dict[str, list[int]]:
         """Per actor, events beyond a gap."""
-        whole = self._seen()
+        whole = self.seen_by_members()
         beyond = whole.minus(Versions.contiguous(whole.vector()))
         found: dict[str, list[int]] = {}
         for actor, counter in beyond.dots():
             found.setdefault(actor, []).append(counter)
         return found
+
+    def seen_by_members(self) -> Versions:
+        """Which events any member has seen, in this process or elsewhere; who is silent has seen nothing."""
+        whole = self._seen()
+        if self.elsewhere():
+            for said in self.calls.ask(SeenRequest(), Seen, to=self.elsewhere()).answers.values():
+                whole = whole.merged(said.seen)
+        return whole
 
     def _seen(self) -> Versions:
         whole = self.foreign
@@ -311,13 +325,30 @@ class Placing:
         return self.registers.bank.actor
 
     def events_in(self, ranges: Mapping[str, Ranges]) -> Iterator[Event]:
-        """Events by ranges of counters, from whichever member of this process has them."""
+        """Events by ranges of counters, from whichever member has them; those of this process are asked first."""
         left = Versions(dict(ranges))
         for member in self.members.values():
             here = left.common(seen(member.bank))
             if here:
                 yield from member.bank.events_in(here.ranges)
                 left = left.minus(here)
+        if left and self.elsewhere():
+            known = self.calls.ask(SeenRequest(), Seen, to=self.elsewhere()).answers
+            for name, said in known.items():
+                there = left.common(said.seen)
+                yield from self._events_at(name, there, said.seen)
+                left = left.minus(there)
+
+    def _events_at(self, name: str, wanted: Versions, theirs: Versions) -> Iterator[Event]:
+        """Some events of a member elsewhere, a batch at a time."""
+        while wanted:
+            request = SyncRequest(seen=theirs.minus(wanted))
+            part = self.calls.ask(request, SyncEvents, to=(name,)).answers.get(name)
+            fresh = [e for e in part.events if (e.actor, e.counter) in wanted] if part is not None else []
+            if not fresh:
+                return
+            yield from fresh
+            wanted = wanted.minus(Versions.of((event.actor, event.counter) for event in fresh))
 
     def apply(self, events: Iterable[Event], *, partial: bool = True) -> Transfer:  # noqa: ARG002
         """Take events of another hive or bank: each member gets what it should keep."""
@@ -332,7 +363,7 @@ class Placing:
             inside: Whether they are the hive's own, laid out anew.
         """
         listed = [event for event in events if inside or not self._foreign(event)]
-        known = self._seen()
+        known = self.seen_by_members()
         fresh = {event.id for event in listed if (event.actor, event.counter) not in known}
         total = Transfer()
         entry = self.registers
@@ -341,7 +372,10 @@ class Placing:
             if wanted:
                 path = (*via, member.name)
                 total = total.plus(member.take(wanted, path=path, inside=inside))
-        taken = [e for e in listed if e.id not in {r.event for r in total.refused}]
+        if self.elsewhere():
+            total = total.plus(self._screened(listed, inside=inside))
+        untrue = {refused.event for refused in total.refused}
+        taken = [e for e in listed if e.id not in untrue]
         if taken and self.elsewhere():
             frame = FactsChanged(events=tuple(without_position(event) for event in taken))
             self.calls.ask(frame, ShardStored, to=self.elsewhere(), path=via)
@@ -351,6 +385,14 @@ class Placing:
             held=tuple(dict.fromkeys(total.held)),
             refused=tuple(dict.fromkeys(total.refused)),
         )
+
+    def _screened(self, events: Iterable[Event], *, inside: bool) -> Transfer:
+        """What must not be passed on to members elsewhere, who take it for the word of this hive."""
+        if self.keyring is None:
+            return Transfer()
+        store = self.registers.bank.engine.store
+        _, refused = self.keyring.screen(events, forgotten=store.is_forgotten, inside=inside)
+        return Transfer(refused=tuple(refused))
 
     def _foreign(self, event: Event) -> bool:
         """Whether an event writes the registers of another hive; it counts as seen and is not taken."""

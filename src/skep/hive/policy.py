@@ -118,8 +118,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     quality: Quality
     conflicts: tuple[Conflict, ...] = ()
     """Contradictions with what the hive holds."""
-    known: bool = False
-    """The hive already holds exactly this text by another author."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

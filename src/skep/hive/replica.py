@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -99,8 +99,19 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.sent.held or self.received.held or self.sent.refused or self.received.refused)
 
 
+@runtime_checkable
+class SeenByMembers(Protocol):
+    """A replica that is made of several, some of which may be elsewhere."""
+
+    def seen_by_members(self) -> Versions:
+        """Which events any of them has."""
+        ...
+
+
 def seen(replica: Replica) -> Versions:
     """Which events a replica has, as ranges of counters."""
+    if isinstance(replica, SeenByMembers):
+        return replica.seen_by_members()
     whole = Versions.contiguous(replica.versions())
     scattered = {
         actor: normalise((counter, counter) for counter in counters)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from skep.errors import NotFoundError
 from skep.hive.about import subjects_of
+from skep.hive.calls import Listed
+from skep.hive.finding import of_members
+from skep.hive.frames import Frame, ShardFetch, ShardFetched
 from skep.hive.gateway import Quarantined
 from skep.hive.member import Member
 from skep.hive.placing import Placing
@@ -76,26 +79,27 @@ class Reviewing(Placing):
         finally:
             self.announce = announced
 
-    def review(self) -> list[Quarantined]:
-        """What waits for somebody to look at it, oldest first; of the members in this process."""
-        found: dict[str, Quarantined] = {}
-        for member in self.members.values():
-            for memory in self._waiting(member):
-                if memory.id not in found:
-                    marks = [e for e in member.bank.history(memory.id) if e.kind == "mark"]
-                    reasons = str(marks[-1].body.get("reason", "")) if marks else ""
-                    found[memory.id] = Quarantined(memory=memory, reasons=reasons, member=member.name)
-        return sorted(found.values(), key=lambda one: (one.memory.created_at, one.memory.id))
-
-    @staticmethod
-    def _waiting(member: Member) -> Iterator[Memory]:
-        cursor: str | None = None
-        while True:
-            page = member.bank.find(status="quarantined", limit=1000, cursor=cursor)
-            yield from page
-            if page.cursor is None:
-                return
-            cursor = page.cursor
+    def review(self) -> Listed[Quarantined]:
+        """What waits for somebody to look at it, oldest first, and (as `missing`) who could not be asked."""
+        listed = of_members(self, ("quarantined",))
+        holders: dict[str, tuple[str, Memory]] = {}
+        for name, memory in listed:
+            holders.setdefault(memory.id, (name, memory))
+        wanted: dict[str, list[str]] = {}
+        for name, memory in holders.values():
+            wanted.setdefault(name, []).append(memory.id)
+        frames: dict[str, Frame] = {n: ShardFetch(ids=tuple(ids), events=True) for n, ids in wanted.items()}
+        reasons: dict[str, str] = {}
+        for part in self.calls.ask_each(frames, ShardFetched).answers.values():
+            for event in part.events:
+                if event.kind == "mark":
+                    reasons[str(event.body.get("memory"))] = str(event.body.get("reason", ""))
+        found = [
+            Quarantined(memory=memory, reasons=reasons.get(memory.id, ""), member=name)
+            for name, memory in holders.values()
+        ]
+        found.sort(key=lambda one: (one.memory.created_at, one.memory.id))
+        return Listed(found, asked=listed.asked, missing=listed.missing)
 
     def approve(self, memory_id: str) -> Memory:
         """Let a quarantined memory into the hive."""
@@ -115,4 +119,8 @@ class Reviewing(Placing):
             memory = member.get(memory_id)
             if memory is not None and memory.status == "quarantined":
                 return member
+        holder = self.holder(memory_id)
+        memory = None if holder is None else holder.get(memory_id)
+        if holder is not None and memory is not None and memory.status == "quarantined":
+            return holder
         raise NotFoundError(f"{memory_id!r} does not wait for review; `review` lists what does")

@@ -38,7 +38,6 @@ class Heard(msgspec.Struct, kw_only=True):
     hedged: bool = False
     completeness: float = 1.0
     """The share of the hive's memories that could have been in the answer."""
-    bytes: int = 0
 
 
 class Health:

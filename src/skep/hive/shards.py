@@ -71,15 +71,6 @@ class Ring:
         absent = set(without)
         return next((member for member in self.owners(key) if member not in absent), None)
 
-    def moved(self, keys: Iterable[str], other: Ring) -> dict[str, tuple[str, ...]]:
-        """The keys that get new owners when `other` takes this ring's place, with those new owners."""
-        found: dict[str, tuple[str, ...]] = {}
-        for key in keys:
-            fresh = tuple(m for m in other.owners(key) if m not in self.owners(key))
-            if fresh:
-                found[key] = fresh
-        return found
-
 
 def share(wanted: int, members: int) -> int:
     """How many of its best each of many members must send so that the best of all are surely among them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -132,10 +133,13 @@ class Shelf(Rows):
     def _instead(self, ask: Ask) -> Slice:
         """Answer from copies for what members that are missing would have answered for."""
         self.refresh()
-        key = (ask.missing, self._changes)
+        return self._standing_in(ask.missing).answer(msgspec.structs.replace(ask, missing=()))
+
+    def _standing_in(self, missing: tuple[str, ...]) -> Shelf:
+        key = (missing, self._changes)
         if self._stand_in is None or self._stand_in[0] != key:
-            self._stand_in = (key, self._stand_in_for(ask.missing))
-        return self._stand_in[1].answer(msgspec.structs.replace(ask, missing=()))
+            self._stand_in = (key, self._stand_in_for(missing))
+        return self._stand_in[1]
 
     def _stand_in_for(self, missing: tuple[str, ...]) -> Shelf:
         """A shelf of the copies that this member answers for while others are missing."""
@@ -145,6 +149,27 @@ class Shelf(Rows):
         there = self._store.memories(self.copies_of(missing))
         wanted = {row for row, memory in there.items() if self._first_for(memory.id, missing)}
         return Shelf(_Some(self._store, wanted), member=self.member, lineage=self._lineage)
+
+    def tally(self, missing: tuple[str, ...] = ()) -> tuple[dict[str, int], dict[str, int], frozenset[str]]:
+        """How many memories of each status and each kind this shelf answers for, and which they are.
+
+        What waits for review is nobody's yet, and not counted. With `missing`, instead those it answers for while
+        these members are missing.
+        """
+        with self._lock:
+            self.refresh()
+            if missing:
+                return self._standing_in(missing).tally()
+            at: list[int] = np.flatnonzero(self._columns["live"][: len(self._rows)]).tolist()
+            by_status, by_kind = Counter[str](), Counter[str]()
+            for place in at:
+                facets = self._facets[self._facet_of[place]]
+                if facets.status == "quarantined":
+                    continue
+                waits = facets.status == "active" and not self._columns["embedded"][place]
+                by_status["pending" if waits else facets.status] += 1
+                by_kind[facets.kind] += 1
+            return dict(by_status), dict(by_kind), frozenset(self._ids[place] for place in at)
 
     def _counts(self, terms: Sequence[str], size: int) -> NDArray[np.uint16]:
         counts = np.zeros((size, len(terms)), np.uint16)

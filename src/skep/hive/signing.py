@@ -119,16 +119,6 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     fault: Fault
 
 
-class ForgedError(SyncError):
-    """Events claimed an author who did not write them; nothing of them was taken."""
-
-    def __init__(self, refused: Sequence[Refused]) -> None:
-        self.refused = tuple(refused)
-        shown = ", ".join(f"{r.event} ({r.fault})" for r in self.refused[:5])
-        more = f" and {len(self.refused) - 5} more" if len(self.refused) > 5 else ""
-        super().__init__(f"refused {shown}{more}; ask who sent them, or add the author's key to the keyring")
-
-
 class Keyring:
     """The keys one trusts. `required` refuses actors whose key is not known.
 

@@ -9,22 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import msgspec
 
 from skep.confidence import procedure_score
 from skep.engine import Engine
 from skep.errors import InvalidInputError
-from skep.model import CURRENT, Event, Memory, Outcome, Scope
+from skep.model import CURRENT, Event, Link, Memory, Outcome, Scope
 from skep.semantics.conflicts import find_for
 from skep.semantics.writing import draft
 from skep.storage.base import Filter
 from skep.storage.sqlite import Plan
 from skep.words import query_terms
-
-if TYPE_CHECKING:
-    from skep.storage.segments import Pool
 
 TOGETHER = "used_with"
 """The relation between memories that were used in one successful task."""
@@ -209,35 +206,68 @@ def recommend(
     engine.index.refresh()
     pool = engine.index.search(query_terms(task), vector, where, k_words=CANDIDATES, k_vectors=CANDIDATES)
     found = engine.store.memories([int(row) for row in pool.rows])
-    context = {
-        int(row): 0.0 if math.isnan(cosine) else max(0.0, engine.embeddings.calibrate(float(cosine)))
-        for row, cosine in zip(pool.rows, pool.cosine, strict=True)
-    }
-    found = {row: memory for row, memory in found.items() if row in _fitting(pool, context)}
-    trials = {row: memory.successes + memory.failures for row, memory in found.items()}
-    total = engine.store.trials()
+    candidates = [
+        Candidate(
+            found[int(row)],
+            float(words),
+            0.0 if math.isnan(cosine) else max(0.0, engine.embeddings.calibrate(float(cosine))),
+        )
+        for row, words, cosine in zip(pool.rows, pool.words, pool.cosine, strict=True)
+        if int(row) in found
+    ]
+    store = engine.store
+    return best_of(
+        candidates, k=k, domain=domain, total=store.trials(), now=now, links=store.links, get=store.get
+    )
+
+
+class Candidate(NamedTuple):
+    """A strategy that may fit a task: how well by words, and how near in meaning, 0 to 1."""
+
+    memory: Memory
+    words: float
+    context: float
+
+
+def best_of(
+    candidates: Sequence[Candidate],
+    *,
+    k: int,
+    domain: str | None,
+    total: int,
+    now: float,
+    links: Callable[[str], Sequence[Link]],
+    get: Callable[[str], Memory | None],
+) -> list[Recommendation]:
+    """The best of some strategies, then those of other domains that they are linked to.
+
+    Args:
+        candidates: What was found for the task.
+        k: How many to recommend.
+        domain: The domain of the task; strategies of another count half.
+        total: How often any strategy was tried.
+        now: The time of asking.
+        links: The links that touch a memory.
+        get: A memory by id.
+    """
     ranked: list[Recommendation] = []
-    for row, memory in found.items():
-        match = context[row] * (1.0 if domain is None or memory.domain in (None, domain) else 0.5)
-        ranked.append(_rated(memory, trials[row], total, match, now))
+    for memory, _, near in _fitting(candidates):
+        match = near * (1.0 if domain is None or memory.domain in (None, domain) else 0.5)
+        ranked.append(_rated(memory, memory.successes + memory.failures, total, match, now))
     ranked.sort(key=lambda r: (-r.score, -r.parts["context"], r.memory.id))
     best = ranked[:k]
-    return best + _analogies(engine, best, total, now)[: max(0, k - len(best))]
+    return best + _analogies(links, get, best, total, now)[: max(0, k - len(best))]
 
 
-def _fitting(pool: Pool, context: Mapping[int, float]) -> set[int]:
+def _fitting(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates about this kind of task: at least half as close as the closest, by words and meaning together.
 
     The four factors say what works, not what a task is about, so a proven strategy for something else must not even
     stand for election.
     """
-    most = max((float(score) for score in pool.words), default=0.0) or 1.0
-    close = {
-        int(row): float(words) / most + context[int(row)]
-        for row, words in zip(pool.rows, pool.words, strict=True)
-    }
-    bar = FITTING * max(close.values(), default=0.0)
-    return {row for row, closeness in close.items() if closeness >= bar}
+    most = max((one.words for one in candidates), default=0.0) or 1.0
+    bar = FITTING * max((one.words / most + one.context for one in candidates), default=0.0)
+    return [one for one in candidates if one.words / most + one.context >= bar]
 
 
 def _rated(
@@ -260,15 +290,19 @@ def _rated(
 
 
 def _analogies(
-    engine: Engine, best: Sequence[Recommendation], total: int, now: float
+    links: Callable[[str], Sequence[Link]],
+    get: Callable[[str], Memory | None],
+    best: Sequence[Recommendation],
+    total: int,
+    now: float,
 ) -> list[Recommendation]:
     """Procedures of other domains that the best ones are linked to."""
     seen = {recommendation.memory.id for recommendation in best}
     found: list[Recommendation] = []
     for recommendation in best:
-        for link in engine.store.links(recommendation.memory.id):
+        for link in links(recommendation.memory.id):
             other = link.dst if link.src == recommendation.memory.id else link.src
-            memory = engine.store.get(other)
+            memory = get(other)
             if memory is None or other in seen or memory.kind != "procedure" or memory.status not in CURRENT:
                 continue
             if memory.domain == recommendation.memory.domain or memory.scope != recommendation.memory.scope:

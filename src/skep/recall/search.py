@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -13,9 +11,9 @@ import msgspec
 from skep.engine import Engine
 from skep.errors import ConfigError
 from skep.model import Hit, Memory, Recalled, Stage
+from skep.recall.marking import conflicts_marked, opposes
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
-from skep.semantics.conflicts import in_common, judge, whole_words
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
@@ -28,13 +26,6 @@ NARROWING = ("limit", "tags", "kinds")
 DAY = 86_400.0
 VERDICTS = 4096
 CONFIGS = 64
-MOSTLY = 0.4
-"""The share of words two hits must have in common to be compared."""
-ROUGHLY = 0.25
-"""The same for chunks, whose punctuation hides some of what is shared."""
-NEAR = 0.5
-CHECKED = 10
-"""How many of the best hits are compared with one another for conflicts."""
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
 
 
@@ -178,66 +169,31 @@ class Recaller:
         if explain and not self._engine.embeddings.at_hand():
             note = "the model behind the stored vectors is not at hand: words alone, until `skep reembed` is done"
             trace = (Stage(name="embedder", kept=0, note=note), *trace)
-        return msgspec.structs.replace(found, hits=self._mark_conflicts(found.hits), trace=trace)
-
-    def _mark_conflicts(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-        """Say which of the hits do not go together."""
-        head = hits[:CHECKED]
-        if len(head) < 2:
-            return hits
-        opposed: dict[str, list[str]] = {}
-        for a, b, similarity in self._near(head):
-            older, newer = sorted((a.memory, b.memory), key=lambda m: (m.created_at, m.id))
-            if self._opposed(older, newer, similarity):
-                opposed.setdefault(a.memory.id, []).append(b.memory.id)
-                opposed.setdefault(b.memory.id, []).append(a.memory.id)
-        if not opposed:
-            return hits
-        return tuple(
-            msgspec.structs.replace(
-                hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(opposed[hit.memory.id])
-            )
-            if hit.memory.id in opposed
-            else hit
-            for hit in hits
+        hits = conflicts_marked(
+            found.hits,
+            vectors=self._vectors,
+            calibrate=self._engine.embeddings.calibrate,
+            opposed=self.opposed,
         )
+        return msgspec.structs.replace(found, hits=hits, trace=trace)
 
-    def _opposed(self, older: Memory, newer: Memory, similarity: float) -> bool:
+    def _vectors(self, hits: Sequence[Hit]) -> Any:
+        """The stored vectors of hits, one row each."""
+        import numpy as np
+
+        rows = self._engine.store.rows_of([hit.memory.id for hit in hits])
+        return self._engine.index.vectors(np.array([rows[hit.memory.id] for hit in hits], dtype=np.int64))
+
+    def opposed(self, older: Memory, newer: Memory, similarity: float) -> bool:
         """Whether two memories contradict or update one another; judged once for as long as both say what they say."""
         key = (older.text, newer.text, older.polarity, newer.polarity)
         known = self._verdicts.get(key)
         if known is None:
-            conflict = judge(older, newer, similarity)
-            known = conflict is not None and conflict.kind != "duplicate"
+            known = opposes(older, newer, similarity)
             if len(self._verdicts) >= VERDICTS:
                 self._verdicts.clear()
             self._verdicts[key] = known
         return known
-
-    def _near(self, hits: Sequence[Hit]) -> list[tuple[Hit, Hit, float]]:
-        """Pairs of hits of one kind that are close enough to compare: most words in common, and near in meaning.
-
-        What contradicts or updates something says it mostly in the same words; looking only there keeps this off
-        the bill of ordinary answers.
-        """
-        alike = [
-            (i, j)
-            for i, j in _alike([hit.memory.text for hit in hits])
-            if hits[i].memory.kind == hits[j].memory.kind
-        ]
-        if not alike:
-            return []
-        import numpy as np
-
-        rows = self._engine.store.rows_of([hit.memory.id for hit in hits])
-        vectors = self._engine.index.vectors(np.array([rows[hit.memory.id] for hit in hits], dtype=np.int64))
-        pairs: list[tuple[Hit, Hit, float]] = []
-        for i, j in alike:
-            cosine = float(vectors[i] @ vectors[j])
-            similarity = self._engine.embeddings.calibrate(cosine) if not math.isnan(cosine) else 0.0
-            if similarity >= NEAR:
-                pairs.append((hits[i], hits[j], similarity))
-        return pairs
 
     def _remembered(self, key: Any) -> Recalled | None:
         """A recent answer, if nothing was written since and it is not too old to be true."""
@@ -260,24 +216,3 @@ class Recaller:
             self._answers[key] = (now, until, answer)
             while len(self._answers) > self._engine.settings.cache_entries:
                 self._answers.popitem(last=False)
-
-
-def _alike(texts: Sequence[str]) -> list[tuple[int, int]]:
-    """The pairs of texts that have most of their words in common.
-
-    Chunks between blanks are compared first: they cost a quarter of finding words, and few pairs come near.
-    """
-    chunks = [set(text.casefold().split()) for text in texts]
-    words: dict[int, set[str]] = {}
-
-    def of(place: int) -> set[str]:
-        if place not in words:
-            words[place] = whole_words(texts[place])
-        return words[place]
-
-    pairs: list[tuple[int, int]] = []
-    for (i, a), (j, b) in combinations(enumerate(chunks), 2):
-        shared = len(a & b)
-        if shared >= ROUGHLY * (len(a) + len(b) - shared) and in_common(of(i), of(j)) >= MOSTLY:
-            pairs.append((i, j))
-    return pairs

@@ -134,6 +134,14 @@ class Reads:
         sql = "SELECT coalesce(sum(successes + failures), 0) FROM memories WHERE kind = 'procedure' AND forgotten = 0"
         return self.connection.one(sql)
 
+    def procedures(self) -> list[Memory]:
+        """Every procedure, in whatever status."""
+        return self.memories_where("m.kind = 'procedure' AND m.forgotten = 0", {}, "ORDER BY m.row")
+
+    def link_sources(self) -> list[str]:
+        """Where each link starts, once per link."""
+        return [row[0] for row in self.connection.rows("SELECT src FROM links")]
+
     def due(self, now: float) -> list[Memory]:
         """Current memories whose time is over."""
         return self.memories_where(

@@ -1,0 +1,97 @@
+"""Which of some hits do not go together; for a bank and for a hive alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from skep.semantics.conflicts import in_common, judge, whole_words
+
+if TYPE_CHECKING:
+    from skep.model import Hit, Memory
+
+MOSTLY = 0.4
+"""The share of words two hits must have in common to be compared."""
+ROUGHLY = 0.25
+"""The same for chunks, whose punctuation hides some of what is shared."""
+NEAR = 0.5
+CHECKED = 10
+"""How many of the best hits are compared with one another for conflicts."""
+
+
+def opposes(older: Memory, newer: Memory, similarity: float) -> bool:
+    """Whether two memories contradict or update one another."""
+    conflict = judge(older, newer, similarity)
+    return conflict is not None and conflict.kind != "duplicate"
+
+
+def conflicts_marked(
+    hits: tuple[Hit, ...],
+    *,
+    vectors: Callable[[Sequence[Hit]], Any],
+    calibrate: Callable[[float], float],
+    opposed: Callable[[Memory, Memory, float], bool] = opposes,
+) -> tuple[Hit, ...]:
+    """The hits, with a mark on those that contradict or update one another.
+
+    What contradicts or updates something says it mostly in the same words; looking only there keeps this off the
+    bill of ordinary answers.
+
+    Args:
+        hits: Best first; the first few are compared.
+        vectors: The unit vectors of hits, one row each; asked for only if some are worth comparing.
+        calibrate: A raw cosine on the common scale.
+        opposed: Whether an older and a newer memory of some similarity do not go together.
+    """
+    head = hits[:CHECKED]
+    alike = [
+        (i, j)
+        for i, j in _alike([hit.memory.text for hit in head])
+        if head[i].memory.kind == head[j].memory.kind
+    ]
+    if not alike:
+        return hits
+    rows = vectors(head)
+    found: dict[str, list[str]] = {}
+    for i, j in alike:
+        cosine = float(rows[i] @ rows[j])
+        similarity = 0.0 if math.isnan(cosine) else calibrate(cosine)
+        older, newer = sorted((head[i].memory, head[j].memory), key=lambda m: (m.created_at, m.id))
+        if similarity >= NEAR and opposed(older, newer, similarity):
+            found.setdefault(head[i].memory.id, []).append(head[j].memory.id)
+            found.setdefault(head[j].memory.id, []).append(head[i].memory.id)
+    if not found:
+        return hits
+    return tuple(
+        msgspec.structs.replace(
+            hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(found[hit.memory.id])
+        )
+        if hit.memory.id in found
+        else hit
+        for hit in hits
+    )
+
+
+def _alike(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """The pairs of texts that have most of their words in common.
+
+    Chunks between blanks are compared first: they cost a quarter of finding words, and few pairs come near.
+    """
+    chunks = [set(text.casefold().split()) for text in texts]
+    words: dict[int, set[str]] = {}
+
+    def of(place: int) -> set[str]:
+        if place not in words:
+            words[place] = whole_words(texts[place])
+        return words[place]
+
+    pairs: list[tuple[int, int]] = []
+    for (i, a), (j, b) in combinations(enumerate(chunks), 2):
+        shared = len(a & b)
+        if shared >= ROUGHLY * (len(a) + len(b) - shared) and in_common(of(i), of(j)) >= MOSTLY:
+            pairs.append((i, j))
+    return pairs
