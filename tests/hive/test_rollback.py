@@ -85,3 +85,23 @@ def test_a_file_or_address_is_a_source_too(hive: Hive) -> None:
     hive.agent("ana").remember("The dog sleeps in the long hall.", source="notes/dog.md")
 
     assert hive.rollback("notes/cat.md", dry_run=True).written == (one.id,)
+
+
+def test_what_the_source_changed_of_others_is_undone_too(hive: Hive, clock: Any) -> None:
+    key = hive.agent("ana").remember("The backup key is kept in rack one.").memory.id
+    door = hive.agent("bob").remember("The door of the server room is green.").memory.id
+    hive.agent("bob").revise(door, importance=0.9)
+    clock.pass_days(1)
+    hive.agent("eve").revise(key, text="The backup key is kept in the cellar.")
+    hive.agent("eve").link(key, door, "entails")
+    hive.agent("eve").retract(door)
+
+    plan = hive.rollback("eve", dry_run=True)
+    assert (len(plan.changes), plan.written) == (3, ())
+    assert "3 changes" in plan.lines()[0]
+    hive.rollback("eve")
+
+    assert hive.get(key).text == "The backup key is kept in rack one."  # type: ignore[union-attr]
+    assert (hive.get(door).status, hive.get(door).importance) == ("active", 0.9)  # type: ignore[union-attr]
+    assert hive.agent("ana").neighbors(key).links == ()
+    assert hive.rollback("eve", dry_run=True).changes == ()

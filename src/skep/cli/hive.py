@@ -272,7 +272,7 @@ def rollback(source: str, since: str | None, yes: bool, dry_run: bool, path: str
         radius = hive.rollback(source, since=moment, dry_run=True)
         if not as_json:
             click.echo("\n".join(radius.lines()))
-        empty = not (radius.written or radius.derived or radius.confirmations)
+        empty = not (radius.written or radius.derived or radius.confirmations or radius.changes)
         if not dry_run and not empty:
             if not yes:
                 click.confirm("retract all of these, in every copy?", abort=True)

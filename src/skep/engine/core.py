@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from skep.storage.segments import SegmentIndex
 
 Sign = Callable[[Event], bytes]
+CHANGES = frozenset(
+    ("revise", "retract", "restore", "evidence", "mark", "supersede", "merge", "link", "unlink", "undo")
+)
+"""Kinds of events that change what somebody wrote; a confirmation and a dispute name their author themselves."""
 
 
 class Engine:
@@ -47,6 +51,8 @@ class Engine:
         self.frozen = frozen
         """A view of the past: nothing may be written, nor derived on disk."""
         self.sign: Sign | None = None
+        self.author: Callable[[], str | None] | None = None
+        """Who acts, where several share the bank: named in every change to a memory (`by`)."""
         self.embeddings = Embeddings(
             store, embedder, spec, now, adopts=adopts, pure_reads=settings.pure_reads
         )
@@ -87,6 +93,9 @@ class Engine:
     ) -> tuple[list[Event], Changes]:
         """Write events and all they mean; slow embedding is left to the queue."""
         self.embeddings.adopt()
+        by = self.author() if self.author is not None else None
+        if by is not None:
+            plans = [_named(plan, by) for plan in plans]
         events, changes = self.store.write(
             plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check
         )
@@ -160,3 +169,13 @@ class Engine:
     def setting(self, key: str) -> Any:
         """A setting of the bank."""
         return self.store.setting(key)
+
+
+def _named(plan: Plan, by: str) -> Plan:
+    """A change to a memory, with the name of whoever makes it."""
+    kind, body = plan
+    if kind not in CHANGES:
+        return plan
+    if callable(body):
+        return kind, lambda ids: {"by": by, **body(ids)}
+    return kind, {"by": by, **body}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from skep.engine.core import CHANGES
 from skep.hive.frames import BlastAnswer, BlastQuery, Touched
 from skep.model import Memory
-from skep.storage.fold import voided
+from skep.storage.fold import mentioned, voided
 
 if TYPE_CHECKING:
     from skep.bank import Bank
@@ -41,7 +42,12 @@ def blast(member: Keeps, query: BlastQuery) -> BlastAnswer:
             touched.append(Touched(memory.id, memory.created_at, memory.text))
         if query.source is not None and memory.confirmations:
             confirmations |= dict.fromkeys(_confirmed_by(member.bank, memory.id, query))
-    return BlastAnswer(member=member.name, memories=tuple(touched), confirmations=tuple(confirmations))
+    return BlastAnswer(
+        member=member.name,
+        memories=tuple(touched),
+        confirmations=tuple(confirmations),
+        changes=tuple(_changed_by(member.bank, query)) if query.source is not None else (),
+    )
 
 
 def everything(bank: Bank, status: str | None = None) -> Iterator[Memory]:
@@ -68,6 +74,20 @@ def _wrote(bank: Bank, memory: Memory, query: BlastQuery) -> bool:
 def _origins(bank: Bank, memory: Memory) -> set[str]:
     links = bank.engine.store.links(memory.id, rel="derived_from", direction="out")
     return {*memory.evidence, *(link.dst for link in links)}
+
+
+def _changed_by(bank: Bank, query: BlastQuery) -> Iterator[str]:
+    """Changes the source made to what others wrote, newest first; what it wrote itself goes as a whole."""
+    store = bank.engine.store
+    undone = voided(store.log.undos())
+    for event in reversed(store.log.by(query.source or "")):
+        if event.id in undone or (query.since is not None and event.at < query.since):
+            continue
+        if event.kind not in CHANGES or any(store.is_forgotten(name) for name in mentioned(event)):
+            continue
+        memories = [store.get(name) for name in mentioned(event)]
+        if not all(memory is None or memory.agent == query.source for memory in memories):
+            yield event.id
 
 
 def _confirmed_by(bank: Bank, memory_id: str, query: BlastQuery) -> list[str]:

@@ -152,6 +152,8 @@ class BlastAnswer(msgspec.Struct, frozen=True, tag="BLAST_ANSWER", kw_only=True)
     memories: tuple[Touched, ...] = ()
     confirmations: tuple[str, ...] = ()
     """Events by which the source confirmed memories of others."""
+    changes: tuple[str, ...] = ()
+    """Events by which it changed memories of others: revisions, links, marks, newest first."""
 
 
 class ExpiredQuery(msgspec.Struct, frozen=True, tag="EXPIRED_QUERY", kw_only=True):

@@ -45,6 +45,7 @@ from skep.hive.paths import Paths
 from skep.hive.pool import Fetched
 from skep.hive.replica import Transfer, answer, seen, take
 from skep.hive.shelf import Shelf
+from skep.hive.signing import who_acts
 from skep.hive.trust import lineage
 from skep.model import Event, Link, Memory
 
@@ -105,6 +106,7 @@ class Member:
         self.bus = bus.as_member(name)
         self.subjects = subjects
         self.keyring = keyring
+        bank.engine.author = who_acts
         if signers is not None:
             bank.engine.sign = signers.sign  # type: ignore[assignment]
         self.paths = Paths(bank, name, way_from or (lambda actor: (actor, name)))

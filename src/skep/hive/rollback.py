@@ -1,8 +1,8 @@
 """Undo what one source brought into the hive, and everything that was built on it.
 
 The blast radius is worked out first and is the same value whether or not it is then applied: what the
-source wrote, what was derived from that, what it confirmed, and how many copies there are. Everything is
-retracted, not erased, so a rollback can itself be taken back with `restore`.
+source wrote, what was derived from that, what it confirmed or changed, and how many copies there are. Everything
+is retracted or undone, not erased, so a rollback can itself be taken back.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Rollback(msgspec.Struct, frozen=True, kw_only=True):
     """What others made of that, however many steps away."""
     confirmations: tuple[str, ...]
     """Events by which it confirmed memories of others."""
+    changes: tuple[str, ...]
+    """Events by which it changed memories of others: revisions, links, marks, newest first."""
     copies: int
     """How many copies of all this the members hold."""
     members: dict[str, int]
@@ -44,7 +46,8 @@ class Rollback(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> list[str]:
         """For people."""
         count = len(self.written) + len(self.derived)
-        head = f"{self.source}: {count} memories in {self.copies} copies, {len(self.confirmations)} confirmations"
+        head = f"{self.source}: {count} memories in {self.copies} copies, {len(self.confirmations)} confirmations,"
+        head += f" {len(self.changes)} changes to what others wrote"
         return [
             head,
             *(f"  written  {name}  {self.texts.get(name, '')[:80]}" for name in self.written),
@@ -66,7 +69,7 @@ def rollback(hive: Hive, source: str, *, since: float | None, dry_run: bool) -> 
             holder = hive.holder(memory_id)
             if holder is not None:
                 hive.changed_at(holder, lambda bank, m=memory_id: bank.retract(m, reason), silent=silent)
-        for event_id in radius.confirmations:
+        for event_id in (*radius.changes, *radius.confirmations):
             holder = hive.holder_of_event(event_id)
             if holder is not None:
                 hive.changed_at(holder, lambda bank, e=event_id: bank.undo(e, reason), silent=silent)
@@ -80,6 +83,7 @@ def blast_radius(hive: Hive, source: str, *, since: float | None) -> Rollback:
     memories: dict[str, Touched] = {}
     held: dict[str, set[str]] = {}
     confirmations = dict.fromkeys(e for one in found.answers.values() for e in one.confirmations)
+    changes = dict.fromkeys(e for one in found.answers.values() for e in one.changes)
     written = _note(found, memories, held)
     derived: set[str] = set()
     frontier = written
@@ -99,6 +103,7 @@ def blast_radius(hive: Hive, source: str, *, since: float | None) -> Rollback:
         written=_in_time(written, memories),
         derived=_in_time(derived, memories),
         confirmations=tuple(confirmations),
+        changes=tuple(changes),
         copies=sum(per_member.values()),
         members=per_member,
         texts={name: memories[name].text for name in touched},

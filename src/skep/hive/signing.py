@@ -75,6 +75,11 @@ def acting(agent: str) -> Generator[None]:
         _acting.reset(token)
 
 
+def who_acts() -> str | None:
+    """The agent whose doing it is; None where nobody in particular acts."""
+    return _acting.get()
+
+
 class Signers:
     """The keys of the agents that share one bank: each event is signed by the agent it is the doing of."""
 
@@ -316,7 +321,7 @@ def _all(subjects: Sequence[str], erased: Container[str], forgotten: Callable[[s
 
 def author_of(event: Event) -> str | None:
     """The agent in whose name an event speaks; None where it names none."""
-    named = event.body.get({"remember": "agent", "confirm": "by"}.get(event.kind, ""))
+    named = event.body.get("agent" if event.kind == "remember" else "by")
     return named if isinstance(named, str) else None
 
 

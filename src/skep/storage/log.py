@@ -198,6 +198,11 @@ class Log:
         sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'undo' ORDER BY seq"
         return [event_of(row) for row in self._c.rows(sql)]
 
+    def by(self, agent: str) -> list[Event]:
+        """The events that name an agent as the one who acted, oldest first."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE json_extract(body, '$.by') = ? ORDER BY seq"
+        return [event_of(row) for row in self._c.rows(sql, (agent,))]
+
     def after(self, seq: int, batch: int = 1000) -> Iterator[Event]:
         """Events that arrived after a position, in order of arrival."""
         while True:
