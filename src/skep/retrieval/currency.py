@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skep.patterns import lazy
 from skep.words import STOP, terms
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ VALUE_CLOSE = 0.75
 VALUE_SHARED = 0.7
 """Which part of the best hit's words of the query, by rarity, such a one must hold."""
 
-_change = re.compile(
+_change = lazy(
     r"\b(?:now|no longer|not any ?more|instead|any ?more|new(?:ly)?|latest|current(?:ly)?|chang(?:ed|es|ing)|"
     r"updat(?:ed|es)|(?:up|down)grad(?:ed|es)|mov(?:ed|ing) (?:to|into|from)|migrat(?:ed|ing)|switch(?:ed|ing)|"
     r"transfer(?:red|ring)|replac(?:ed|es|ing)|raised|lowered|increased|decreased|reduced|expanded|extended|"

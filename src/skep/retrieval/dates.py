@@ -10,6 +10,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from skep.patterns import lazy
+
 MONTHS = {
     name: number
     for number, names in enumerate(
@@ -46,18 +48,38 @@ _count = r"(\d{1,3}|" + "|".join(sorted(COUNTS, key=len, reverse=True)) + ")"
 _unit = r"(day|week|weekend|fortnight|month|quarter|year|hour)s?"
 _year = r"(\d{4})"
 
-_iso = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
-_day_month = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_month},?(?: {_year})?\b")
-_month_day = re.compile(rf"\b{_month} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,? {_year}\b)?")
-_month_year = re.compile(rf"\b{_month},?(?: of)? {_year}\b")
-_month_alone = re.compile(rf"\b(?:in|during|since|by|last|this|early|late|mid) {_month}(?=\W|$)")
-_year_range = re.compile(rf"\b(?:from|between) {_year} (?:to|and|until|till|through) {_year}\b")
-_year_alone = re.compile(rf"\b(?:in|during|since|of|by|year|early|late|mid|around|before|after) {_year}\b")
-_ago = re.compile(rf"\b{_count}(?: of)? {_unit} (?:ago|back|before|earlier)\b")
-_past = re.compile(rf"\b(?:in|over|during|within|for)? ?(?:the )?(?:last|past|previous) {_count} {_unit}\b")
-_last = re.compile(rf"\b(last|this|past|previous|next) {_unit}\b")
-_last_day = re.compile(rf"\b(last|this|on|past) ({'|'.join(WEEKDAYS)})\b")
-_simple = re.compile(r"\b(today|tonight|yesterday|last night|this morning|the day before yesterday)\b")
+_iso = lazy(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+_day_month = lazy(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_month},?(?: {_year})?\b")
+_month_day = lazy(rf"\b{_month} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,? {_year}\b)?")
+_month_year = lazy(rf"\b{_month},?(?: of)? {_year}\b")
+_month_alone = lazy(rf"\b(?:in|during|since|by|last|this|early|late|mid) {_month}(?=\W|$)")
+_year_range = lazy(rf"\b(?:from|between) {_year} (?:to|and|until|till|through) {_year}\b")
+_year_alone = lazy(rf"\b(?:in|during|since|of|by|year|early|late|mid|around|before|after) {_year}\b")
+_ago = lazy(rf"\b{_count}(?: of)? {_unit} (?:ago|back|before|earlier)\b")
+_past = lazy(rf"\b(?:in|over|during|within|for)? ?(?:the )?(?:last|past|previous) {_count} {_unit}\b")
+_last = lazy(rf"\b(last|this|past|previous|next) {_unit}\b")
+_last_day = lazy(rf"\b(last|this|on|past) ({'|'.join(WEEKDAYS)})\b")
+_simple = lazy(r"\b(today|tonight|yesterday|last night|this morning|the day before yesterday)\b")
+
+_TELLING = (
+    *(name[:3] for name in MONTHS),
+    *WEEKDAYS,
+    *(
+        "ago",
+        "back",
+        "before",
+        "earlier",
+        "last",
+        "past",
+        "previous",
+        "next",
+        "this",
+        "today",
+        "tonight",
+        "yesterday",
+    ),
+)
+"""Without any of these, and without a digit, no pattern finds anything."""
 
 
 class Span(NamedTuple):
@@ -79,6 +101,8 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
     [('may 2023', 31)]
     """
     lowered = " ".join(text.lower().split())
+    if not any(map(str.isdigit, lowered)) and not any(telling in lowered for telling in _TELLING):
+        return ()
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     found: list[Span] = []
     taken: list[tuple[int, int]] = []

@@ -7,13 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from skep.patterns import lazy
 from skep.retrieval.dates import Span, spans
 from skep.words import STOP, query_terms
 
 Wants = Literal["time", "person", "place", "number", "reason", "thing"]
 
-_quoted = re.compile(r"\"([^\"]{2,})\"|“([^”]{2,})”|`([^`]{2,})`|(?<!\w)'([^']{2,}?)'(?!\w)")
-_identifier = re.compile(
+_quoted = lazy(r"\"([^\"]{2,})\"|“([^”]{2,})”|`([^`]{2,})`|(?<!\w)'([^']{2,}?)'(?!\w)")
+_identifier = lazy(
     r"""(?<![\w.])(?:
         [A-Za-z_]\w*(?:(?:\.|::|/|-(?=\d))[\w]+)+(?:\(\))?   # dotted, pathed, versioned
         | [A-Za-z]+(?:_[A-Za-z0-9]+)+                        # snake_case
@@ -23,32 +24,30 @@ _identifier = re.compile(
     )""",
     re.VERBOSE,
 )
-_name = re.compile(r"\b[A-Z][\w'’-]*(?:\.[A-Z])*\.?(?: (?:of |the |de |van |von |al |el )?[A-Z][\w'’-]*)*")
-_current = re.compile(
+_name = lazy(r"\b[A-Z][\w'’-]*(?:\.[A-Z])*\.?(?: (?:of |the |de |van |von |al |el )?[A-Z][\w'’-]*)*")
+_current = lazy(
     r"\b(?:current(?:ly)?|now|latest|newest|most recent(?:ly)?|today|up[- ]to[- ]date|still|at present)\b"
 )
-_former = re.compile(
+_former = lazy(
     r"\b(?:previous(?:ly)?|former(?:ly)?|original(?:ly)?|initial(?:ly)?|used to|old(?:er)?|earlier|before|"
     r"at first|first|history|historical(?:ly)?|over time|change[ds]?|evolve[ds]?|back then|past)\b"
 )
-_past = re.compile(r"\b(?:did|was|were|had|used to|(?:has|have) .*\b(?:been|done|made))\b")
+_past = lazy(r"\b(?:did|was|were|had|used to|(?:has|have) .*\b(?:been|done|made))\b")
 _asks: tuple[tuple[re.Pattern[str], Wants], ...] = (
     (
-        re.compile(
-            r"\bwhen\b|\bhow long ago\b|\b(?:what|which)\b.{0,24}\b(?:date|day|time|year|month|deadline)\b"
-        ),
+        lazy(r"\bwhen\b|\bhow long ago\b|\b(?:what|which)\b.{0,24}\b(?:date|day|time|year|month|deadline)\b"),
         "time",
     ),
     (
-        re.compile(
+        lazy(
             r"\bhow (?:many|much|long|old|often|far|big|large|tall|high)\b|\b(?:what|which)\b.{0,40}\b(?:number|"
             r"percentage|percent|rate|amount|budget|price|cost|score|accuracy|size|limit|count|total|version|quota)\b"
         ),
         "number",
     ),
-    (re.compile(r"\bwho(?:m|se)?\b"), "person"),
-    (re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|town)\b"), "place"),
-    (re.compile(r"\bwhy\b|\bwhat (?:caused|motivated|reason)\b"), "reason"),
+    (lazy(r"\bwho(?:m|se)?\b"), "person"),
+    (lazy(r"\bwhere\b|\b(?:what|which) (?:city|country|place|town)\b"), "place"),
+    (lazy(r"\bwhy\b|\bwhat (?:caused|motivated|reason)\b"), "reason"),
 )
 _OPENERS = """
     what when where which who whom whose why how is are was were do does did has have had can could should
@@ -97,8 +96,8 @@ def understand(text: str, now: float) -> Query:
     return Query(
         text=text,
         terms=tuple(query_terms(text)),
-        identifiers=tuple(dict.fromkeys(match.group() for match in _identifier.finditer(text))),
-        phrases=tuple(part for match in _quoted.finditer(text) for part in match.groups() if part),
+        identifiers=_identifiers(text),
+        phrases=_phrases(text),
         names=names(text),
         spans=spans(text, now),
         wants=_wanted(lowered),
@@ -106,6 +105,20 @@ def understand(text: str, now: float) -> Query:
         former=_former.search(lowered) is not None,
         present=_past.search(lowered) is None,
     )
+
+
+def _identifiers(text: str) -> tuple[str, ...]:
+    if (
+        text.replace(" ", "").rstrip("?.!").isalpha() and text[1:].islower()
+    ):  # plain words, as most queries are
+        return ()
+    return tuple(dict.fromkeys(match.group() for match in _identifier.finditer(text)))
+
+
+def _phrases(text: str) -> tuple[str, ...]:
+    if not any(quote in text for quote in "\"“`'"):
+        return ()
+    return tuple(part for match in _quoted.finditer(text) for part in match.groups() if part)
 
 
 def _wanted(lowered: str) -> Wants:
