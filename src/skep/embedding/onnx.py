@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from skep.embedding.calibration import Calibration, measure
 from skep.embedding.wordpiece import WordPiece
-from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, MissingExtraError
+from skep.errors import (
+    ConfigError,
+    EmbedderMismatchError,
+    EmbedderUnavailableError,
+    MissingExtraError,
+    SkepError,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +75,45 @@ def optional(module: str, feature: str) -> Any:
         raise MissingExtraError(feature, EXTRA) from error
 
 
-def errors_of(onnxruntime: Any) -> tuple[type[Exception], ...]:
+def open_session(file: Path, threads: int, feature: str, refused: type[SkepError]) -> Any:
+    """A model, ready to run; a file that is none raises `refused`."""
+    onnxruntime = optional("onnxruntime", feature)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except _errors_of(onnxruntime) as error:
+        raise refused(f"{file} is not a readable ONNX model: {error}") from error
+
+
+def run_session(
+    session: Any, rows: Sequence[Sequence[int]], kinds: Sequence[Sequence[int]] | None = None
+) -> tuple[Any, NDArray[np.int64], list[str]]:
+    """Run a model over rows of token ids, filled up to one length.
+
+    Returns:
+        Its first output, the mask of what was not filled up, and the names of inputs that nobody here can offer;
+        where there are such, it was not run.
+    """
+    import numpy as np
+
+    ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
+    mask, types = np.zeros_like(ids), np.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = row
+        mask[number, : len(row)] = 1
+        if kinds is not None:
+            types[number, : len(row)] = kinds[number]
+    offered = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+    wanted = [entry.name for entry in session.get_inputs()]
+    unknown = sorted(set(wanted) - set(offered))
+    if unknown:
+        return None, mask, unknown
+    return session.run(None, {name: offered[name] for name in wanted})[0], mask, []
+
+
+def _errors_of(onnxruntime: Any) -> tuple[type[Exception], ...]:
     """The errors onnxruntime raises; they share no base of their own."""
     state = onnxruntime.capi.onnxruntime_pybind11_state
     found: list[Any] = [getattr(state, name) for name in dir(state)]
@@ -153,14 +197,7 @@ class OnnxEmbedder:
 
     @cached_property
     def _session(self) -> Any:
-        onnxruntime = optional("onnxruntime", "a local ONNX model")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = self._threads
-        options.log_severity_level = 3
-        try:
-            return onnxruntime.InferenceSession(str(self._file), options, providers=["CPUExecutionProvider"])
-        except errors_of(onnxruntime) as error:
-            raise EmbedderUnavailableError(f"{self._file} is not a readable ONNX model: {error}") from error
+        return open_session(self._file, self._threads, "a local ONNX model", EmbedderUnavailableError)
 
     @cached_property
     def _tokenize(self) -> Tokenize:
@@ -174,20 +211,11 @@ class OnnxEmbedder:
         import numpy as np
 
         rows = [self._tokenize(text) for text in texts]
-        width = max(map(len, rows))
-        ids = np.zeros((len(rows), width), np.int64)
-        mask = np.zeros_like(ids)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = row
-            mask[number, : len(row)] = 1
-        offered = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        wanted = [entry.name for entry in self._session.get_inputs()]
-        unknown = sorted(set(wanted) - set(offered))
+        output, mask, unknown = run_session(self._session, rows)
         if unknown:
             raise EmbedderUnavailableError(
                 f"{self._file} asks for inputs {unknown}; it is not a text encoder"
             )
-        output = self._session.run(None, {name: offered[name] for name in wanted})[0]
         return self._pool(np.asarray(output, np.float32), mask)
 
     def _pool(self, output: NDArray[np.float32], mask: NDArray[np.int64]) -> Vectors:

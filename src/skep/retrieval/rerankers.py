@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skep.embedding.onnx import errors_of, optional, read_json
+from skep.embedding.onnx import open_session, optional, read_json, run_session
 from skep.embedding.wordpiece import WordPiece
 from skep.errors import ConfigError
 
@@ -63,14 +63,7 @@ class CrossEncoder:
 
     @cached_property
     def _session(self) -> Any:
-        onnxruntime = optional("onnxruntime", "a cross-encoder")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = self._threads
-        options.log_severity_level = 3
-        try:
-            return onnxruntime.InferenceSession(str(self._file), options, providers=["CPUExecutionProvider"])
-        except errors_of(onnxruntime) as error:
-            raise ConfigError(f"{self._file} is not a readable ONNX model: {error}") from error
+        return open_session(self._file, self._threads, "a cross-encoder", ConfigError)
 
     @cached_property
     def _pair(self) -> Callable[[str, str], Pair]:
@@ -83,19 +76,11 @@ class CrossEncoder:
         """The logit of each pair."""
         import numpy as np
 
-        width = max(len(ids) for ids, _ in pairs)
-        ids = np.zeros((len(pairs), width), np.int64)
-        mask, kinds = np.zeros_like(ids), np.zeros_like(ids)
-        for at, (row, kind) in enumerate(pairs):
-            ids[at, : len(row)] = row
-            kinds[at, : len(row)] = kind
-            mask[at, : len(row)] = 1
-        offered = {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
-        wanted = [entry.name for entry in self._session.get_inputs()]
-        unknown = sorted(set(wanted) - set(offered))
+        found, _, unknown = run_session(
+            self._session, [ids for ids, _ in pairs], [kinds for _, kinds in pairs]
+        )
         if unknown:
             raise ConfigError(f"{self._file} asks for inputs {unknown}; it is no cross-encoder for texts")
-        found = self._session.run(None, {name: offered[name] for name in wanted})[0]
         output = np.asarray(found, np.float64).reshape(len(pairs), -1)
         if output.shape[1] not in (1, 2):
             raise ConfigError(
