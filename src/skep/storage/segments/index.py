@@ -251,7 +251,6 @@ class SegmentIndex:
         """Let go of what was derived from segments that are no longer there."""
         if self._masks.table is not self._upkeep.table:
             self._masks = Masks(self._upkeep.table)
-            self._scanner.forget()
 
     def _trusting(self, answer: Callable[[], Answer]) -> Answer:
         """Answer; if that fails because a file is damaged, build the index again and answer then."""
