@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skep.storage.segments.codes import (
-    MAX_WORDS,
     TINY,
     WORD,
     FineCodes,
@@ -103,8 +102,9 @@ class Scanner:
     """Finds near rows; keeps the buffers it needs between searches."""
 
     def __init__(self) -> None:
-        self._crossed = np.empty(MAX_WORDS * BLOCK, dtype=np.uint64)
-        self._counts = np.empty(MAX_WORDS * BLOCK, dtype=np.uint8)
+        self._crossed = np.empty(BLOCK, dtype=np.uint64)
+        self._counts = np.empty(BLOCK, dtype=np.uint8)
+        self._differing = np.empty(BLOCK, dtype=np.uint8)
         self._spare = np.empty(BLOCK, dtype=np.float32)
         self._estimates = np.empty(0, dtype=np.float32)
         self._bytes = np.empty((0, 0), dtype=np.int8)
@@ -177,16 +177,11 @@ class Scanner:
 
         One-dimensional calls, because numpy sets them up several times faster than others.
         """
-        crossed = self._crossed[: len(signs) * size]
-        counts = self._counts[: len(signs) * size]
-        start = 0
+        crossed, counts, differing = self._crossed[:size], self._counts[:size], self._differing[:size]
+        differing.fill(0)
         for plane, sign in zip(planes, signs, strict=True):
-            np.bitwise_xor(plane, sign, out=crossed[start : start + size])
-            start += size
-        np.bitwise_count(crossed, out=counts)
-        differing = counts[:size]
-        for start in range(size, len(counts), size):
-            differing += counts[start : start + size]
+            np.bitwise_count(np.bitwise_xor(plane, sign, out=crossed), out=counts)
+            differing += counts
         np.subtract(np.uint8(len(signs) * WORD // 2 - 1), differing, out=differing)
         return differing.view(np.int8)
 
