@@ -98,7 +98,7 @@ class SizeRun:
         box = self.plan.round_box_s
         process.go()
         try:
-            return process.ask(name, timeout_s=20 * box + 60, box_s=box, **extra, **arguments)
+            return process.ask(name, timeout_s=4 * box + 60, box_s=box, **extra, **arguments)
         except UnsupportedError as error:
             self.results[spec.name]["ops"][op] = {"status": "not offered", "reason": str(error)}
         except EngineError as error:
@@ -244,11 +244,11 @@ def run(plan: Plan, specs: list[Spec], *, seed: int = 7, say: Say = tell) -> dic
             each.close_all()
         each.cold_all()
         report["sizes"][str(size)] = each.results
-        standing = [spec for spec in standing if each.results[spec.name]["status"] == "ok"]
+        standing = [spec for spec in standing if "settle" in each.results[spec.name]]
         for spec in usable:
             shutil.rmtree(each.store(spec.name), ignore_errors=True)
             if spec not in standing and spec.name not in each.results:
-                reason = "left out: it did not finish the size before"
+                reason = "left out: it did not finish loading the size before"
                 report["sizes"][str(size)][spec.name] = {"status": "skipped", "reason": reason, "ops": {}}
     folder, _ = workload_files(plan.sizes[0], plan, seed)
     report["kills"] = kill.run_all(usable, plan.kills, folder, WORK, say)
