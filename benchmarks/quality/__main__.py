@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.quality import sets
 from benchmarks.quality.evaluate import evaluate
-from benchmarks.quality.rankers import prepare
+from benchmarks.quality.rankers import WITH_MODEL, prepare
 from benchmarks.quality.report import markdown, summary
 from benchmarks.quality.through_bank import prepare_bank
 
@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     out = Path(given.out)
     kept = json.loads((out / "quality.json").read_text()) if given.merge else {"sets": {}}
     commit = _commit()
+    wanted = given.presets or (ALL + WITH_MODEL if given.model else ALL)
     results: dict[str, Any] = {
         "when": time.strftime("%Y-%m-%d", time.gmtime()),
         "commit": commit,
@@ -39,7 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
             data = sets.load_own() if name == "own" else sets.load(_needed(root), name, federated=federated)
             try:
                 rankers = (
-                    prepare_bank(data, given.presets) if given.bank else prepare(data, given.presets or ALL)
+                    prepare_bank(data, given.presets)
+                    if given.bank
+                    else prepare(data, wanted, Path(given.model) if given.model else None)
                 )
             except LookupError as error:
                 print(f"{name}: left out, {error}", file=sys.stderr)
@@ -63,6 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", help="folder of the sets (its `conv/` holds one folder per set)")
     parser.add_argument("--sets", nargs="*", help="which sets; `own` is the project's own; all by default")
     parser.add_argument("--presets", nargs="*", help=f"which rankers, of {', '.join(ALL)}; all by default")
+    parser.add_argument(
+        "--model",
+        help=f"folder of MiniLM (see scripts/build_minilm_int8.py); adds {' and '.join(WITH_MODEL)}",
+    )
     parser.add_argument("--bank", action="store_true", help="ask a real bank, not the in-process index")
     parser.add_argument("--federated", action="store_true", help="also without scopes")
     parser.add_argument("--merge", action="store_true", help="keep what is there of other sets and rankers")

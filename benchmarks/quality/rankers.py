@@ -1,15 +1,16 @@
-"""What is compared: every preset of skep, BM25 alone, vectors alone, and mem0's scoring as published."""
+"""What is compared: every preset of skep, BM25 alone, vectors alone, mem0's scoring as published, and MiniLM."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.quality.sets import EvalSet, Question
-from skep.embedding import default_embedder
+from skep.embedding import default_embedder, open_embedder
 from skep.model import Recalled
 from skep.retrieval.config import RecallConfig
 from skep.retrieval.inmemory import InMemorySources
@@ -33,9 +34,14 @@ class Answer(NamedTuple):
 Ranker = Callable[[Question, int], Answer]
 
 
-def prepare(data: EvalSet, wanted: Sequence[str]) -> dict[str, Ranker]:
-    """The rankers by name, over one index of the set."""
-    sources = InMemorySources(data.memories, default_embedder())
+WITH_MODEL = ("chroma", "default+minilm")
+"""Rankers that need MiniLM: Chroma ranks by its cosine alone; a bank may have it as its embedder."""
+
+
+def prepare(data: EvalSet, wanted: Sequence[str], model: Path | None = None) -> dict[str, Ranker]:
+    """The rankers by name, over one index of the set (and another with a model, where one is asked for)."""
+    table = default_embedder()
+    sources = InMemorySources(data.memories, table)
     every: dict[str, Ranker] = {
         "bm25": lambda question, limit: _by_scores(sources, question, limit, words=1.0, vectors=0.0),
         "vectors": lambda question, limit: _by_scores(sources, question, limit, words=0.0, vectors=1.0),
@@ -43,6 +49,11 @@ def prepare(data: EvalSet, wanted: Sequence[str]) -> dict[str, Ranker]:
     }
     for name, config in PRESETS.items():
         every[name] = _preset(sources, config)
+    if model is not None and (not wanted or set(wanted) & set(WITH_MODEL)):
+        embedder = open_embedder(f"minilm:{model}")
+        deep = InMemorySources(data.memories, embedder, tokens=table)  # type: ignore[arg-type]
+        every["chroma"] = lambda question, limit: _by_scores(deep, question, limit, words=0.0, vectors=1.0)
+        every["default+minilm"] = _preset(deep, PRESETS["default"])
     unknown = [name for name in wanted if name not in every]
     if unknown:
         raise SystemExit(f"no ranker {unknown[0]!r}; there are {', '.join(every)}")
