@@ -51,9 +51,12 @@ def idf(total: int, found: Array) -> NDArray[np.float64]:
     return np.log1p((total - there + 0.5) / (there + 0.5))
 
 
-def count_terms(terms: Ints, docs: Ints, room: int) -> tuple[Ints, Ints, Ints]:
+def count_terms(terms: NDArray[np.uint32], docs: Ints, room: int) -> tuple[Ints, Ints, Ints]:
     """Distinct (term, row) pairs in that order, with how often each occurs; rows are below `room`."""
-    packed = np.sort(terms * room + docs)
+    packed = terms.astype(np.int64)
+    packed *= room
+    packed += docs
+    packed.sort()
     starts = np.flatnonzero(np.concatenate(([True], packed[1:] != packed[:-1]))) if len(packed) else packed
     pairs = packed[starts]
     counts = np.diff(np.append(starts, len(packed)))

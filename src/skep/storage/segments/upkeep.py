@@ -157,7 +157,7 @@ class Upkeep:
         """The tail and the rows after it, in portions of a segment each, with the event each portion ends at."""
         entries = list(self.table.tail.entries.values())
         builder = Builder(self._dim)
-        builder.add([entry.row for entry in entries], [entry.terms for entry in entries])
+        builder.add([entry.row for entry in entries])
         builder.add(list(self.table.tail.gone.values()))
         position = self.position
         while chunk := list(islice(rows, CHUNK)):
