@@ -388,9 +388,12 @@ class Reads:
                 {"space": space.number if space else -1, "after": seq, "head": head, "batch": batch},
             )
             for row in rows:
-                number, changed, title, text, *rest, tags = row[:13]
-                columns = (*rest, _decode_tags(tags), *row[13:20])
-                yield IndexRow(number, changed, searched_text(title, text), *columns, gone=bool(row[20]))  # type: ignore
+                number, changed, title, text = row[:4]
+                yield IndexRow(
+                    *(number, changed, searched_text(title, text), *row[4:12], _decode_tags(row[12])),
+                    *row[13:20],
+                    gone=row[20] == 1,
+                )
             if len(rows) < batch:
                 return
             seq = rows[-1][1]
@@ -442,6 +445,7 @@ def _walk(
     return walked
 
 
+@lru_cache(maxsize=1024)
 def _decode_tags(tags: str) -> tuple[str, ...]:
     return () if tags == "[]" else _tags.decode(tags)
 
