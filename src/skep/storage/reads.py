@@ -41,6 +41,8 @@ _tags = msgspec.json.Decoder(tuple[str, ...])
 _NAME = re.compile(r":([a-z]\w*)")
 MANY = 4096
 """Rows a statement has room for; more are written into it."""
+WHOLE = 1 << 15
+"""Reading so many rows fills the cache with pages that nobody will ask for again."""
 
 
 class Reads:
@@ -381,7 +383,8 @@ class Reads:
         """See `IndexSource`."""
         head = self.head()
         space = self.active_space()
-        batch = 2000
+        batch = 1000
+        read = 0
         while seq < head:
             rows = self.connection.rows(
                 _INDEX_ROWS,
@@ -394,9 +397,10 @@ class Reads:
                     *row[13:20],
                     gone=row[20] == 1,
                 )
-            if len(rows) < batch:
-                return
-            seq = rows[-1][1]
+            read += len(rows)
+            seq = rows[-1][1] if len(rows) == batch else head
+        if read >= WHOLE:
+            self.connection.rows("PRAGMA shrink_memory")
 
     def active_space(self) -> Space | None:
         """The space recall uses."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
+Small = NDArray[np.uint32]
 
 BLOCK = 256
 """Vectors encoded at a time: few enough to stay in the processor's cache."""
@@ -48,18 +49,53 @@ class Content(NamedTuple):
     codes: FineCodes | None
 
 
+class _Codes:
+    """Fine codes of more and more rows, in arrays that grow where they are."""
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+        self._count = 0
+        self._codes = _no_codes(0, dim)
+
+    def add(self, vectors: Sequence[bytes | None]) -> None:
+        """Take in the vectors of some rows."""
+        if not self._dim:
+            return
+        need = self._count + len(vectors)
+        if need > len(self._codes.scale):
+            self._resize(need + need // 4)
+        for start in range(0, len(vectors), BLOCK):
+            made = encode(unpack_vectors(vectors[start : start + BLOCK], self._dim))
+            end = self._count + len(made.scale)
+            for mine, part in zip(self._codes, made, strict=True):
+                mine[self._count : end] = part
+            self._count = end
+
+    def finish(self, kept: Ints) -> FineCodes | None:
+        """The codes of the rows that are kept, in their order."""
+        if not self._dim:
+            return None
+        self._resize(self._count)
+        if len(kept) == self._count and (np.diff(kept) > 0).all():
+            return self._codes
+        return self._codes.pick(kept)
+
+    def _resize(self, rows: int) -> None:
+        for array in self._codes:
+            array.resize((rows, *array.shape[1:]), refcheck=False)
+
+
 class Builder:
     """Collects rows, the newest version of each, and turns them into the content of a segment."""
 
     def __init__(self, dim: int) -> None:
-        self._dim = dim
         self._rows: list[Ints] = []
         self._gone: list[NDArray[np.bool_]] = []
         self._columns: dict[str, list[Array]] = {name: [] for name in COLUMNS}
         self._words = Counter()
         self._tags: list[Keys] = []
         self._tag_counts: list[Ints] = []
-        self._codes: list[FineCodes] = []
+        self._codes = _Codes(dim)
         self.count = 0
 
     def add(self, rows: Sequence[IndexRow]) -> None:
@@ -81,9 +117,7 @@ class Builder:
             parts.append(column.values([fields[field] for field in column.fields]))
         self._words.add(texts)
         self._add_tags(tags)
-        if self._dim:
-            for start in range(0, len(vectors), BLOCK):
-                self._codes.append(encode(unpack_vectors(vectors[start : start + BLOCK], self._dim)))
+        self._codes.add(vectors)
 
     def _add_tags(self, tags: Sequence[tuple[str, ...]]) -> None:
         distinct = [tuple(dict.fromkeys(group)) if len(group) > 1 else group for group in tags]
@@ -115,24 +149,17 @@ class Builder:
             tag_keys=tag_keys,
             tag_offsets=tag_offsets,
             tag_docs=tag_order,
-            codes=self._fine_codes(kept),
+            codes=self._codes.finish(kept) if len(kept) else None,
         )
 
     def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
         keys, terms, lengths = self._words.finish()
-        docs = np.repeat(place, lengths)
+        docs = np.repeat(place.astype(np.uint32), lengths)
         if len(kept) < len(place):
-            there = docs >= 0
+            there = np.repeat(place >= 0, lengths)
             terms, docs = terms[there], docs[there]
         lengths = lengths[kept]
-        return make_postings(keys, *count_terms(terms, docs, max(len(kept), 1)), lengths), lengths
-
-    def _fine_codes(self, kept: Ints) -> FineCodes | None:
-        if not self._codes or not len(kept):
-            return None
-        codes = join(self._codes)
-        self._codes = []
-        return codes if len(kept) == len(codes.scale) and (np.diff(kept) > 0).all() else codes.pick(kept)
+        return make_postings(keys, *count_terms(terms, docs), lengths), lengths
 
 
 def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, oldest: bool) -> Content:
@@ -183,9 +210,10 @@ def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, old
 
 def _merge_words(segments: Sequence[Segment], maps: Sequence[Ints], lengths: Ints) -> Postings:
     keys, rank = np.unique(np.concatenate([s.words.keys for s in segments]), return_inverse=True)
-    terms: list[Ints] = []
-    docs: list[Ints] = []
-    counts: list[Ints] = []
+    rank = rank.astype(np.uint32)
+    terms: list[Small] = []
+    docs: list[Small] = []
+    counts: list[Small] = []
     start = 0
     for segment, local in zip(segments, maps, strict=True):
         words = segment.words
@@ -194,10 +222,9 @@ def _merge_words(segments: Sequence[Segment], maps: Sequence[Ints], lengths: Int
         moved = local[words.docs]
         there = moved >= 0
         terms.append(np.repeat(mine, np.diff(words.offsets))[there])
-        docs.append(moved[there])
-        counts.append(words.class_count[words.classes[there]].astype(np.int64))
-    room = max(len(lengths), 1)
-    ordered = sort_pairs(np.concatenate(terms), np.concatenate(docs), np.concatenate(counts), room)
+        docs.append(moved[there].astype(np.uint32))
+        counts.append(words.class_count[words.classes[there]])
+    ordered = sort_pairs(np.concatenate(terms), np.concatenate(docs), np.concatenate(counts))
     return make_postings(keys, *ordered, lengths)
 
 
