@@ -132,8 +132,6 @@ def without_private(text: str) -> str:
     >>> without_private("a <private>x <private>y</private> z</private> b <private>c")
     'a  b '
     """
-    if "<" not in text:
-        return text
     kept: list[str] = []
     depth = at = 0
     for mark in _PRIVATE.finditer(text):
@@ -160,7 +158,7 @@ def clean_text(field: str, value: object, limit: int) -> str:
     """A text that can be stored faithfully."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{field} must be a string, got {type(value).__name__}", field=field)
-    found = None if value.isprintable() else _BAD.search(value)  # nothing printable is bad, and that is seen faster
+    found = _BAD.search(value)
     if found:
         raise BadTextError(
             f"{field} holds the character U+{ord(found.group()):04X} at position {found.start()}, which cannot be"
@@ -340,7 +338,7 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
     """Tags in the order given, each once."""
     if isinstance(value, str):
         value = (value,)
-    if type(value) not in (tuple, list) and (not isinstance(value, Iterable) or isinstance(value, Mapping)):
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
     given = cast("Iterable[Any]", value)

@@ -26,7 +26,7 @@ from skep.storage.fold import (
 from skep.storage.log import Log
 from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
 from skep.storage.vectors import Vectors
-from skep.words import joined_terms
+from skep.words import terms
 
 _INSERT = (
     f"INSERT INTO memories(id, changed, status, stale, {', '.join(STATE_COLUMNS)})"
@@ -159,7 +159,7 @@ class Tables:
             m = state.memory
             values.append([m.id, change + i, m.status, 0, *state_values(state)])
             text = searched_text(m.title, m.text)
-            words.append((row + i, joined_terms(text)))
+            words.append((row + i, " ".join(terms(text))))
             tags.extend((tag, row + i) for tag in m.tags)
             if not state.forgotten:
                 changes.created.append((row + i, m, text))
@@ -196,9 +196,9 @@ class Tables:
         if before != after and not state.forgotten:
             self._c.execute(
                 "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)",
-                (row, joined_terms(before)),
+                (row, " ".join(terms(before))),
             )
-            self._c.execute("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, joined_terms(after)))
+            self._c.execute("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, " ".join(terms(after))))
             changes.retexted.append(row)
         if own["tags"] != (encode_body(m.tags) if m.tags else "[]"):  # type: ignore[arg-type]
             self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
@@ -422,7 +422,7 @@ class Tables:
         changes.forgotten_rows.append(row)
         self._c.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('erasing', 1)")
         self._c.execute(
-            "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, joined_terms(text))
+            "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, " ".join(terms(text)))
         )
         count("words", 1)
         count("rows", 1)
