@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skep.storage.base import IndexRow
 from skep.storage.segments.codes import FineCodes, Frame, encode, join, sketch
-from skep.storage.segments.columns import COLUMNS, defaults, worth_storing
+from skep.storage.segments.columns import COLUMNS, unpack_vectors, worth_storing
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.occurrences import Counter
 from skep.storage.segments.postings import (
@@ -103,7 +103,9 @@ class Builder:
         if not rows:
             return
         self.count += len(rows)
-        fields: dict[str, Sequence[Any]] = dict(zip(_FIELDS, zip(*map(astuple, rows), strict=True), strict=True))
+        fields: dict[str, Sequence[Any]] = dict(
+            zip(_FIELDS, zip(*map(astuple, rows), strict=True), strict=True)
+        )
         gone = np.array(fields["gone"], dtype=bool)
         texts, tags, vectors = fields["text"], fields["tags"], fields["vector"]
         if gone.any():
@@ -263,13 +265,6 @@ def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:
     return arrays
 
 
-def unpack_vectors(vectors: Sequence[bytes | None], dim: int) -> NDArray[np.float32]:
-    """Vectors as rows; what is missing or of another length becomes a row of zeros."""
-    empty = bytes(4 * dim)
-    joined = b"".join(v if v is not None and len(v) == 4 * dim else empty for v in vectors)
-    return np.frombuffer(joined, dtype="<f4").reshape(len(vectors), dim).astype(np.float32)
-
-
 def _no_codes(count: int, dim: int) -> FineCodes:
     return FineCodes(
         np.zeros((count, dim), dtype=np.int8),
@@ -298,8 +293,6 @@ def _joined(parts: Sequence[NDArray[Any]], dtype: type[np.generic]) -> Array:
 __all__ = [
     "Builder",
     "Content",
-    "defaults",
     "merge",
     "segment_arrays",
-    "unpack_vectors",
 ]

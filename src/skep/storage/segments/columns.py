@@ -96,11 +96,18 @@ def column_of(name: str, rows: Sequence[IndexRow]) -> Array:
 
 
 def defaults(name: str, count: int) -> Array:
-    """A column in which every row has the default."""
+    """A column in which every row has the default; it takes no room."""
     column = COLUMNS[name]
-    return np.full(count, column.default, dtype=column.dtype)
+    return np.broadcast_to(np.array(column.default, dtype=column.dtype), count)
 
 
 def worth_storing(columns: dict[str, Array]) -> dict[str, Array]:
     """The columns in which some row differs from the default."""
     return {name: array for name, array in columns.items() if (array != COLUMNS[name].default).any()}
+
+
+def unpack_vectors(vectors: Sequence[bytes | None], dim: int) -> NDArray[np.float32]:
+    """Vectors as rows; what is missing or of another length becomes a row of zeros."""
+    empty = bytes(4 * dim)
+    joined = b"".join(v if v is not None and len(v) == 4 * dim else empty for v in vectors)
+    return np.frombuffer(joined, dtype="<f4").reshape(len(vectors), dim).astype(np.float32)

@@ -82,7 +82,9 @@ def _unpack(packed: NDArray[np.uint64]) -> tuple[Small, Small]:
     return (packed >> np.uint64(32)).astype(np.uint32), packed.astype(np.uint32)
 
 
-def make_postings(keys: NDArray[np.uint64], terms: Small, docs: Small, counts: Small, lengths: Ints) -> Postings:
+def make_postings(
+    keys: NDArray[np.uint64], terms: Small, docs: Small, counts: Small, lengths: Ints
+) -> Postings:
     """Postings from ordered (term, row) pairs; terms that no row has are left out."""
     found = np.bincount(terms, minlength=len(keys))
     used = np.flatnonzero(found)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments.builder import unpack_vectors
 from skep.storage.segments.codes import FineCodes, encode
+from skep.storage.segments.columns import unpack_vectors
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.postings import impact
 from skep.words import terms as terms_of

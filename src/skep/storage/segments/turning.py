@@ -10,11 +10,11 @@ is turned at the front, and then at the back.
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import shake_128
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skep.digests import shake_128
 from skep.linear import ALONE, product
 
 Floats = NDArray[np.float32]

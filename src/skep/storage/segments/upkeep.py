@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skep.errors import BusyError
-from skep.storage.segments.builder import Builder, Content, merge, segment_arrays
 from skep.storage.segments.codes import SAMPLE, Frame, fit_frame
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.shelf import Shelf
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skep.storage.base import IndexRow, IndexSource
+    from skep.storage.segments.builder import Content
 
 Ints = NDArray[np.int64]
 
@@ -158,6 +158,8 @@ class Upkeep:
 
     def _contents(self, rows: Iterator[IndexRow], head: int) -> Iterator[tuple[Content, int]]:
         """The tail and the rows after it, in portions of a segment each, with the event each portion ends at."""
+        from skep.storage.segments.builder import Builder
+
         entries = list(self.table.tail.entries.values())
         builder = Builder(self._dim)
         builder.add([entry.row for entry in entries])
@@ -174,6 +176,8 @@ class Upkeep:
 
     def _add(self, content: Content, position: int) -> None:
         """Put a new segment on top, merged with those beneath it that are not much larger."""
+        from skep.storage.segments.builder import merge, segment_arrays
+
         top = Segment("new", segment_arrays(content, None))
         below = list(self.table.segments)
         flags = shown([*below, top])
@@ -214,6 +218,8 @@ class Upkeep:
             return len(touched)
 
     def _rewrite(self, touched: Sequence[int]) -> None:
+        from skep.storage.segments.builder import merge, segment_arrays
+
         table = self.table
         alive = [
             table.alive[base : base + segment.count]
