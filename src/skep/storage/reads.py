@@ -392,11 +392,8 @@ class Reads:
             )
             for row in rows:
                 number, changed, title, text = row[:4]
-                yield IndexRow(
-                    *(number, changed, searched_text(title, text), *row[4:12], _decode_tags(row[12])),
-                    *row[13:20],
-                    gone=row[20] == 1,
-                )
+                columns = (*row[4:12], _decode_tags(row[12]), *row[13:20], row[20] == 1)
+                yield IndexRow(number, changed, searched_text(title, text), *columns)  # type: ignore
             read += len(rows)
             seq = rows[-1][1] if len(rows) == batch else head
         if read >= WHOLE:

@@ -56,6 +56,14 @@ class _Known(dict[Any, float]):
         return found
 
 
+def _kind(kind: str) -> int:
+    return KIND_CODES.get(kind, UNKNOWN)
+
+
+def _status(status: str) -> int:
+    return STATUS_CODES.get(status, UNKNOWN)
+
+
 def _own(value: float) -> float:
     return value
 
@@ -76,10 +84,8 @@ COLUMNS: dict[str, Column] = {
     "valid_from": Column("f8", -inf, ("valid_from",), _since),
     "valid_to": Column("f8", inf, ("valid_to",), _until),
     "expires_at": Column("f8", inf, ("expires_at",), _until),
-    "kind": Column("u1", 0, ("kind",), lambda kind: KIND_CODES.get(kind, UNKNOWN)),
-    "status": Column(
-        "u1", STATUS_CODES["active"], ("status",), lambda status: STATUS_CODES.get(status, UNKNOWN)
-    ),
+    "kind": Column("u1", 0, ("kind",), _kind),
+    "status": Column("u1", STATUS_CODES["active"], ("status",), _status),
     "domain": Column("u8", 0, ("domain",), maybe_key),
     "agent": Column("u8", 0, ("agent",), maybe_key),
     "user": Column("u8", 0, ("user",), maybe_key),

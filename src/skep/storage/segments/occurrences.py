@@ -92,10 +92,10 @@ class Counter:
             self._parts.append(Occurrences(keys, terms[found], lengths))
         else:
             each: Ints = sizes[found]
-            ends = np.concatenate(([0], np.cumsum(each)))
+            ends: Ints = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(each)))
             last = np.cumsum(lengths)
             first = (np.cumsum(sizes) - sizes)[found] - ends[:-1]
-            steps = np.repeat(first, each) + np.arange(ends[-1])
+            steps = np.repeat(first, each) + np.arange(int(ends[-1]))
             self._parts.append(Occurrences(keys, terms[steps], ends[last] - ends[last - lengths]))
         self._numbers.clear()
         self._blocks, self._sizes = [], []
