@@ -18,6 +18,7 @@ from skep.storage.segments.postings import (
     Postings,
     count_terms,
     make_postings,
+    pack_pairs,
     sort_pairs,
 )
 
@@ -63,7 +64,7 @@ class _Codes:
             return
         need = self._count + len(vectors)
         if need > len(self._codes.scale):
-            self._resize(need + need // 4)
+            self._resize(need + need // 8)
         for start in range(0, len(vectors), BLOCK):
             made = encode(unpack_vectors(vectors[start : start + BLOCK], self._dim))
             end = self._count + len(made.scale)
@@ -156,12 +157,14 @@ class Builder:
 
     def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
         keys, terms, lengths = self._words.finish()
-        docs = np.repeat(place.astype(np.uint32), lengths)
+        pairs = pack_pairs(terms, np.repeat(place.astype(np.uint32), lengths))
+        del terms
         if len(kept) < len(place):
-            there = np.repeat(place >= 0, lengths)
-            terms, docs = terms[there], docs[there]
+            pairs = pairs[np.repeat(place >= 0, lengths)]
+        counted = count_terms(pairs)
+        del pairs
         lengths = lengths[kept]
-        return make_postings(keys, *count_terms(terms, docs), lengths), lengths
+        return make_postings(keys, *counted, lengths), lengths
 
 
 def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, oldest: bool) -> Content:

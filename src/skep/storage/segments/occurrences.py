@@ -48,7 +48,7 @@ class Counter:
 
     def __init__(self) -> None:
         self._numbers = _Numbering()
-        self._blocks: list[Small] = []
+        self._blocks: list[Small] = [np.zeros(0, dtype=np.uint32)]
         self._sizes: list[int] = []
         """Per text, how many chunks it has."""
         self._parts: list[Occurrences] = []
@@ -69,9 +69,9 @@ class Counter:
             self._seal()
 
     def finish(self) -> Occurrences:
-        """The terms of all texts so far."""
+        """The terms of all texts so far; it begins anew."""
         self._seal()
-        parts = self._parts
+        parts, self._parts = self._parts, []
         if len(parts) == 1:
             return parts[0]
         keys, rank = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
@@ -86,19 +86,27 @@ class Counter:
     def _seal(self) -> None:
         """Turn chunks into terms, and forget the chunks."""
         keys, terms, sizes = _terms_of(list(self._numbers))
-        found = np.concatenate([*self._blocks, np.zeros(0, dtype=np.uint32)])
-        lengths = np.array(self._sizes, dtype=np.int64)
-        if len(sizes) == len(terms) and (sizes == 1).all():
-            self._parts.append(Occurrences(keys, terms[found], lengths))
-        else:
-            each: Ints = sizes[found]
-            ends: Ints = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(each)))
-            last = np.cumsum(lengths)
-            first = (np.cumsum(sizes) - sizes)[found] - ends[:-1]
-            steps = np.repeat(first, each) + np.arange(int(ends[-1]))
-            self._parts.append(Occurrences(keys, terms[steps], ends[last] - ends[last - lengths]))
+        blocks, counts = self._blocks, np.array(self._sizes, dtype=np.int64)
         self._numbers.clear()
-        self._blocks, self._sizes = [], []
+        self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
+        if (sizes == 1).all():
+            lengths = counts
+            found = [terms[block] for block in blocks]
+        else:
+            ends = np.cumsum(
+                np.concatenate([np.zeros(1, dtype=np.int64), *(sizes[block] for block in blocks)])
+            )
+            last = np.cumsum(counts)
+            lengths = ends[last] - ends[last - counts]
+            starts: Ints = np.cumsum(sizes) - sizes
+            found = [terms[_stretches(starts[block], sizes[block])] for block in blocks]
+        self._parts.append(Occurrences(keys, np.concatenate(found), lengths))
+
+
+def _stretches(starts: Ints, sizes: Ints) -> Ints:
+    """The numbers from each start on, so many of each."""
+    before: Ints = np.cumsum(sizes) - sizes
+    return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
 
 def _terms_of(texts: Sequence[str]) -> tuple[Keys, Small, Ints]:

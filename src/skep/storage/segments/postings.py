@@ -18,6 +18,7 @@ B = 0.75
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 Small = NDArray[np.uint32]
+Pairs = NDArray[np.uint64]
 
 
 class Postings(NamedTuple):
@@ -52,34 +53,31 @@ def idf(total: int, found: Array) -> NDArray[np.float64]:
     return np.log1p((total - there + 0.5) / (there + 0.5))
 
 
-def count_terms(terms: Small, docs: Small) -> tuple[Small, Small, Small]:
-    """Distinct (term, row) pairs in that order, with how often each occurs."""
-    packed = _pack(terms, docs)
+def count_terms(packed: Pairs) -> tuple[Small, Small, Small]:
+    """The distinct ones of (term, row) pairs, in order, with how often each occurs. The pairs are sorted in place."""
     packed.sort()
     fresh = np.ones(len(packed), dtype=bool)
     np.not_equal(packed[1:], packed[:-1], out=fresh[1:])
-    starts = np.flatnonzero(fresh)
-    counts = np.diff(starts, append=len(packed)).astype(np.uint32)
-    packed = packed[starts]
-    return *_unpack(packed), counts
+    starts = np.flatnonzero(fresh).astype(np.uint32)
+    counts = np.diff(starts, append=np.uint32(len(packed)))
+    packed = packed[fresh]
+    docs = packed.astype(np.uint32)
+    packed >>= np.uint64(32)
+    return packed.astype(np.uint32), docs, counts
 
 
 def sort_pairs(terms: Small, docs: Small, counts: Small) -> tuple[Small, Small, Small]:
     """Distinct (term, row) pairs with counts, put in order."""
-    order = _pack(terms, docs).argsort(kind="stable")
+    order = pack_pairs(terms, docs).argsort(kind="stable")
     return terms[order], docs[order], counts[order]
 
 
-def _pack(high: Small, low: Small) -> NDArray[np.uint64]:
+def pack_pairs(high: Small, low: Small) -> Pairs:
     """Pairs of numbers as one number each, in the same order."""
     packed = high.astype(np.uint64)
     packed <<= np.uint64(32)
     packed |= low
     return packed
-
-
-def _unpack(packed: NDArray[np.uint64]) -> tuple[Small, Small]:
-    return (packed >> np.uint64(32)).astype(np.uint32), packed.astype(np.uint32)
 
 
 def make_postings(
@@ -93,7 +91,7 @@ def make_postings(
         place[used] = np.arange(len(used), dtype=np.uint32)
         keys, found, terms = keys[used], found[used], place[terms]
     classes, class_count, class_length = _classes(counts, lengths, docs)
-    by_doc = _pack(docs, terms)
+    by_doc = pack_pairs(docs, terms)
     by_doc.sort()
     return Postings(
         keys=keys,
@@ -114,10 +112,10 @@ def _offsets(sizes: Array) -> Ints:
 def _classes(counts: Small, lengths: Ints, docs: Small) -> tuple[Array, Small, Small]:
     """Number the distinct pairs of a count and the length of its row."""
     span = int(lengths.max(initial=0)) + 1
-    packed = counts.astype(np.int64)
+    room = (int(counts.max(initial=0)) + 1) * span
+    packed = counts.astype(np.uint32 if room <= 1 << 24 else np.int64)
     packed *= span
-    packed += lengths.take(docs)
-    room = int(packed.max(initial=0)) + 1
+    packed += lengths.astype(packed.dtype).take(docs)
     if room <= 1 << 24:
         seen = np.zeros(room, dtype=bool)
         seen[packed] = True
