@@ -153,9 +153,11 @@ class _Memo(dict[str, str]):
         self.query = query
 
     def __missing__(self, chunk: str) -> str:
-        found = " ".join(_analyse(chunk, query=self.query))
+        found = _indexed.get(chunk) if self.query and chunk.isascii() else None  # the same on both sides
+        if found is None:
+            found = " ".join(_analyse(chunk, query=self.query))
         if found == chunk:
-            found = chunk
+            found = chunk  # one text instead of two
         if len(chunk) <= MEMO_CHARS:
             if len(self) >= MEMO_ENTRIES:
                 self.clear()
