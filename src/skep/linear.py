@@ -28,15 +28,32 @@ def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     (rows, inner), columns = a.shape, b.shape[1]
     if rows * inner * columns <= ALONE or rows * inner * columns >= MANY:
         return a @ b
+    if rows >= columns:
+        return alone(a, b)
     import numpy as np
 
     out = np.empty((rows, columns), dtype=np.result_type(a, b))
-    if rows >= columns:
-        step = max(1, ALONE // (inner * columns))
-        for start in range(0, rows, step):
-            out[start : start + step] = a[start : start + step] @ b
-    else:
-        step = max(1, ALONE // (inner * rows))
-        for start in range(0, columns, step):
-            out[:, start : start + step] = a @ b[:, start : start + step]
+    step = max(1, ALONE // (inner * rows))
+    for start in range(0, columns, step):
+        out[:, start : start + step] = a @ b[:, start : start + step]
+    return out
+
+
+def alone(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """`a @ b` of however many rows on one thread, a few rows at a time; fastest where `b` is contiguous.
+
+    >>> import numpy as np
+    >>> a, b = np.ones((1001, 256), np.float32), np.ones((256, 60), np.float32)
+    >>> bool((alone(a, b) == a @ b).all())
+    True
+    """
+    import numpy as np
+
+    (rows, inner), columns = a.shape, b.shape[1]
+    step = max(1, ALONE // max(1, inner * columns))
+    stacks = rows // step
+    whole = stacks * step
+    out = np.empty((rows, columns), dtype=np.result_type(a, b))
+    np.matmul(a[:whole].reshape(stacks, step, inner), b, out=out[:whole].reshape(stacks, step, columns))
+    np.matmul(a[whole:], b, out=out[whole:])
     return out

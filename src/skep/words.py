@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import chain
 
 from skep.patterns import lazy
 
@@ -89,7 +88,25 @@ def terms(text: str) -> list[str]:
     >>> terms("Deployed foo_bar in PR #441")
     ['deploi', 'foo_bar', 'foo', 'bar', 'in', 'pr', '#441', '441']
     """
-    return list(chain.from_iterable(map(_indexed.__getitem__, _chunks(text))))
+    return joined_terms(text).split()
+
+
+def joined_terms(text: str) -> str:
+    """The terms of a text with blanks between them; no term has one inside.
+
+    >>> joined_terms("Deployed the store")
+    'deploi the store'
+    """
+    return " ".join(map(_indexed.__getitem__, chunks(text)))
+
+
+def chunk_terms(chunk: str) -> list[str]:
+    """The terms of one of the `chunks` of a text.
+
+    >>> [chunk_terms(chunk) for chunk in chunks("the foo_bar")]
+    [['the'], ['foo_bar', 'foo', 'bar']]
+    """
+    return _indexed[chunk].split()
 
 
 def query_terms(text: str) -> list[str]:
@@ -98,7 +115,7 @@ def query_terms(text: str) -> list[str]:
     >>> query_terms("who deployed the store?"), query_terms("Who is it?")
     (['deploi', 'store'], ['who', 'is', 'it'])
     """
-    found = list(dict.fromkeys(chain.from_iterable(map(_queried.__getitem__, _chunks(text)))))
+    found = list(dict.fromkeys(" ".join(map(_queried.__getitem__, chunks(text))).split()))
     return [term for term in found if term not in STOP] or found
 
 
@@ -123,19 +140,24 @@ def _compose(text: str) -> str:
     return unicodedata.normalize("NFKC", _accents.sub("", apart.translate(_letters)))
 
 
-def _chunks(text: str) -> list[str]:
+def chunks(text: str) -> list[str]:
+    """The parts of a text between blanks; each has its terms, whatever stands beside it."""
     return (text if text.isascii() else _compose(text)).split()
 
 
-class _Memo(dict[str, tuple[str, ...]]):
-    """The terms of chunks already seen, bounded by being emptied when full."""
+class _Memo(dict[str, str]):
+    """The terms of chunks already seen, with blanks between them; bounded by being emptied when full."""
 
     def __init__(self, *, query: bool) -> None:
         super().__init__()
         self.query = query
 
-    def __missing__(self, chunk: str) -> tuple[str, ...]:
-        found = tuple(_analyse(chunk, query=self.query))
+    def __missing__(self, chunk: str) -> str:
+        found = _indexed.get(chunk) if self.query and chunk.isascii() else None  # the same on both sides
+        if found is None:
+            found = " ".join(_analyse(chunk, query=self.query))
+        if found == chunk:
+            found = chunk  # one text instead of two
         if len(chunk) <= MEMO_CHARS:
             if len(self) >= MEMO_ENTRIES:
                 self.clear()
@@ -282,11 +304,13 @@ def stem(word: str) -> str:
     >>> [stem(word) for word in ("memories", "memory", "deploying", "relational")]
     ['memori', 'memori', 'deploi', 'relat']
     """
-    if len(word) <= 2:
+    if len(word) <= 2 or word[-1] in _KEPT:
         return word
     return _final_e(_residual(_short_suffix(_long_suffix(_final_y(_past(_plural(word)))))))
 
 
+_KEPT = frozenset("abfhjkopqvwxz")
+"""No suffix that Porter knows ends in one of these."""
 _LONG = {
     "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble",
     "alli": "al", "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate", "ator": "ate",

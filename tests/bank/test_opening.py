@@ -153,3 +153,26 @@ def test_a_deep_look_compares_links_and_settings_with_the_log(bank_path: Path) -
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="busy_seconds"):
         Settings(busy_seconds=0)
+
+
+def test_answering_one_question_imports_no_more_than_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "b.skep"
+    with Bank.open(path) as bank:
+        bank.remember("The deploy key lives in the vault")
+    modules = imported(
+        f"from skep import Bank\nwith Bank.open({str(path)!r}) as b:\n"
+        "    assert b.recall('where is the deploy key?', preset='rrf')"
+    )
+    rooms = (
+        "storage.doctor",
+        "storage.transfer",
+        "storage.checking",
+        "storage.segments.builder",
+        "lifecycle",
+    )
+    assert {
+        *(f"skep.{room}" for room in rooms),
+        "skep.embedding.queue",
+        "random",
+        "hashlib",
+    } & modules == set()

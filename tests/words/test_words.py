@@ -1,10 +1,14 @@
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
+
+import functools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.words import MEMO_ENTRIES, STOP, fold, query_terms, stem, terms
+from skep import words
+from skep.words import MEMO_ENTRIES, STOP, chunk_terms, chunks, fold, joined_terms, query_terms, stem, terms
 
 anything = st.text(st.characters(codec=None, exclude_categories=[]), max_size=60)
 name = st.from_regex(r"[A-Za-z][A-Za-z0-9]{0,11}", fullmatch=True)
@@ -20,6 +24,28 @@ def test_no_text_ever_raises_and_terms_are_never_empty_or_blank(text: str) -> No
     for term in (*terms(text), *query_terms(text)):
         assert term
         assert not any(map(str.isspace, term))
+
+
+@given(anything)
+def test_a_text_is_analysed_chunk_by_chunk_and_joining_terms_loses_none(text: str) -> None:
+    parts = [words._analyse(chunk, query=False) for chunk in chunks(text)]
+
+    assert [chunk_terms(chunk) for chunk in chunks(text)] == parts
+    assert joined_terms(text).split() == terms(text) == [term for part in parts for term in part]
+
+
+@given(st.from_regex(r"[a-z]{2,12}[abfhjkopqvwxz]", fullmatch=True))
+def test_words_that_end_in_no_suffix_are_their_own_stem(word: str) -> None:
+    steps = (
+        words._plural,
+        words._past,
+        words._final_y,
+        words._long_suffix,
+        words._short_suffix,
+        words._residual,
+        words._final_e,
+    )
+    assert stem(word) == functools.reduce(lambda text, step: step(text), steps, word)
 
 
 @given(anything)
@@ -147,12 +173,10 @@ def test_a_blob_is_kept_whole() -> None:
 
 
 def test_the_memory_of_chunks_is_bounded() -> None:
-    from skep import words
-
     for number in range(MEMO_ENTRIES + 10):
         terms(f"x{number}")
 
-    assert len(words._indexed) <= MEMO_ENTRIES  # pyright: ignore[reportPrivateUsage]
+    assert len(words._indexed) <= MEMO_ENTRIES
 
 
 @pytest.mark.parametrize(

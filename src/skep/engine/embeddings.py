@@ -12,7 +12,6 @@ from skep import forking
 from skep.clock import Now
 from skep.embedding import open_embedder
 from skep.embedding.base import Embedder
-from skep.embedding.queue import EmbedWorker
 from skep.errors import EmbedderMismatchError, EmbeddingError, SkepError
 from skep.storage.sqlite import SqliteStore
 from skep.storage.vectors import Space
@@ -20,6 +19,8 @@ from skep.storage.vectors import Space
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from skep.embedding.queue import EmbedWorker
 
 STEPS = 1001
 """Points at which a scale is read off, and so many cosines are calibrated one by one."""
@@ -204,6 +205,8 @@ class Embeddings:
             worker.stop()
 
     def _worker(self, space: Space) -> EmbedWorker:
+        from skep.embedding.queue import EmbedWorker
+
         embedder = self.for_space(space)
         if embedder is None:
             raise EmbedderMismatchError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -32,6 +31,8 @@ from skep.validation import (
 from skep.words import query_terms
 
 if TYPE_CHECKING:
+    from random import Random
+
     from skep.recall.search import Recaller
 
 
@@ -257,8 +258,8 @@ class Reading(History):
                 f"config must be a mapping or a RecallConfig, got {type(config).__name__}", field="config"
             )
         reranker = None if reranker is None else _counted(clean_call("reranker", reranker))
-        if rng is not None and not isinstance(rng, Random):  # pyright: ignore
-            raise WrongTypeError(f"rng must be a random.Random, got {type(rng).__name__}", field="rng")
+        if rng is not None:
+            _refuse_other(rng)
         explain = bool(explain)
         share = clean_number("withhold", withhold, 0.0, 1.0)
         deployed = self._recall.deployed() if preset is None else {}
@@ -300,7 +301,7 @@ class Reading(History):
             explain=explain,
             deployed=deployed,
         )
-        return _withholding(found, share, rng or Random()) if share else found
+        return _withholding(found, share, rng) if share else found
 
     def close(self) -> None:
         """Write what is still in memory and release the file; whatever is asked of the bank then is refused."""
@@ -335,8 +336,17 @@ def _counted(reranker: Callable[[str, Sequence[str]], Sequence[float]]) -> Calla
     return call
 
 
-def _withholding(found: Recalled, share: float, rng: Random) -> Recalled:
+def _refuse_other(rng: object) -> None:
+    from random import Random
+
+    if not isinstance(rng, Random):
+        raise WrongTypeError(f"rng must be a random.Random, got {type(rng).__name__}", field="rng")
+
+
+def _withholding(found: Recalled, share: float, rng: Random | None) -> Recalled:
+    from random import Random
+
     from skep.lifecycle.utility import withhold
 
-    shown, withheld = withhold(found.hits, share, rng)
+    shown, withheld = withhold(found.hits, share, rng or Random())
     return msgspec.structs.replace(found, hits=shown, withheld=withheld)

@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,10 +15,7 @@ from skep.engine.forgetting import clean_derived, forget_in_backups
 from skep.errors import InvalidInputError, NotFoundError, WrongTypeError
 from skep.facade.base import BULK, Base, file_errors
 from skep.model import Event
-from skep.storage.counts import counts
-from skep.storage.doctor import Finding, examine, mend
 from skep.storage.sqlite import Applied
-from skep.storage.transfer import batches, export_lines, read_lines
 from skep.validation import (
     clean_call,
     clean_count,
@@ -27,6 +24,9 @@ from skep.validation import (
     clean_path,
     clean_text,
 )
+
+if TYPE_CHECKING:
+    from skep.storage.doctor import Finding
 
 SETTING_LIMIT = 1 << 20
 """Bytes of one setting as JSON."""
@@ -128,6 +128,8 @@ class Whole(Base):
 
     def export(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """Write everything to a file of JSON lines, links and history included; the number of events."""
+        from skep.storage.transfer import export_lines
+
         target = clean_path("path", path)
         clean_call("progress", progress)
         partial = target.with_name(target.name + ".partial")
@@ -147,6 +149,8 @@ class Whole(Base):
 
     def export_lines(self) -> Iterator[bytes]:
         """The lines of an export."""
+        from skep.storage.transfer import export_lines
+
         return export_lines(self._engine.store)
 
     def import_preview(self, path: str | os.PathLike[str]) -> dict[str, int]:
@@ -158,6 +162,8 @@ class Whole(Base):
 
     def import_(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Applied:
         """Take in an export; what is already here is left as it is. A damaged file changes nothing."""
+        from skep.storage.transfer import batches
+
         clean_call("progress", progress)
         self.versions()
         events = _exported(path)
@@ -200,10 +206,14 @@ class Whole(Base):
         Args:
             deep: Also replay the whole log and compare, and read every byte of the index.
         """
+        from skep.storage.doctor import examine
+
         return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine, deep=bool(deep))]
 
     def mend(self) -> list[str]:
         """Rebuild from the log what can be rebuilt; what was done."""
+        from skep.storage.doctor import mend
+
         done = mend(self._engine.store)
         self._engine.index.drop()
         self._engine.index.refresh()
@@ -212,6 +222,8 @@ class Whole(Base):
 
 def _exported(path: str | os.PathLike[str]) -> list[Event]:
     """The events in a file that `export` wrote."""
+    from skep.storage.transfer import read_lines
+
     source = clean_path("path", path)
     with file_errors(source):
         if not source.is_file():
@@ -237,6 +249,8 @@ def _clean_ranges(ranges: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]
 
 
 def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
+    from skep.storage.doctor import Finding
+
     engine.index.refresh()
     damaged = engine.index.damaged() if deep else []
     if damaged:
@@ -269,6 +283,8 @@ def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
 
 
 def _status(engine: Engine) -> BankStatus:
+    from skep.storage.counts import counts
+
     found = counts(engine.store)
     space = engine.store.active_space()
     building = engine.store.building_space()

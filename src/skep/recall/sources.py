@@ -9,12 +9,12 @@ import numpy as np
 
 from skep.engine import Engine
 from skep.model import Link, Memory
-from skep.retrieval.sources import Counters, Tokens
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from skep.retrieval.sources import Counters, Tokens
     from skep.storage.segments import Pool
 
     Ints = NDArray[np.int64]
@@ -112,6 +112,8 @@ class BankSources:
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""
+        from skep.retrieval.sources import Counters
+
         found = self._engine.store.use_counts(rows.tolist())
         empty = (0, 0, None, None)
         entries = [found.get(row, empty) for row in rows.tolist()]

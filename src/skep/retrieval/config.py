@@ -7,7 +7,6 @@ all zero, and intervals that are upside down.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, cast
@@ -152,6 +151,8 @@ def to_dict(config: RecallConfig) -> dict[str, Any]:
 
 def content_hash(config: RecallConfig) -> str:
     """The same for configs that rank alike, whatever they are called."""
+    import hashlib
+
     body = msgspec.json.encode(to_dict(msgspec.structs.replace(config, name="")), order="sorted")
     return hashlib.sha256(body).hexdigest()[:16]
 

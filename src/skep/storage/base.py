@@ -45,7 +45,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     decay_per_day: float = 0.01
 
 
-class IndexRow(msgspec.Struct, frozen=True, array_like=True):
+class IndexRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One memory as the derived index sees it."""
 
     row: int

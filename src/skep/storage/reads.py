@@ -41,6 +41,8 @@ _tags = msgspec.json.Decoder(tuple[str, ...])
 _NAME = re.compile(r":([a-z]\w*)")
 MANY = 4096
 """Rows a statement has room for; more are written into it."""
+WHOLE = 1 << 15
+"""Reading so many rows fills the cache with pages that nobody will ask for again."""
 
 
 class Reads:
@@ -381,19 +383,21 @@ class Reads:
         """See `IndexSource`."""
         head = self.head()
         space = self.active_space()
-        batch = 2000
+        batch = 1000
+        read = 0
         while seq < head:
             rows = self.connection.rows(
                 _INDEX_ROWS,
                 {"space": space.number if space else -1, "after": seq, "head": head, "batch": batch},
             )
             for row in rows:
-                number, changed, title, text, *rest, tags = row[:13]
-                columns = (*rest, _decode_tags(tags), *row[13:20])
-                yield IndexRow(number, changed, searched_text(title, text), *columns, gone=bool(row[20]))  # type: ignore
-            if len(rows) < batch:
-                return
-            seq = rows[-1][1]
+                number, changed, title, text = row[:4]
+                columns = (*row[4:12], _decode_tags(row[12]), *row[13:20], row[20] == 1)
+                yield IndexRow(number, changed, searched_text(title, text), *columns)  # type: ignore
+            read += len(rows)
+            seq = rows[-1][1] if len(rows) == batch else head
+        if read >= WHOLE:
+            self.connection.rows("PRAGMA shrink_memory")
 
     def active_space(self) -> Space | None:
         """The space recall uses."""
@@ -442,6 +446,7 @@ def _walk(
     return walked
 
 
+@lru_cache(maxsize=1024)
 def _decode_tags(tags: str) -> tuple[str, ...]:
     return () if tags == "[]" else _tags.decode(tags)
 

@@ -14,7 +14,6 @@ from skep.clock import pack
 from skep.config import Settings
 from skep.errors import BusyError, ClosedError, DiskFullError, ReadOnlyError
 from skep.model import Event
-from skep.storage.checking import checked
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
 from skep.storage.log import scrubbed_body
@@ -157,6 +156,8 @@ class SqliteStore(Reads):
         Events with a gap before them wait until it is filled; with `partial` (copies of single memories in a
         hive, where the gap may never be filled) they are taken at once.
         """
+        from skep.storage.checking import checked
+
         events = [checked(event) for event in events]
         horizon = pack(now + self.settings.max_drift_seconds)
         with self.writing():

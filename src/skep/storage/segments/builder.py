@@ -6,26 +6,33 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
+from skep.storage.base import IndexRow
 from skep.storage.segments.codes import FineCodes, Frame, encode, join, sketch
-from skep.storage.segments.columns import COLUMNS, column_of, defaults, worth_storing
-from skep.storage.segments.hashing import key_of, keys_of
+from skep.storage.segments.columns import COLUMNS, unpack_vectors, worth_storing
+from skep.storage.segments.hashing import key_of
+from skep.storage.segments.occurrences import Counter
 from skep.storage.segments.postings import (
     Postings,
     count_terms,
     make_postings,
+    pack_pairs,
     sort_pairs,
 )
-from skep.words import terms as terms_of
 
 if TYPE_CHECKING:
-    from skep.storage.base import IndexRow
     from skep.storage.segments.reader import Segment
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
+Small = NDArray[np.uint32]
+
+BLOCK = 256
+"""Vectors encoded at a time: few enough to stay in the processor's cache."""
+_FIELDS = IndexRow.__struct_fields__
 
 
 class Content(NamedTuple):
@@ -43,55 +50,85 @@ class Content(NamedTuple):
     codes: FineCodes | None
 
 
-class _Numbering(dict[str, int]):
-    """Strings numbered in order of appearance."""
+class _Codes:
+    """Fine codes of more and more rows, in arrays that grow where they are."""
 
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
-        return number
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+        self._count = 0
+        self._codes = _no_codes(0, dim)
+
+    def add(self, vectors: Sequence[bytes | None]) -> None:
+        """Take in the vectors of some rows."""
+        if not self._dim:
+            return
+        need = self._count + len(vectors)
+        if need > len(self._codes.scale):
+            self._resize(need + need // 8)
+        for start in range(0, len(vectors), BLOCK):
+            made = encode(unpack_vectors(vectors[start : start + BLOCK], self._dim))
+            end = self._count + len(made.scale)
+            for mine, part in zip(self._codes, made, strict=True):
+                mine[self._count : end] = part
+            self._count = end
+
+    def finish(self, kept: Ints) -> FineCodes | None:
+        """The codes of the rows that are kept, in their order."""
+        if not self._dim:
+            return None
+        self._resize(self._count)
+        if len(kept) == self._count and (np.diff(kept) > 0).all():
+            return self._codes
+        return self._codes.pick(kept)
+
+    def _resize(self, rows: int) -> None:
+        for array in self._codes:
+            array.resize((rows, *array.shape[1:]), refcheck=False)
 
 
 class Builder:
     """Collects rows, the newest version of each, and turns them into the content of a segment."""
 
     def __init__(self, dim: int) -> None:
-        self._dim = dim
         self._rows: list[Ints] = []
         self._gone: list[NDArray[np.bool_]] = []
         self._columns: dict[str, list[Array]] = {name: [] for name in COLUMNS}
-        self._lengths: list[Ints] = []
-        self._words: list[Ints] = []
-        self._numbers = _Numbering()
+        self._words = Counter()
         self._tags: list[Keys] = []
         self._tag_counts: list[Ints] = []
-        self._codes: list[FineCodes] = []
+        self._codes = _Codes(dim)
         self.count = 0
 
-    def add(self, rows: Sequence[IndexRow], tokens: Sequence[Sequence[str]] | None = None) -> None:
-        """Take in rows in order of their `seq`, with their terms if they are known already."""
+    def add(self, rows: Sequence[IndexRow]) -> None:
+        """Take in rows in order of their `seq`."""
         if not rows:
             return
         self.count += len(rows)
-        self._rows.append(np.array([row.row for row in rows], dtype=np.int64))
-        self._gone.append(np.array([row.gone for row in rows], dtype=bool))
+        fields: dict[str, Sequence[Any]] = dict(
+            zip(_FIELDS, zip(*map(astuple, rows), strict=True), strict=True)
+        )
+        gone = np.array(fields["gone"], dtype=bool)
+        texts, tags, vectors = fields["text"], fields["tags"], fields["vector"]
+        if gone.any():
+            texts = ["" if row.gone else row.text for row in rows]
+            tags = [() if row.gone else row.tags for row in rows]
+            vectors = [None if row.gone else row.vector for row in rows]
+        self._rows.append(np.array(fields["row"], dtype=np.int64))
+        self._gone.append(gone)
         for name, parts in self._columns.items():
-            parts.append(column_of(name, rows))
-        self._add_words(tokens or [[] if row.gone else terms_of(row.text) for row in rows])
-        tags = [[] if row.gone else list(dict.fromkeys(row.tags)) for row in rows]
-        self._tags.append(np.array([key_of(tag) for group in tags for tag in group], dtype=np.uint64))
-        self._tag_counts.append(np.array([len(group) for group in tags], dtype=np.int64))
-        if self._dim:
-            self._codes.append(
-                encode(unpack_vectors([None if r.gone else r.vector for r in rows], self._dim))
-            )
+            column = COLUMNS[name]
+            parts.append(column.values([fields[field] for field in column.fields]))
+        self._words.add(texts)
+        self._add_tags(tags)
+        self._codes.add(vectors)
 
-    def _add_words(self, tokens: Sequence[Sequence[str]]) -> None:
-        numbers = self._numbers
-        self._lengths.append(np.array([len(each) for each in tokens], dtype=np.int64))
-        self._words.append(np.array([numbers[term] for each in tokens for term in each], dtype=np.int64))
+    def _add_tags(self, tags: Sequence[tuple[str, ...]]) -> None:
+        distinct = [tuple(dict.fromkeys(group)) if len(group) > 1 else group for group in tags]
+        self._tags.append(np.array([key_of(tag) for group in distinct for tag in group], dtype=np.uint64))
+        self._tag_counts.append(np.array([len(group) for group in distinct], dtype=np.int64))
 
     def finish(self) -> Content:
-        """The content of a segment with the last version of every row that was added."""
+        """The content of a segment with the last version of every row that was added. The builder is spent."""
         given = _joined(self._rows, np.int64)
         gone = _joined(self._gone, np.bool_)
         rows, last = np.unique(given[::-1], return_index=True)
@@ -99,10 +136,9 @@ class Builder:
         kept = order[~gone[order]]
         place = np.full(len(given), -1, dtype=np.int64)
         place[kept] = np.arange(len(kept))
-        lengths = _joined(self._lengths, np.int64)
         tag_docs = place[np.repeat(np.arange(len(given)), _joined(self._tag_counts, np.int64))]
         tag_keys, tag_offsets, tag_order = _group(_joined(self._tags, np.uint64), tag_docs)
-        codes = join(self._codes) if self._codes else None
+        words, lengths = self._postings(place, kept)
         return Content(
             rows=given[kept],
             gone=rows[gone[order]],
@@ -111,25 +147,24 @@ class Builder:
             )
             if len(kept)
             else {},
-            lengths=lengths[kept],
-            words=self._postings(place[np.repeat(np.arange(len(given)), lengths)], lengths[kept]),
+            lengths=lengths,
+            words=words,
             tag_keys=tag_keys,
             tag_offsets=tag_offsets,
             tag_docs=tag_order,
-            codes=codes.pick(kept) if codes and len(kept) else None,
+            codes=self._codes.finish(kept) if len(kept) else None,
         )
 
-    def _postings(self, docs: Ints, lengths: Ints) -> Postings:
-        keys, rank = np.unique(
-            np.frombuffer(keys_of(list(self._numbers)), dtype="<u8").astype(np.uint64),
-            return_inverse=True,
-        )
-        words = rank[_joined(self._words, np.int64)] if len(rank) else np.zeros(0, dtype=np.int64)
-        there = docs >= 0
-        if not there.all():
-            words, docs = words[there], docs[there]
-        room = max(len(lengths), 1)
-        return make_postings(keys, *count_terms(words.astype(np.int64), docs, room), lengths)
+    def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
+        keys, terms, lengths = self._words.finish()
+        pairs = pack_pairs(terms, np.repeat(place.astype(np.uint32), lengths))
+        del terms
+        if len(kept) < len(place):
+            pairs = pairs[np.repeat(place >= 0, lengths)]
+        counted = count_terms(pairs)
+        del pairs
+        lengths = lengths[kept]
+        return make_postings(keys, *counted, lengths), lengths
 
 
 def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, oldest: bool) -> Content:
@@ -180,9 +215,10 @@ def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, old
 
 def _merge_words(segments: Sequence[Segment], maps: Sequence[Ints], lengths: Ints) -> Postings:
     keys, rank = np.unique(np.concatenate([s.words.keys for s in segments]), return_inverse=True)
-    terms: list[Ints] = []
-    docs: list[Ints] = []
-    counts: list[Ints] = []
+    rank = rank.astype(np.uint32)
+    terms: list[Small] = []
+    docs: list[Small] = []
+    counts: list[Small] = []
     start = 0
     for segment, local in zip(segments, maps, strict=True):
         words = segment.words
@@ -191,10 +227,9 @@ def _merge_words(segments: Sequence[Segment], maps: Sequence[Ints], lengths: Int
         moved = local[words.docs]
         there = moved >= 0
         terms.append(np.repeat(mine, np.diff(words.offsets))[there])
-        docs.append(moved[there])
-        counts.append(words.class_count[words.classes[there]].astype(np.int64))
-    room = max(len(lengths), 1)
-    ordered = sort_pairs(np.concatenate(terms), np.concatenate(docs), np.concatenate(counts), room)
+        docs.append(moved[there].astype(np.uint32))
+        counts.append(words.class_count[words.classes[there]])
+    ordered = sort_pairs(np.concatenate(terms), np.concatenate(docs), np.concatenate(counts))
     return make_postings(keys, *ordered, lengths)
 
 
@@ -233,13 +268,6 @@ def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:
     return arrays
 
 
-def unpack_vectors(vectors: Sequence[bytes | None], dim: int) -> NDArray[np.float32]:
-    """Vectors as rows; what is missing or of another length becomes a row of zeros."""
-    empty = bytes(4 * dim)
-    joined = b"".join(v if v is not None and len(v) == 4 * dim else empty for v in vectors)
-    return np.frombuffer(joined, dtype="<f4").reshape(len(vectors), dim).astype(np.float32)
-
-
 def _no_codes(count: int, dim: int) -> FineCodes:
     return FineCodes(
         np.zeros((count, dim), dtype=np.int8),
@@ -268,8 +296,6 @@ def _joined(parts: Sequence[NDArray[Any]], dtype: type[np.generic]) -> Array:
 __all__ = [
     "Builder",
     "Content",
-    "defaults",
     "merge",
     "segment_arrays",
-    "unpack_vectors",
 ]

@@ -5,10 +5,9 @@ Each column has a default; a segment in which every row has it does not store th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,47 +24,96 @@ SCHEMA = ",".join((*KINDS, "|", *STATUSES))
 """Part of what a file must agree on: codes are places in these lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """How a column is stored, and where its value comes from."""
+class Column(NamedTuple):
+    """How a column is stored, and the number that stands for the values of some fields of a row."""
 
     dtype: str
     default: float
-    value: Callable[[IndexRow], float]
+    fields: tuple[str, ...]
+    number: Callable[..., float]
+
+    def value(self, row: IndexRow) -> float:
+        """The number of one row."""
+        return self.number(*(getattr(row, field) for field in self.fields))
+
+    def values(self, columns: Sequence[Sequence[Any]]) -> Array:
+        """The numbers of many rows, from the values of each field. Most values are few, so each is looked at once."""
+        known = _Known(self.number, one=len(columns) == 1)
+        rows: Iterable[Any] = columns[0] if known.one else zip(*columns, strict=True)
+        return np.fromiter(map(known.__getitem__, rows), dtype=self.dtype, count=len(columns[0]))
+
+
+class _Known(dict[Any, float]):
+    """Numbers of values already seen."""
+
+    def __init__(self, number: Callable[..., float], *, one: bool) -> None:
+        super().__init__()
+        self.number = number
+        self.one = one
+
+    def __missing__(self, value: Any) -> float:
+        found = self[value] = self.number(value) if self.one else self.number(*value)
+        return found
+
+
+def _kind(kind: str) -> int:
+    return KIND_CODES.get(kind, UNKNOWN)
+
+
+def _status(status: str) -> int:
+    return STATUS_CODES.get(status, UNKNOWN)
+
+
+def _own(value: float) -> float:
+    return value
+
+
+def _since(moment: float | None) -> float:
+    return -inf if moment is None else moment
+
+
+def _until(moment: float | None) -> float:
+    return inf if moment is None else moment
 
 
 COLUMNS: dict[str, Column] = {
-    "created_at": Column("f8", 0, lambda r: r.created_at),
-    "last_evidence_at": Column("f8", 0, lambda r: r.last_evidence_at),
-    "confidence": Column("f8", 0, lambda r: r.confidence),
-    "importance": Column("f8", 0, lambda r: r.importance),
-    "valid_from": Column("f8", -inf, lambda r: -inf if r.valid_from is None else r.valid_from),
-    "valid_to": Column("f8", inf, lambda r: inf if r.valid_to is None else r.valid_to),
-    "expires_at": Column("f8", inf, lambda r: inf if r.expires_at is None else r.expires_at),
-    "kind": Column("u1", 0, lambda r: KIND_CODES.get(r.kind, UNKNOWN)),
-    "status": Column("u1", STATUS_CODES["active"], lambda r: STATUS_CODES.get(r.status, UNKNOWN)),
-    "domain": Column("u8", 0, lambda r: maybe_key(r.domain)),
-    "agent": Column("u8", 0, lambda r: maybe_key(r.agent)),
-    "user": Column("u8", 0, lambda r: maybe_key(r.user)),
-    "project": Column("u8", 0, lambda r: maybe_key(r.project)),
-    "session": Column("u8", 0, lambda r: maybe_key(r.session)),
-    "scope": Column("u8", 0, lambda r: scope_key(r.user, r.project, r.session)),
+    "created_at": Column("f8", 0, ("created_at",), _own),
+    "last_evidence_at": Column("f8", 0, ("last_evidence_at",), _own),
+    "confidence": Column("f8", 0, ("confidence",), _own),
+    "importance": Column("f8", 0, ("importance",), _own),
+    "valid_from": Column("f8", -inf, ("valid_from",), _since),
+    "valid_to": Column("f8", inf, ("valid_to",), _until),
+    "expires_at": Column("f8", inf, ("expires_at",), _until),
+    "kind": Column("u1", 0, ("kind",), _kind),
+    "status": Column("u1", STATUS_CODES["active"], ("status",), _status),
+    "domain": Column("u8", 0, ("domain",), maybe_key),
+    "agent": Column("u8", 0, ("agent",), maybe_key),
+    "user": Column("u8", 0, ("user",), maybe_key),
+    "project": Column("u8", 0, ("project",), maybe_key),
+    "session": Column("u8", 0, ("session",), maybe_key),
+    "scope": Column("u8", 0, ("user", "project", "session"), scope_key),
 }
 
 
 def column_of(name: str, rows: Sequence[IndexRow]) -> Array:
     """One column of some rows."""
     column = COLUMNS[name]
-    value = column.value
-    return np.array([value(row) for row in rows], dtype=column.dtype)
+    return np.array([column.value(row) for row in rows], dtype=column.dtype)
 
 
 def defaults(name: str, count: int) -> Array:
-    """A column in which every row has the default."""
+    """A column in which every row has the default; it takes no room."""
     column = COLUMNS[name]
-    return np.full(count, column.default, dtype=column.dtype)
+    return np.broadcast_to(np.array(column.default, dtype=column.dtype), count)
 
 
 def worth_storing(columns: dict[str, Array]) -> dict[str, Array]:
     """The columns in which some row differs from the default."""
     return {name: array for name, array in columns.items() if (array != COLUMNS[name].default).any()}
+
+
+def unpack_vectors(vectors: Sequence[bytes | None], dim: int) -> NDArray[np.float32]:
+    """Vectors as rows; what is missing or of another length becomes a row of zeros."""
+    empty = bytes(4 * dim)
+    joined = b"".join(v if v is not None and len(v) == 4 * dim else empty for v in vectors)
+    return np.frombuffer(joined, dtype="<f4").reshape(len(vectors), dim).astype(np.float32)

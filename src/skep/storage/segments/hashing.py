@@ -7,7 +7,8 @@ Keys need no dictionary, so opening an index parses nothing, and no word stands 
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import blake2b
+
+from skep.digests import blake2b
 
 
 @lru_cache(maxsize=1 << 14)

@@ -17,6 +17,8 @@ B = 0.75
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
+Small = NDArray[np.uint32]
+Pairs = NDArray[np.uint64]
 
 
 class Postings(NamedTuple):
@@ -51,46 +53,55 @@ def idf(total: int, found: Array) -> NDArray[np.float64]:
     return np.log1p((total - there + 0.5) / (there + 0.5))
 
 
-def count_terms(terms: Ints, docs: Ints, room: int) -> tuple[Ints, Ints, Ints]:
-    """Distinct (term, row) pairs in that order, with how often each occurs; rows are below `room`."""
-    packed = np.sort(terms * room + docs)
-    starts = np.flatnonzero(np.concatenate(([True], packed[1:] != packed[:-1]))) if len(packed) else packed
-    pairs = packed[starts]
-    counts = np.diff(np.append(starts, len(packed)))
-    return pairs // room, pairs % room, counts
+def count_terms(packed: Pairs) -> tuple[Small, Small, Small]:
+    """The distinct ones of (term, row) pairs, in order, with how often each occurs. The pairs are sorted in place."""
+    packed.sort()
+    fresh = np.ones(len(packed), dtype=bool)
+    np.not_equal(packed[1:], packed[:-1], out=fresh[1:])
+    starts = np.flatnonzero(fresh).astype(np.uint32)
+    counts = np.diff(starts, append=np.uint32(len(packed)))
+    packed = packed[fresh]
+    docs = packed.astype(np.uint32)
+    packed >>= np.uint64(32)
+    return packed.astype(np.uint32), docs, counts
 
 
-def sort_pairs(terms: Ints, docs: Ints, counts: Ints, room: int) -> tuple[Ints, Ints, Ints]:
+def sort_pairs(terms: Small, docs: Small, counts: Small) -> tuple[Small, Small, Small]:
     """Distinct (term, row) pairs with counts, put in order."""
-    top = int(counts.max(initial=0)) + 1
-    span = int(terms.max(initial=0)) + 1
-    if span * room * top < 1 << 62:
-        packed = np.sort((terms * room + docs) * top + counts)
-        pairs = packed // top
-        return pairs // room, pairs % room, packed % top
-    order = np.lexsort((docs, terms))
+    order = pack_pairs(terms, docs).argsort(kind="stable")
     return terms[order], docs[order], counts[order]
 
 
-def make_postings(keys: NDArray[np.uint64], terms: Ints, docs: Ints, counts: Ints, lengths: Ints) -> Postings:
+def pack_pairs(high: Small, low: Small) -> Pairs:
+    """Pairs of numbers as one number each, in the same order."""
+    packed = high.astype(np.uint64)
+    packed <<= np.uint64(32)
+    packed |= low
+    return packed
+
+
+def make_postings(
+    keys: NDArray[np.uint64], terms: Small, docs: Small, counts: Small, lengths: Ints
+) -> Postings:
     """Postings from ordered (term, row) pairs; terms that no row has are left out."""
-    rows = len(lengths)
     found = np.bincount(terms, minlength=len(keys))
     used = np.flatnonzero(found)
-    place = np.zeros(len(keys), dtype=np.int64)
-    place[used] = np.arange(len(used))
-    terms = place[terms]
-    classes, class_count, class_length = _classes(counts, lengths[docs] if rows else counts)
-    by_doc = np.sort(docs * max(len(used), 1) + terms)
+    if len(used) < len(keys):
+        place = np.zeros(len(keys), dtype=np.uint32)
+        place[used] = np.arange(len(used), dtype=np.uint32)
+        keys, found, terms = keys[used], found[used], place[terms]
+    classes, class_count, class_length = _classes(counts, lengths, docs)
+    by_doc = pack_pairs(docs, terms)
+    by_doc.sort()
     return Postings(
-        keys=keys[used],
-        offsets=_offsets(found[used]),
-        docs=docs.astype(np.uint32),
+        keys=keys,
+        offsets=_offsets(found),
+        docs=docs,
         classes=classes,
         class_count=class_count,
         class_length=class_length,
-        doc_offsets=_offsets(np.bincount(docs, minlength=rows)),
-        doc_terms=(by_doc % max(len(used), 1)).astype(np.uint32),
+        doc_offsets=_offsets(np.bincount(docs, minlength=len(lengths))),
+        doc_terms=by_doc.astype(np.uint32),
     )
 
 
@@ -98,11 +109,13 @@ def _offsets(sizes: Array) -> Ints:
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
-def _classes(counts: Ints, lengths: Ints) -> tuple[Array, NDArray[np.uint32], NDArray[np.uint32]]:
-    """Number the distinct (count, length) pairs."""
+def _classes(counts: Small, lengths: Ints, docs: Small) -> tuple[Array, Small, Small]:
+    """Number the distinct pairs of a count and the length of its row."""
     span = int(lengths.max(initial=0)) + 1
-    packed = counts * span + lengths
-    room = int(packed.max(initial=0)) + 1
+    room = (int(counts.max(initial=0)) + 1) * span
+    packed = counts.astype(np.uint32 if room <= 1 << 24 else np.int64)
+    packed *= span
+    packed += lengths.astype(packed.dtype).take(docs)
     if room <= 1 << 24:
         seen = np.zeros(room, dtype=bool)
         seen[packed] = True

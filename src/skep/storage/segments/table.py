@@ -136,6 +136,8 @@ class Table:
         """A column over every slot. What stands in dead slots means nothing."""
         held = self._columns.get(name)
         if held is None:
+            if len(self.segments) == 1 and self.count == self.base:
+                return self.segments[0].column(name)
             held = self._gathered([s.column(name) for s in self.segments], COLUMNS[name].dtype)
             slots = [self.base + slot for slot in self.tail.entries]
             held[slots] = column_of(name, [entry.row for entry in self.tail.entries.values()])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments.builder import unpack_vectors
 from skep.storage.segments.codes import FineCodes, encode
+from skep.storage.segments.columns import unpack_vectors
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.postings import impact
 from skep.words import terms as terms_of
@@ -26,7 +26,6 @@ class Entry(NamedTuple):
     """A row of the tail with its terms."""
 
     row: IndexRow
-    terms: list[str]
     counts: dict[int, int]
     """How often each term, by key, stands in it."""
 
@@ -56,7 +55,7 @@ class Tail:
         found = terms_of(row.text)
         counts: dict[int, int] = {key_of(term): count for term, count in Counter(found).items()}
         self.count += 1
-        self.entries[slot] = Entry(row, found, counts)
+        self.entries[slot] = Entry(row, counts)
         self.slots[row.row] = slot
         self.lengths.append(len(found))
         for key, count in counts.items():

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skep.errors import BusyError
-from skep.storage.segments.builder import Builder, Content, merge, segment_arrays
 from skep.storage.segments.codes import SAMPLE, Frame, fit_frame
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.shelf import Shelf
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skep.storage.base import IndexRow, IndexSource
+    from skep.storage.segments.builder import Content
 
 Ints = NDArray[np.int64]
 
@@ -36,7 +36,7 @@ RATIO = 3
 """A segment is merged with the newer ones when it is not this many times larger."""
 TAIL_BYTES = 8 << 20
 """Long vectors make for a shorter tail."""
-CHUNK = 4096
+CHUNK = 1024
 LARGE = 1 << 15
 """Building a segment of so many rows leaves enough unused memory behind to be worth handing back."""
 PATIENCE = 60.0
@@ -100,6 +100,7 @@ class Upkeep:
     def _catch_up(self, head: int) -> None:
         first = list(islice(self._source.changed_since(self.position), self._limit + 1))
         if len(first) > self._limit:
+            del first  # read again with the lock held
             self._write(PATIENCE)
             return
         self._apply(first, head)
@@ -123,6 +124,7 @@ class Upkeep:
         If another process is at it and there is no time to wait, the tail stays; if the folder cannot be
         written, the segments stay in memory.
         """
+        before = self.table.base
         try:
             with self.shelf.holding(patience) as lock:
                 if lock.held:
@@ -131,6 +133,8 @@ class Upkeep:
                     self._go_on_in_memory()
         except OSError:
             self._go_on_in_memory()
+        if self.table.base - before >= LARGE:
+            hand_back()
 
     def _go_on_in_memory(self) -> None:
         self._writable = self.shelf.writable = False
@@ -146,18 +150,19 @@ class Upkeep:
         if self.table.tail.count + len(first) <= self._limit:
             self._apply(first, head)
             return
-        before = self.table.count
-        for content, position in self._contents(chain(first, rows), head):
+        rows = chain(first, rows)
+        del first  # so that each row is let go of as soon as it is taken in
+        for content, position in self._contents(rows, head):
             self._add(content, position)
             del content
-        if self.table.count - before >= LARGE:
-            hand_back()
 
     def _contents(self, rows: Iterator[IndexRow], head: int) -> Iterator[tuple[Content, int]]:
         """The tail and the rows after it, in portions of a segment each, with the event each portion ends at."""
+        from skep.storage.segments.builder import Builder
+
         entries = list(self.table.tail.entries.values())
         builder = Builder(self._dim)
-        builder.add([entry.row for entry in entries], [entry.terms for entry in entries])
+        builder.add([entry.row for entry in entries])
         builder.add(list(self.table.tail.gone.values()))
         position = self.position
         while chunk := list(islice(rows, CHUNK)):
@@ -171,6 +176,8 @@ class Upkeep:
 
     def _add(self, content: Content, position: int) -> None:
         """Put a new segment on top, merged with those beneath it that are not much larger."""
+        from skep.storage.segments.builder import merge, segment_arrays
+
         top = Segment("new", segment_arrays(content, None))
         below = list(self.table.segments)
         flags = shown([*below, top])
@@ -211,6 +218,8 @@ class Upkeep:
             return len(touched)
 
     def _rewrite(self, touched: Sequence[int]) -> None:
+        from skep.storage.segments.builder import merge, segment_arrays
+
         table = self.table
         alive = [
             table.alive[base : base + segment.count]
