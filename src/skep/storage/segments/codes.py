@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skep.linear import alone
 from skep.storage.segments.turning import turn
 
 Floats = NDArray[np.float32]
@@ -32,7 +33,7 @@ AXES_SAMPLE = 4096
 """Rows the foremost axes of long vectors are found from."""
 SEED = 20240229
 TINY = 1e-12
-_BLOCK = 8192
+_BLOCK = 2048
 _PARTS = np.float32(15)
 """The low half divides a step of the high one into this many."""
 _MIDDLE = np.float32(8)
@@ -151,7 +152,7 @@ def fit_frame(codes: FineCodes) -> Frame | None:
     mean = rows.mean(axis=0)
     rows = rows[:: max(1, len(rows) // AXES_SAMPLE)] - mean
     axes = _axes(rows)
-    sizes = np.abs(rows @ axes.T)
+    sizes = np.abs(alone(rows, np.ascontiguousarray(axes.T)))
     spread = np.sqrt(np.vecdot(sizes, sizes))
     gain = float((spread * spread).sum()) / max(float(sizes.sum()) * float(spread.mean()), TINY)
     return Frame(mean, axes, np.array([gain], dtype=np.float32))
@@ -182,12 +183,13 @@ def sketch(codes: FineCodes, frame: Frame) -> Sketches:
     planes = np.empty((frame.words, count), dtype=np.uint64)
     spread = np.empty(count, dtype=np.float32)
     bias = np.empty(count, dtype=np.float32)
+    axes = np.ascontiguousarray(frame.axes.T)
     for start in range(0, count, _BLOCK):
         part = slice(start, min(start + _BLOCK, count))
         rows = decode(FineCodes(codes.high[part], codes.low[part], codes.scale[part]))
-        bias[part] = rows @ frame.mean
+        bias[part] = np.vecdot(rows, frame.mean)
         rows -= frame.mean
-        turned = rows @ frame.axes.T
+        turned = alone(rows, axes)
         spread[part] = np.sqrt(np.vecdot(turned, turned))
         planes[:, part] = pack(turned > 0).T
     missing = codes.scale == 0
