@@ -278,7 +278,7 @@ def work_of(store: SqliteStore, kind: str, body: dict[str, Any]) -> tuple[int, i
     store.connection.trace = lambda sql, _bindings: statements.append(sql)
     store.write([(kind, body)], now=1_000.0)
     store.connection.trace = None
-    return len(statements), sum("FROM mentions" in sql for sql in statements)
+    return len(statements), sum("subjects s JOIN events" in sql for sql in statements)
 
 
 @pytest.mark.parametrize("kind", ["outcome", "confirm", "link", "revise", "setting"])

@@ -24,6 +24,8 @@ from skep.errors import (
 )
 
 MEMORY = ":memory:"
+CHECKPOINT_PAGES = 4000
+"""Pages of the log from which they are moved into the file. SQLite finds one of so many as fast as one of a few."""
 
 
 class Counted(Protocol):
@@ -49,7 +51,9 @@ class Connection:
         """The number of the snapshot that is being read, 0 outside of one: while it stands, nothing changes."""
         self._moments = 0
         self._turns = 0
-        """How often what was read may have become untrue with nothing written: rolled back, or forked."""
+        """How often what was read may have become untrue: somebody else wrote, a part was rolled back, a fork."""
+        self._noticed = -1
+        """SQLite's number of the file's content when that was last looked at, or last changed by a commit here."""
         self._version: int | None = None
         """What others had written when this transaction began: it cannot change while that lasts."""
         self._left = False
@@ -89,9 +93,12 @@ class Connection:
             db.set_busy_timeout(self._busy_ms)
             # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-            db.execute("PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY;")
+            # Read to the end: a pragma that answers with a row keeps those after it from being run.
+            db.execute(
+                "PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY"
+            ).fetchall()
             # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
-            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0")
+            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
         return db
 
     def log_ahead(self) -> None:
@@ -100,8 +107,9 @@ class Connection:
         if self._ahead:
             with translated(self.path):
                 self.db.execute(
-                    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864"
-                )
+                    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864;"
+                    f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}"
+                ).fetchall()
 
     def execute(self, sql: str, bindings: Any = ()) -> Any:
         """Run one statement."""
@@ -140,13 +148,14 @@ class Connection:
                     yield
                 return
             self.execute("BEGIN IMMEDIATE")
-            self._version = None
+            self._notice()
             try:
                 yield
             except BaseException:
                 self._undo()
                 raise
             self._end()
+            self._noticed = self._db.data_version()  # what has changed since it began is our own
 
     def _end(self) -> None:
         try:
@@ -154,6 +163,15 @@ class Connection:
         except apsw.Error:
             self._undo()
             raise
+
+    def _notice(self) -> int:
+        """What others have written, as of what is being read; to be asked after something was read."""
+        number = self.db.data_version()
+        if number != self._noticed:
+            self._noticed = number
+            self._turns += 1
+        self._version = self._turns
+        return self._turns
 
     def _undo(self) -> None:
         self._turn()
@@ -218,11 +236,12 @@ class Connection:
     def data_version(self) -> int:
         """Changes when another connection has written, and when something read here may not be true any more."""
         with self.lock, translated(self.path):
-            version = self._version if self.db.in_transaction else None
-            if version is None:
-                counted = int(self.db.pragma("data_version"))  # by each connection for itself, from 1
-                version = self._version = self._turns << 32 | counted
-            return version
+            if self._version is not None and self.db.in_transaction:
+                return self._version
+            self.db.execute(
+                "PRAGMA data_version"
+            ).fetchall()  # a read, so that SQLite takes a look at the file
+            return self._notice()
 
     def close(self) -> None:
         """Release the file."""

@@ -25,6 +25,8 @@ from skep.model import SHARED, Event, Memory, Scope, Status
 
 Order = tuple[int, str, int]
 """A place in the total order of events."""
+SETTING = "setting:"
+"""Before the key of a setting, where it stands among memories."""
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -95,7 +97,7 @@ def mentioned(event: Event) -> tuple[str, ...]:
         case "undo":
             return tuple(body.get("mentions", ()))
         case "setting":
-            return (f"setting:{body['key']}",)
+            return (f"{SETTING}{body['key']}",)
         case "use":
             return ()
         case _:

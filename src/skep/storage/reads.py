@@ -15,6 +15,7 @@ from skep.storage.connection import Connection
 from skep.storage.log import Log
 from skep.storage.rows import SELECT, memory_of, searched_text, where_clause
 from skep.storage.vectors import Space, Vectors
+from skep.storage.wording import waiting
 
 _INDEX_ROWS = """
 SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
@@ -100,7 +101,9 @@ class Reads:
             condition += " AND m.row < :before_row"
             values["before_row"] = before_row
         if terms:
-            condition += " AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match)"
+            newest = [row for row, its in waiting(self.connection) if its.issuperset(terms)]
+            also = f" UNION ALL VALUES {', '.join(f'({row})' for row in newest)}" if newest else ""
+            condition += f" AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match{also})"
             values["match"] = " ".join(_quoted(term) for term in terms)
         space = self.active_space()
         values["space"] = space.number if space else -1

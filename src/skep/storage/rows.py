@@ -11,6 +11,9 @@ from skep.model import ANY, SHARED, Event, Memory, Scope
 from skep.storage.base import Filter
 from skep.storage.fold import State
 
+WORDED = "(SELECT coalesce(max(id), 0) FROM words_docsize)"
+"""The last row whose words and tags are in their tables, as SQL; see `storage.wording`."""
+
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -188,6 +191,13 @@ def searched_text(title: str | None, text: str) -> str:
     return f"{title}\n{text}" if title else text
 
 
+_TAGGED = (
+    "SELECT row FROM tags WHERE tag IN ({options}) UNION ALL SELECT n.row FROM memories n, json_each(n.tags) t"
+    f" WHERE n.row > {WORDED} AND t.value IN ({{options}})"
+)
+"""Rows with one of these tags: from the table of tags, and of the newest rows, which are not there yet."""
+
+
 def where_clause(where: Filter) -> tuple[str, dict[str, Any]]:
     """The conditions of a filter over `memories m` (joined with `pending p`), and their bindings."""
     parts = ["m.forgotten = 0"]
@@ -222,7 +232,7 @@ def where_clause(where: Filter) -> tuple[str, dict[str, Any]]:
     among(f"({status})", where.statuses)
     for group in where.tags:
         options = ", ".join(bind(tag) for tag in group)
-        parts.append(f"m.row IN (SELECT row FROM tags WHERE tag IN ({options}))")
+        parts.append(f"m.row IN ({_TAGGED.format(options=options)})")
     if where.since is not None:
         parts.append(f"m.created_at >= {bind(where.since)}")
     if where.until is not None:

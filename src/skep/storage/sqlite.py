@@ -105,10 +105,12 @@ class SqliteStore(Reads):
         """One transaction; what was cached of the state is looked up again afterwards, whatever the end."""
         self._refuse_read_only()
         with self.connection.transaction(apart=True):
+            self.log.newest.look()
             try:
                 yield
             except BaseException:
                 self._seen = -1
+                self.log.newest.drop()
                 raise
             finally:
                 self._dirty = True
@@ -232,7 +234,7 @@ class SqliteStore(Reads):
         embed: Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]] | None,
         gaps: bool = False,
     ) -> Changes:
-        self.log.insert(events, self.log.next_seq(), gaps=gaps)
+        self.log.insert(events, gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
         for rows, texts, store in (
             (
@@ -403,15 +405,10 @@ class SqliteStore(Reads):
     def rewind(self, stamp: int) -> None:
         """Drop every event after a stamp and what it meant. Only ever done to a copy in memory."""
         with self.writing():
-            later = "SELECT seq FROM events WHERE hlc > ?"
-            subjects = [
-                subject
-                for (subject,) in self.connection.rows(
-                    f"SELECT DISTINCT memory FROM mentions WHERE seq IN ({later})", (stamp,)
-                )
-            ]
-            self.connection.execute(f"DELETE FROM mentions WHERE seq IN ({later})", (stamp,))
-            self.connection.execute("DELETE FROM events WHERE hlc > ?", (stamp,))
+            subjects = self.log.subjects(stamp)
+            self.log.cut(stamp)
+            self.log.newest.drop()
+            self.log.newest.look()
             self.tables.rebuild(subjects)
 
     def close_as_one_file(self) -> None:
