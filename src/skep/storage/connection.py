@@ -24,8 +24,6 @@ from skep.errors import (
 )
 
 MEMORY = ":memory:"
-CHECKPOINT_PAGES = 4000
-"""Pages of the log from which they are moved into the file. SQLite finds one of so many as fast as one of a few."""
 
 
 class Counted(Protocol):
@@ -60,6 +58,8 @@ class Connection:
         """Whether the handle that came with a fork was let go."""
         self._closed = False
         self._db: Any = self._connect()
+        self._cursor: Any = self._db.cursor()
+        """For statements that are over when they return; a new one for each costs as much as a small statement."""
         forking.hold(self.lock)
         forking.watch(self)
 
@@ -107,8 +107,7 @@ class Connection:
         if self._ahead:
             with translated(self.path):
                 self.db.execute(
-                    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864;"
-                    f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}"
+                    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864"
                 ).fetchall()
 
     def execute(self, sql: str, bindings: Any = ()) -> Any:
@@ -117,23 +116,33 @@ class Connection:
             self.trace(sql, bindings)
         return self.db.execute(sql, bindings)
 
+    def run(self, sql: str, bindings: Any = ()) -> None:
+        """Run one statement that answers nothing; the caller holds the lock."""
+        self._all(sql, bindings)
+
     def rows(self, sql: str, bindings: Any = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, under the lock, with errors translated."""
         try:
             with self.lock:
-                return self.execute(sql, bindings).fetchall()
+                return self._all(sql, bindings)
         except apsw.Error as error:
             raise explained(error, self.path) from error
 
     def one(self, sql: str, bindings: Any = ()) -> Any:
-        """The first column of the first row, or None."""
+        """The first column of the only row, or None."""
         try:
             with self.lock:
-                for row in self.execute(sql, bindings):
-                    return row[0]
-                return None
+                found = self._all(sql, bindings)
+                return found[0][0] if found else None
         except apsw.Error as error:
             raise explained(error, self.path) from error
+
+    def _all(self, sql: str, bindings: Any) -> list[tuple[Any, ...]]:
+        if self.trace is not None:
+            self.trace(sql, bindings)
+        if self._pid != os.getpid():
+            self._after_fork()
+        return self._cursor.execute(sql, bindings).fetchall()
 
     @contextlib.contextmanager
     def transaction(self, *, apart: bool = False) -> Generator[None]:
@@ -147,7 +156,7 @@ class Connection:
                 with self._part() if apart or self.moment else contextlib.nullcontext():
                     yield
                 return
-            self.execute("BEGIN IMMEDIATE")
+            self.run("BEGIN IMMEDIATE")
             self._notice()
             try:
                 yield
@@ -159,7 +168,7 @@ class Connection:
 
     def _end(self) -> None:
         try:
-            self.execute("COMMIT")
+            self.run("COMMIT")
         except apsw.Error:
             self._undo()
             raise
@@ -176,7 +185,7 @@ class Connection:
     def _undo(self) -> None:
         self._turn()
         if self.db.in_transaction:
-            self.execute("ROLLBACK")
+            self.run("ROLLBACK")
 
     def _turn(self) -> None:
         self._turns += 1
@@ -185,16 +194,16 @@ class Connection:
     @contextlib.contextmanager
     def _part(self) -> Generator[None]:
         """A part of a transaction or a snapshot: if it fails, it leaves nothing behind, whatever the whole does."""
-        self.execute("SAVEPOINT part")
+        self.run("SAVEPOINT part")
         try:
             yield
         except BaseException:
             self._turn()
             if self.db.in_transaction:  # SQLite itself ends it when the disk is full
-                self.execute("ROLLBACK TO part")
-                self.execute("RELEASE part")
+                self.run("ROLLBACK TO part")
+                self.run("RELEASE part")
             raise
-        self.execute("RELEASE part")
+        self.run("RELEASE part")
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[None]:
@@ -203,7 +212,7 @@ class Connection:
             if self.db.in_transaction:
                 yield
                 return
-            self.execute("BEGIN")
+            self.run("BEGIN")
             self._moments += 1
             self.moment = self._moments
             self._version = None
@@ -235,13 +244,18 @@ class Connection:
 
     def data_version(self) -> int:
         """Changes when another connection has written, and when something read here may not be true any more."""
-        with self.lock, translated(self.path):
-            if self._version is not None and self.db.in_transaction:
-                return self._version
-            self.db.execute(
-                "PRAGMA data_version"
-            ).fetchall()  # a read, so that SQLite takes a look at the file
-            return self._notice()
+        try:
+            with self.lock:
+                if self._version is not None and self.db.in_transaction:
+                    return self._version
+                self._all("PRAGMA data_version", ())  # a read, so that SQLite takes a look at the file
+                return self._notice()
+        except apsw.Error as error:
+            raise explained(error, self.path) from error
+
+    def unmoved(self, version: int) -> bool:
+        """Whether nobody had written since that version when something was last read. Asks SQLite nothing."""
+        return self._turns == version and self._db.data_version() == self._noticed
 
     def close(self) -> None:
         """Release the file."""
@@ -264,6 +278,7 @@ class Connection:
         self._turn()
         self.moment = 0
         self._db = self._connect()
+        self._cursor = self._db.cursor()
         if self._ahead:
             self.log_ahead()
 
@@ -314,7 +329,7 @@ def explained(error: apsw.Error, path: Path | str) -> StorageError:
             )
         case apsw.PermissionsError():
             return ReadOnlyError(f"access to {path} was refused; check its permissions")
-        case apsw.ConnectionClosedError():
+        case apsw.ConnectionClosedError() | apsw.CursorClosedError():
             return ClosedError(f"{path} was closed; open the bank again with `Bank.open`")
         case _:
             return StorageError(f"{path}: {error}")

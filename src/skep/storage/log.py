@@ -102,10 +102,10 @@ class Log:
         newest = self.newest
         known = newest.actors.get(actor)
         if known is None:
-            self._c.execute("INSERT INTO actors(counter, hlc, actor) VALUES(?,?,?)", (counter, hlc, actor))
+            self._c.run("INSERT INTO actors(counter, hlc, actor) VALUES(?,?,?)", (counter, hlc, actor))
         else:
             counter, hlc = max(counter, known[0]), max(hlc, known[1])
-            self._c.execute("UPDATE actors SET counter = ?, hlc = ? WHERE actor = ?", (counter, hlc, actor))
+            self._c.run("UPDATE actors SET counter = ?, hlc = ? WHERE actor = ?", (counter, hlc, actor))
         newest.actors[actor] = (counter, hlc)
         newest.stamp = max(newest.stamp, hlc)
 

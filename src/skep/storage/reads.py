@@ -38,6 +38,8 @@ _NEIGHBOUR = (
     " OFFSET {skip})"
 )
 
+_ONE = SELECT.replace(":space", "?1") + " WHERE m.id = ?2 AND m.forgotten = 0"
+_VALIDITY = "SELECT valid_from, valid_to FROM memories WHERE id = ? AND forgotten = 0"
 _tags = msgspec.json.Decoder(tuple[str, ...])
 _NAME = re.compile(r":([a-z]\w*)")
 MANY = 4096
@@ -64,8 +66,18 @@ class Reads:
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory in whatever status; None if unknown or forgotten."""
-        found = self.memories_where("m.id = :id AND m.forgotten = 0", {"id": memory_id})
-        return found[0] if found else None
+        with self.connection.lock:
+            version, space = self._seen, self._active
+            found = self.connection.rows(_ONE, (space.number if space else -1, memory_id))
+            if not self.connection.unmoved(version):  # the active space may be another one by now
+                space = self.active_space()
+                found = self.connection.rows(_ONE, (space.number if space else -1, memory_id))
+        return memory_of(found[0], space.fingerprint if space else None) if found else None
+
+    def validity(self, memory_id: str) -> tuple[float | None, float | None] | None:
+        """Since and until when a memory holds; None if it is unknown or forgotten."""
+        found = self.connection.rows(_VALIDITY, (memory_id,))
+        return (found[0][0], found[0][1]) if found else None
 
     def is_forgotten(self, memory_id: str) -> bool:
         """Whether only a tombstone is left."""

@@ -51,6 +51,8 @@ class Changes(msgspec.Struct):
     """Row, memory and searched text of what is new, in order."""
     retexted: list[int] = msgspec.field(default_factory=list[int])
     """Rows whose searched text changed: their vectors are outdated."""
+    embedder: str | None = None
+    """The fingerprint of the active space, where it has a vector of what is new."""
     waiting: bool = False
     """Whether any of them waits to be embedded."""
     erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -108,7 +110,7 @@ class Tables:
         """Recompute memories, links and settings from the log as it now is."""
         changes = Changes()
         moved: set[str] = set()
-        self._c.execute("DELETE FROM folds")
+        self._c.run("DELETE FROM folds")
         for subject in subjects:
             if subject.startswith(SETTING):
                 self._reset(subject)
@@ -119,7 +121,7 @@ class Tables:
             else:
                 moved |= {subject} | self._refold(subject, changes)
             moved |= {subject} | self._relink(subject)
-        self._c.execute("DELETE FROM uses")
+        self._c.run("DELETE FROM uses")
         for event in self._log.after(0):
             if event.kind == "use":
                 self._count_uses(event)
@@ -129,7 +131,7 @@ class Tables:
 
     def _vanish(self, memory_id: str) -> None:
         """Take out a memory that the log does not know (any more)."""
-        self._c.execute(
+        self._c.run(
             "UPDATE memories SET forgotten = 1, text = '', title = NULL, changed = ? WHERE id = ?",
             (self._next_change(), memory_id),
         )
@@ -219,7 +221,7 @@ class Tables:
                 names.append(f"{name} = ?, ")
                 changed.append(after)
         sql = f"UPDATE memories SET {''.join(names)}changed = ? WHERE row = ?"
-        self._c.execute(sql, [*changed, self._next_change(), row])
+        self._c.run(sql, [*changed, self._next_change(), row])
 
     def _folded(self, memory_id: str, known: tuple[Any, ...] | None, events: Sequence[Event]) -> State | None:
         """The state of a memory: a step from what was kept of a long history, or the fold of all of it."""
@@ -236,7 +238,7 @@ class Tables:
         if whole is not None and len(history) >= self.long:
             self._keep(memory_id, whole)
         elif kept is not None or whole is None:
-            self._c.execute("DELETE FROM folds WHERE subject = ?", (memory_id,))
+            self._c.run("DELETE FROM folds WHERE subject = ?", (memory_id,))
         return state
 
     def _kept(self, subject: str, kind: type[S]) -> S | None:
@@ -244,7 +246,7 @@ class Tables:
         return None if found is None else msgspec.msgpack.decode(found, type=kind)
 
     def _keep(self, subject: str, kept: Seen) -> None:
-        self._c.execute(
+        self._c.run(
             "INSERT OR REPLACE INTO folds(subject, kept) VALUES(?, ?)",
             (subject, msgspec.msgpack.encode(kept)),
         )
@@ -290,7 +292,7 @@ class Tables:
             ):
                 wanted = how
             if wanted != status:
-                self._c.execute(
+                self._c.run(
                     "UPDATE memories SET status = ?, changed = ? WHERE id = ?",
                     (wanted, self._next_change(), memory_id),
                 )
@@ -315,7 +317,7 @@ class Tables:
         links = [] if gone else fold_links(src, history)
         before = self._c.rows("SELECT dst, rel FROM links WHERE src = ?", (src,))
         if before:
-            self._c.execute("DELETE FROM links WHERE src = ?", (src,))
+            self._c.run("DELETE FROM links WHERE src = ?", (src,))
         self._c.db.executemany(
             "INSERT INTO links(src, dst, rel, strength) VALUES(?,?,?,?)",
             [(src, link.dst, link.rel, link.strength) for link in links],
@@ -329,12 +331,12 @@ class Tables:
         """One link more or less, the last word on it."""
         body = event.body
         if event.kind == "unlink" or gone:
-            self._c.execute(
+            self._c.run(
                 "DELETE FROM links WHERE src = ? AND dst = ? AND rel = ?",
                 (body["src"], body["dst"], body["rel"]),
             )
         else:
-            self._c.execute(
+            self._c.run(
                 "INSERT OR REPLACE INTO links(src, dst, rel, strength) VALUES(?,?,?,?)",
                 (body["src"], body["dst"], body["rel"], body.get("strength", 1.0)),
             )
@@ -354,12 +356,12 @@ class Tables:
             if len(history) >= self.long:
                 self._keep(subject, seen(history))
         if there:
-            self._c.execute(
+            self._c.run(
                 "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)",
                 (key, msgspec.json.encode(value).decode(), self._newest.seq),
             )
         else:
-            self._c.execute("DELETE FROM settings WHERE key = ?", (key,))
+            self._c.run("DELETE FROM settings WHERE key = ?", (key,))
 
     def _count_uses(self, event: Event) -> None:
         at = event.body.get("at", event.at)
@@ -397,7 +399,7 @@ class Tables:
             grown = bool(more)
         for memory_id in affected:
             now_stale = memory_id in stale
-            self._c.execute(
+            self._c.run(
                 "UPDATE memories SET stale = ?, changed = ? WHERE id = ? AND stale != ?",
                 (now_stale, self._newest.change + 1, memory_id, now_stale),
             )
@@ -426,11 +428,11 @@ class Tables:
             erased[place] = erased.get(place, 0) + number
 
         count("log", self._log.scrub(memory_id))
-        self._c.execute("DELETE FROM folds WHERE subject IN (?, ?)", (memory_id, f"{LINKS}{memory_id}"))
+        self._c.run("DELETE FROM folds WHERE subject IN (?, ?)", (memory_id, f"{LINKS}{memory_id}"))
         if again:
             return
         changes.forgotten_rows.append(row)
-        self._c.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('erasing', 1)")
+        self._c.run("INSERT OR REPLACE INTO meta(key, value) VALUES('erasing', 1)")
         self.wording.erase(row, text)
         count("words", 1)
         count("rows", 1)
@@ -439,8 +441,8 @@ class Tables:
 
     def _drop_mentions(self, memory_id: str) -> int:
         """Take out the uses of a forgotten memory and the links it made; the number of links."""
-        self._c.execute("DELETE FROM uses WHERE memory = ?", (memory_id,))
-        self._c.execute("DELETE FROM links WHERE src = ?", (memory_id,))
+        self._c.run("DELETE FROM uses WHERE memory = ?", (memory_id,))
+        self._c.run("DELETE FROM links WHERE src = ?", (memory_id,))
         return self._c.db.changes()
 
 

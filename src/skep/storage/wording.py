@@ -46,25 +46,25 @@ class Wording:
         """The text of a row is another now."""
         if row <= self._newest.worded:
             self._take_out(row, before)
-            self._c.execute("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, _joined(after)))
+            self._c.run("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, _joined(after)))
 
     def retagged(self, row: int, tags: Iterable[str]) -> None:
         """The tags of a row are others now."""
         if row <= self._newest.worded:
-            self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
+            self._c.run("DELETE FROM tags WHERE row = ?", (row,))
             self._c.db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", [(tag, row) for tag in tags])
 
     def erase(self, row: int, text: str) -> None:
         """Nothing of a row may be left."""
         if row <= self._newest.worded:
             self._take_out(row, text)
-            self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
+            self._c.run("DELETE FROM tags WHERE row = ?", (row,))
             self._newest.worded = self._c.one(f"SELECT {WORDED}")
 
     def rebuild(self) -> None:
         """Make all of it anew."""
-        self._c.execute("INSERT INTO words(words) VALUES('delete-all')")
-        self._c.execute("DELETE FROM tags")
+        self._c.run("INSERT INTO words(words) VALUES('delete-all')")
+        self._c.run("DELETE FROM tags")
         self._add(self._stored("row > ?", (0,)))
         self._newest.worded = self._c.one(f"SELECT {WORDED}")
 
@@ -92,7 +92,7 @@ class Wording:
             db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", tags)
 
     def _take_out(self, row: int, text: str) -> None:
-        self._c.execute("INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, _joined(text)))
+        self._c.run("INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, _joined(text)))
 
 
 def waiting(connection: Connection) -> list[tuple[int, frozenset[str]]]:
