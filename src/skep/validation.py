@@ -94,14 +94,14 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
     checks = _REVISE_CHECKS if partial else _CHECKS
     refuse_unknown(given, checks)
     body: dict[str, Any] = {}
-    for key in checks:
-        value = given.get(key)
-        if value is not None:
-            body[key] = checks[key](key, value, settings)
-        elif key in given and partial and key in CLEARED:
+    for key, check in checks.items():
+        if key not in given:
+            continue
+        value = given[key]
+        if value is None and partial and key in CLEARED:
             body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
-        elif key in given and (partial or key == "text"):
-            body[key] = checks[key](key, value, settings)  # says that it must hold something
+        elif value is not None or partial or key == "text":
+            body[key] = check(key, value, settings)
     if not partial and "text" not in body:
         raise EmptyTextError("there is no text; pass the text to remember", field="text")
     scope = body.get("scope")

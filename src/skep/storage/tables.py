@@ -234,10 +234,13 @@ class Tables:
             self._keep(memory_id, kept)
             return state
         history = self._log.of(memory_id)
-        state, whole = fold_whole(memory_id, history)
-        if whole is not None and len(history) >= self.long:
+        if len(history) < self.long:
+            state, whole = fold(memory_id, history), None
+        else:
+            state, whole = fold_whole(memory_id, history)
+        if whole is not None:
             self._keep(memory_id, whole)
-        elif kept is not None or whole is None:
+        elif known is not None and known[2] is not None:  # what was kept is not true any more
             self._c.run("DELETE FROM folds WHERE subject = ?", (memory_id,))
         return state
 
