@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -42,7 +41,8 @@ class Connection:
         self.read_only = read_only
         self._busy_ms = int(busy_seconds * 1000)
         self.lock = threading.RLock()
-        self._pid = os.getpid()
+        self._came_along = False
+        """Whether the handle is a parent's, that came with a fork."""
         self.trace: Counted | None = None
         self._ahead = False
         self.moment = 0
@@ -66,7 +66,7 @@ class Connection:
     @property
     def db(self) -> Any:
         """The handle, which is this process's own."""
-        if self._pid != os.getpid():
+        if self._came_along:
             self._after_fork()
         return self._db
 
@@ -76,6 +76,7 @@ class Connection:
         As long as it is open, SQLite believes that this process has the parent's locks and takes none for itself; the
         parent would then find itself alone on leaving, and delete the log that the child writes to.
         """
+        self._came_along = True
         if self._closed or self._left or str(self.path) == MEMORY:
             return
         if forking.missed(self.lock) or self._db.in_transaction:
@@ -140,7 +141,7 @@ class Connection:
     def _all(self, sql: str, bindings: Any) -> list[tuple[Any, ...]]:
         if self.trace is not None:
             self.trace(sql, bindings)
-        if self._pid != os.getpid():
+        if self._came_along:
             self._after_fork()
         return self._cursor.execute(sql, bindings).fetchall()
 
@@ -273,7 +274,7 @@ class Connection:
             raise StorageError(
                 f"{self.path} was in use at the moment of the fork, so a child cannot use it; fork between calls"
             )
-        self._pid = os.getpid()
+        self._came_along = False
         self._left = False
         self._turn()
         self.moment = 0
