@@ -247,9 +247,11 @@ class Connection:
         """Changes when another connection has written, and when something read here may not be true any more."""
         try:
             with self.lock:
-                if self._version is not None and self.db.in_transaction:
+                if self.db.in_transaction and self._version is not None:
                     return self._version
-                self._all("PRAGMA data_version", ())  # a read, so that SQLite takes a look at the file
+                self._cursor.execute(
+                    "PRAGMA data_version"
+                ).fetchall()  # a read: SQLite takes a look at the file
                 return self._notice()
         except apsw.Error as error:
             raise explained(error, self.path) from error
