@@ -145,27 +145,41 @@ class Connection:
             self._after_fork()
         return self._cursor.execute(sql, bindings).fetchall()
 
-    @contextlib.contextmanager
-    def transaction(self, *, apart: bool = False) -> Generator[None]:
+    def transaction(self, *, apart: bool = False) -> contextlib.AbstractContextManager[None]:
         """Everything inside is written, or nothing is. Nested use joins the outer one.
 
         Args:
             apart: Nested, it can fail alone, whatever the outer one does. In a snapshot it always can.
         """
-        with self.lock, translated(self.path):
-            if self.db.in_transaction:
-                with self._part() if apart or self.moment else contextlib.nullcontext():
-                    yield
-                return
+        return _Transaction(self, apart=apart)
+
+    def begin(self, *, apart: bool) -> bool | None:
+        """Begin a transaction (True), a part that can fail alone (False), or join what is under way (None)."""
+        if not self.db.in_transaction:
             self.run("BEGIN IMMEDIATE")
             self._notice()
-            try:
-                yield
-            except BaseException:
-                self._undo()
-                raise
+            return True
+        if apart or self.moment:
+            self.run("SAVEPOINT part")
+            return False
+        return None
+
+    def finish(self, begun: bool | None, *, failed: bool) -> None:
+        """End what was begun. A part that fails leaves nothing behind, whatever the whole does."""
+        if begun is None:
+            return
+        if begun and failed:
+            self._undo()
+        elif begun:
             self._end()
             self._noticed = self._db.data_version()  # what has changed since it began is our own
+        elif failed:
+            self._turn()
+            if self.db.in_transaction:  # SQLite itself ends it when the disk is full
+                self.run("ROLLBACK TO part")
+                self.run("RELEASE part")
+        else:
+            self.run("RELEASE part")
 
     def _end(self) -> None:
         try:
@@ -191,20 +205,6 @@ class Connection:
     def _turn(self) -> None:
         self._turns += 1
         self._version = None
-
-    @contextlib.contextmanager
-    def _part(self) -> Generator[None]:
-        """A part of a transaction or a snapshot: if it fails, it leaves nothing behind, whatever the whole does."""
-        self.run("SAVEPOINT part")
-        try:
-            yield
-        except BaseException:
-            self._turn()
-            if self.db.in_transaction:  # SQLite itself ends it when the disk is full
-                self.run("ROLLBACK TO part")
-                self.run("RELEASE part")
-            raise
-        self.run("RELEASE part")
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[None]:
@@ -284,6 +284,39 @@ class Connection:
         self._cursor = self._db.cursor()
         if self._ahead:
             self.log_ahead()
+
+
+class _Transaction:
+    """See `Connection.transaction`; every write goes through one, and a generator would cost it twice as much."""
+
+    __slots__ = ("_apart", "_begun", "_c")
+
+    def __init__(self, connection: Connection, *, apart: bool) -> None:
+        self._c = connection
+        self._apart = apart
+        self._begun: bool | None = None
+
+    def __enter__(self) -> None:
+        self._c.lock.acquire()
+        try:
+            self._begun = self._c.begin(apart=self._apart)
+        except BaseException as error:
+            self._c.lock.release()
+            if isinstance(error, apsw.Error):
+                raise explained(error, self._c.path) from error
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._c.finish(self._begun, failed=error is not None)
+        except apsw.Error as problem:
+            raise explained(problem, self._c.path) from problem
+        finally:
+            self._c.lock.release()
+        if isinstance(error, apsw.Error):
+            raise explained(error, self._c.path) from error
 
 
 class translated:
