@@ -168,6 +168,19 @@ def fold_on(memory: Memory, kept: Kept, events: Iterable[Event]) -> tuple[State,
     return fold.state(), fold.kept(Seen(last=last, undone=kept.undone))
 
 
+def revised(memory: Memory, events: Iterable[Event]) -> Memory:
+    """A stored memory after revisions newer than all else that speaks of it: what `fold` gives, without the rest."""
+    fold = _Fold(memory.id, {name: getattr(memory, name) for name in _OWN})
+    for event in sorted(events, key=order):
+        fold.step(event)
+    certain = {"confidence": _unit(fold.confidence), "importance": _unit(fold.importance)}
+    return Memory(id=memory.id, **_known(fold.fields | certain))
+
+
+def _unit(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
 def first_state(event: Event) -> State:
     """The state after a `remember` that nothing else mentions: what `fold` gives, without the machinery."""
     fields, memory_id = _known(_initial(event)), event.id
@@ -353,8 +366,8 @@ class _Fold:
         if not dots:
             status = "retracted"
         fields = self.fields | {
-            "confidence": min(1.0, max(0.0, self.confidence)),
-            "importance": min(1.0, max(0.0, self.importance)),
+            "confidence": _unit(self.confidence),
+            "importance": _unit(self.importance),
             "evidence": tuple(self.evidence),
             "successes": self.successes,
             "failures": self.failures,

@@ -158,11 +158,11 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
     )
 
 
-def own_memory(row: Sequence[Any]) -> Memory:
+def own_memory(memory_id: str, row: Sequence[Any]) -> Memory:
     """A memory from the values of `STATE_COLUMNS`, with its own status, whatever others did to it."""
     found: dict[str, Any] = dict(zip(STATE_COLUMNS, row, strict=True))
     return Memory(
-        id="",
+        id=memory_id,
         scope=Scope(user=found["scope_user"], project=found["scope_project"], session=found["scope_session"]),
         tags=_decode_list(found["tags"]),
         evidence=_decode_list(found["evidence"]),

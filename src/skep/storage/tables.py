@@ -22,6 +22,7 @@ from skep.storage.fold import (
     fold_whole,
     mentioned,
     order,
+    revised,
     seen,
 )
 from skep.storage.log import Log
@@ -34,9 +35,11 @@ _INSERT = (
     f" VALUES({','.join('?' * (5 + len(STATE_COLUMNS)))})"
 )
 _KNOWN = (
-    f"SELECT row, status, (SELECT kept FROM folds WHERE subject = ?1), {', '.join(STATE_COLUMNS)}"
-    " FROM memories WHERE id = ?1"
+    "SELECT row, status, (SELECT kept FROM folds WHERE subject = ?1),"
+    " EXISTS (SELECT 1 FROM events WHERE kind = 'undo'),"
+    f" {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?1"
 )
+_FORGOTTEN, _REPLACED = STATE_COLUMNS.index("forgotten"), STATE_COLUMNS.index("replaced_by")
 _GONE = ("retracted", "expired")
 LINKS = "links:"
 LONG = 8
@@ -99,7 +102,7 @@ class Tables:
             if subject.startswith(SETTING):
                 self._reset(subject, its)
             else:
-                moved |= self._refold(subject, changes, its)
+                moved |= self._refold(subject, changes, its, fresh=fresh)
         for src, its in linked.items():
             moved |= self._relink(src, its)
         if moved:
@@ -170,16 +173,19 @@ class Tables:
         if worded:
             self.wording.created(worded)
 
-    def _refold(self, memory_id: str, changes: Changes, events: Sequence[Event] = ()) -> set[str]:
+    def _refold(
+        self, memory_id: str, changes: Changes, events: Sequence[Event] = (), *, fresh: bool = False
+    ) -> set[str]:
         """Bring one memory up to date with its events; the ids whose standing may have changed.
 
         Args:
             memory_id: The memory.
             changes: What the batch touched so far.
             events: Those that are new. If they come after all that was folded before, the fold goes on from there.
+            fresh: They were minted here, so they do.
         """
         known = self._c.rows(_KNOWN, (memory_id,))
-        state = self._folded(memory_id, known[0] if known else None, events)
+        state = self._folded(memory_id, known[0] if known else None, events, fresh=fresh)
         if state is None:
             return set()
         if not known:
@@ -188,7 +194,7 @@ class Tables:
                 self._log.scrub(memory_id)
                 self._drop_mentions(memory_id)
             return {memory_id} | self._settle(memory_id) | self._settle_replaced_by(memory_id)
-        row, status, _kept, *stored = known[0]
+        row, status, _kept, _undo, *stored = known[0]
         own = dict(zip(STATE_COLUMNS, stored, strict=True))
         before = searched_text(own["title"], own["text"])
         if state.forgotten:
@@ -223,16 +229,24 @@ class Tables:
         sql = f"UPDATE memories SET {''.join(names)}changed = ? WHERE row = ?"
         self._c.run(sql, [*changed, self._next_change(), row])
 
-    def _folded(self, memory_id: str, known: tuple[Any, ...] | None, events: Sequence[Event]) -> State | None:
-        """The state of a memory: a step from what was kept of a long history, or the fold of all of it."""
-        kept: Kept | None = None
-        if known is not None and known[2] is not None and events:
-            kept = msgspec.msgpack.decode(known[2], type=Kept)
-        if kept is not None and known is not None and kept.follows(events):
-            memory = msgspec.structs.replace(own_memory(known[3:]), id=memory_id)
-            state, kept = fold_on(memory, kept, events)
-            self._keep(memory_id, kept)
-            return state
+    def _folded(
+        self, memory_id: str, known: tuple[Any, ...] | None, events: Sequence[Event], *, fresh: bool
+    ) -> State | None:
+        """The state of a memory: a step from what is stored or was kept of a long history, or the fold of all of it."""
+        if known is not None and events:
+            _row, _status, packed, undone, *stored = known
+            if packed is not None:
+                kept = msgspec.msgpack.decode(packed, type=Kept)
+                if kept.follows(events):
+                    state, kept = fold_on(own_memory(memory_id, stored), kept, events)
+                    self._keep(memory_id, kept)
+                    return state
+            elif fresh and not undone and not stored[_FORGOTTEN] and all(e.kind == "revise" for e in events):
+                state = State(memory=revised(own_memory(memory_id, stored), events))
+                by, how, at = stored[_REPLACED : _REPLACED + 3]
+                if by is not None:
+                    state.replaced_by, state.replaced_how, state.replaced_at = by, how, _stamp(at)
+                return state
         history = self._log.of(memory_id)
         if len(history) < self.long:
             state, whole = fold(memory_id, history), None
