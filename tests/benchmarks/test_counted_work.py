@@ -35,9 +35,9 @@ CALLS = {"hybrid": 13_500, "words": 11_000, "meaning": 11_000, "default": 15_000
 """Python and C function calls per recall, with a few pairs of hits compared for the first time."""
 PEAK_KB = 1000
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
-WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 10}
+WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 9}
 """SQLite statements per write: without and with a look for conflicts, and of one field."""
-WRITE_STEPS = {"remember": 250, "checked": 800, "revise": 400}
+WRITE_STEPS = {"remember": 250, "checked": 800, "revise": 380}
 LOG_PAGES = {"remember": 11, "checked": 11, "revise": 8}
 """Pages a single write may put into the log."""
 MANY_WRITES = 128
