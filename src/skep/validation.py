@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -91,19 +91,17 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         settings: The limits.
         partial: Only check what is there; None clears a field.
     """
-    known = REVISABLE if partial else REMEMBER_KEYS
-    refuse_unknown(given, known)
+    checks = _REVISE_CHECKS if partial else _CHECKS
+    refuse_unknown(given, checks)
     body: dict[str, Any] = {}
-    for key in known:
+    for key, check in checks.items():
         if key not in given:
             continue
         value = given[key]
         if value is None and partial and key in CLEARED:
             body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
-            continue
-        if value is None and not partial and key != "text":
-            continue
-        body[key] = _CHECKS[key](key, value, settings)
+        elif value is not None or partial or key == "text":
+            body[key] = check(key, value, settings)
     if not partial and "text" not in body:
         raise EmptyTextError("there is no text; pass the text to remember", field="text")
     scope = body.get("scope")
@@ -132,6 +130,8 @@ def without_private(text: str) -> str:
     >>> without_private("a <private>x <private>y</private> z</private> b <private>c")
     'a  b '
     """
+    if "<" not in text:
+        return text
     kept: list[str] = []
     depth = at = 0
     for mark in _PRIVATE.finditer(text):
@@ -142,13 +142,13 @@ def without_private(text: str) -> str:
     return "".join(kept) + ("" if depth else text[at:])
 
 
-def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise for keys nobody knows, with the nearest known one."""
-    known = tuple(known)
+def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
+    """Raise for keys nobody knows, with the nearest known one. A mapping of what is known answers fastest."""
     for key in given:
         if key not in known:
             import difflib
 
+            known = tuple(known)
             near = difflib.get_close_matches(str(key), known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
             raise UnknownKeyError(f"unknown key {key!r}{hint}", field=str(key))
@@ -158,7 +158,7 @@ def clean_text(field: str, value: object, limit: int) -> str:
     """A text that can be stored faithfully."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{field} must be a string, got {type(value).__name__}", field=field)
-    found = _BAD.search(value)
+    found = None if value.isprintable() else _BAD.search(value)
     if found:
         raise BadTextError(
             f"{field} holds the character U+{ord(found.group()):04X} at position {found.start()}, which cannot be"
@@ -485,3 +485,4 @@ _CHECKS: dict[str, Check] = {
     "evidence": clean_sources,
     "metadata": _metadata,
 }
+_REVISE_CHECKS = {key: _CHECKS[key] for key in REVISABLE}

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.storage.older import make_older
 
 from skep.bank import Bank
 from skep.config import Settings
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import InvalidInputError, NotFoundError
+from skep.storage.schema import VERSION
 
 SECRET = "xylophonequartz"
 
@@ -153,20 +155,16 @@ def test_what_a_crash_left_of_a_forgotten_text_goes_when_the_bank_is_next_used(
 def test_the_copy_that_was_kept_before_a_migration_is_reached_too(tmp_path: Path, bank_path: Path) -> None:
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
         memory = bank.remember(f"the code is {SECRET}").memory
-    old = apsw.Connection(str(bank_path))
-    old.execute(
-        "DROP TABLE folds; DROP INDEX events_undo; DROP INDEX memories_foremost; PRAGMA user_version = 1"
-    )
-    old.close()
+    make_older(bank_path, 1)
 
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
-        assert SECRET.encode() in bank_path.with_name("bank.skep.before-v2").read_bytes()
+        assert SECRET.encode() in bank_path.with_name(f"bank.skep.before-v{VERSION}").read_bytes()
         receipt = bank.forget(memory.id)
         assert (receipt.erased["backups"], receipt.unreached) == (1, ())
         assert SECRET.encode() not in bytes_of(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
         "bank.skep",
-        "bank.skep.before-v2",
+        f"bank.skep.before-v{VERSION}",
     ]
 
 

@@ -35,10 +35,14 @@ CALLS = {"hybrid": 13_500, "words": 11_000, "meaning": 11_000, "default": 15_000
 """Python and C function calls per recall, with a few pairs of hits compared for the first time."""
 PEAK_KB = 1000
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
-WRITE_STATEMENTS = 21
-WRITE_STEPS = 450
-LOG_PAGES = 24
-"""Pages a single remember may write to the log."""
+WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 9}
+"""SQLite statements per write: without and with a look for conflicts, and of one field."""
+WRITE_STEPS = {"remember": 250, "checked": 800, "revise": 380}
+LOG_PAGES = {"remember": 11, "checked": 11, "revise": 8}
+"""Pages a single write may put into the log."""
+MANY_WRITES = 128
+PAGES_OF_MANY = 8.5
+"""Pages per write over so many, with the words and tags of all of them."""
 INSTRUCTIONS = 70_000_000
 """Machine instructions per default recall of 1,000 memories, by callgrind."""
 
@@ -201,19 +205,43 @@ def test_a_recall_reads_little_from_the_file(bank: Bank) -> None:
     assert read_so_far() - before - own <= 128 * 1024
 
 
-def test_a_write_is_one_transaction_of_few_statements_and_pages(bank: Bank) -> None:
-    def pages() -> int:
-        return bank.engine.store.connection.db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
+def pages_written(bank: Bank) -> int:
+    return bank.engine.store.connection.db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
 
-    bank.remember("The warm-up of the parser is over", on_conflict="ignore")
-    before = pages()
+
+@pytest.mark.parametrize("kind", WRITE_STATEMENTS)
+def test_a_write_is_one_transaction_of_few_statements_and_pages(bank: Bank, kind: str) -> None:
+    some = bank.find(limit=2).memories
+
+    def write(number: int) -> None:
+        if kind == "revise":
+            bank.revise(some[number].id, domain=f"place {number}")
+        else:
+            text = f"The tenant number {number} exports the {kind} ledger on Fridays"
+            bank.remember(text, on_conflict="ignore" if kind == "remember" else "warn")
+
+    write(0)
+    before = pages_written(bank)
     with Counted(bank) as counted:
-        bank.remember("The tenant exports the ledger on Fridays", on_conflict="ignore")
+        write(1)
 
-    assert sum(sql == "COMMIT" for sql in counted.statements) == 1
-    assert len(counted.statements) <= WRITE_STATEMENTS, counted.statements
-    assert 0 < pages() - before <= LOG_PAGES
-    assert counted.steps <= WRITE_STEPS
+    assert sum(sql == "BEGIN IMMEDIATE" for sql in counted.statements) == 1
+    assert len(counted.statements) <= WRITE_STATEMENTS[kind], counted.statements
+    assert 0 < pages_written(bank) - before <= LOG_PAGES[kind]
+    assert counted.steps <= WRITE_STEPS[kind]
+
+
+def test_many_single_writes_share_what_their_words_and_tags_cost(tmp_path: Path) -> None:
+    with filled(tmp_path / "bank.skep", 3000) as each:
+        before = pages_written(each)
+        with Counted(each) as counted:
+            for number, text in enumerate(sentences(MANY_WRITES, seed=2)):
+                each.remember(text, tags=(f"team {number % 7}",), on_conflict="ignore")
+        words = sum("INTO words" in sql for sql in counted.statements)
+
+        assert words == MANY_WRITES
+        assert pages_written(each) - before <= PAGES_OF_MANY * MANY_WRITES
+        assert counted.steps <= (WRITE_STEPS["remember"] + 50) * MANY_WRITES
 
 
 def test_counting_a_use_writes_nothing_until_a_batch_is_full(bank: Bank) -> None:

@@ -34,6 +34,7 @@ def check(path: Path, acknowledged: dict[str, str]) -> None:
     with Bank.open(path, embedder=HashingEmbedder(64)) as bank:
         for memory_id, text in acknowledged.items():
             assert bank.get(memory_id).text == text
+            assert memory_id in {memory.id for memory in bank.find(text=text, limit=100).memories}
         stored = list(bank.find(limit=10_000))
         assert all(memory.text and memory.embedder for memory in stored)
         assert [f for f in bank.doctor(deep=True) if f.level == "error"] == []

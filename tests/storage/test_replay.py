@@ -15,7 +15,7 @@ from skep.config import Settings
 from skep.model import STATUSES, Event
 from skep.storage.base import Filter
 from skep.storage.doctor import examine
-from skep.storage.fold import fold_on, fold_whole, mentioned, order
+from skep.storage.fold import fold, fold_on, fold_whole, mentioned, order, revised
 from skep.storage.sqlite import SqliteStore
 
 TEXTS = st.sampled_from(
@@ -272,13 +272,49 @@ def test_folding_on_from_what_was_kept_is_folding_the_whole(history: list[Event]
         assert steps or history != ordered
 
 
+@settings(max_examples=150 * max(1, SEARCH))
+@given(histories(), st.lists(ABOUT["revise"], min_size=1, max_size=2))
+def test_revising_what_is_stored_is_folding_the_whole(
+    history: list[Event], bodies: list[dict[str, Any]]
+) -> None:
+    newest = [
+        Event(actor="a", counter=100 + n, hlc=(30 + n) << 16, kind="revise", body=body)
+        for n, body in enumerate(bodies)
+    ]
+    before, after = fold("a-1", history), fold("a-1", [*history, *newest])
+    assert before is not None
+    assert after is not None
+    assert revised(before.memory, newest) == after.memory
+    assert (before.replaced_by, before.replaced_how, before.replaced_at) == (
+        after.replaced_by,
+        after.replaced_how,
+        after.replaced_at,
+    )
+
+
+def test_a_revision_that_was_undone_before_it_was_made_never_was() -> None:
+    store = SqliteStore.open(":memory:", Settings())
+    memory = store.write([("remember", {"text": "use ruff"})], now=1.0)[0][0].id
+    store.write([("revise", {"memory": memory, "changes": {"importance": 0.6}})], now=2.0)
+    undo = {"event": f"{store.actor}-3", "mentions": [memory]}
+    store.apply([Event(actor="b", counter=1, hlc=2 << 16, kind="undo", body=undo)], now=3.0)
+    event = store.write([("revise", {"memory": memory, "changes": {"importance": 0.9}})], now=4.0)[0][0]
+
+    found, state = store.get(memory), fold(memory, store.log.of(memory))
+    assert event.id == undo["event"]
+    assert found is not None
+    assert state is not None
+    assert found.importance == state.memory.importance == 0.6
+    store.close()
+
+
 def work_of(store: SqliteStore, kind: str, body: dict[str, Any]) -> tuple[int, int]:
     """How many statements one write runs, and how many of them go through the events of a memory."""
     statements: list[str] = []
     store.connection.trace = lambda sql, _bindings: statements.append(sql)
     store.write([(kind, body)], now=1_000.0)
     store.connection.trace = None
-    return len(statements), sum("FROM mentions" in sql for sql in statements)
+    return len(statements), sum("subjects s JOIN events" in sql for sql in statements)
 
 
 @pytest.mark.parametrize("kind", ["outcome", "confirm", "link", "revise", "setting"])

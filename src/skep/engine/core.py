@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -107,25 +107,31 @@ class Engine:
 
     def as_stored(self, changes: Changes) -> list[Memory]:
         """The new memories of a write, as reading them back would give them."""
-        space = self.store.active_space()
-        if changes.waiting or space is None:
+        embedder = changes.embedder
+        if changes.waiting or embedder is None:
             found = self.store.memories([row for row, _m, _t in changes.created])
             return [found[row] for row, _m, _t in changes.created]
-        return [msgspec.structs.replace(m, embedder=space.fingerprint) for _r, m, _t in changes.created]
+        return [msgspec.structs.replace(m, embedder=embedder) for _r, m, _t in changes.created]
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""
         found = self.store.get(clean_id(memory_id))
-        if found is None:
-            if self.store.is_forgotten(memory_id):
-                raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
-            raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")
-        return found
+        return self._missing(memory_id) if found is None else found
+
+    def validity(self, memory_id: str) -> tuple[float | None, float | None]:
+        """Since and until when a memory holds, or an error that says what became of it."""
+        found = self.store.validity(clean_id(memory_id))
+        return self._missing(memory_id) if found is None else found
 
     def known(self, *memory_ids: str) -> None:
         """Raise unless every id names a memory."""
         for memory_id in memory_ids:
-            self.memory(memory_id)
+            self.validity(memory_id)
+
+    def _missing(self, memory_id: str) -> NoReturn:
+        if self.store.is_forgotten(memory_id):
+            raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
+        raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")
 
     def note_uses(self, memory_ids: Sequence[str]) -> None:
         """Count that memories were handed out. Written to the log in batches: reading stays cheap."""

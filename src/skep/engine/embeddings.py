@@ -113,6 +113,11 @@ class Embeddings:
                 self._asked.popitem(last=False)
         return vector
 
+    def _just_asked(self, embedder: Embedder, text: str) -> NDArray[np.float32] | None:
+        """The vector of a text that was searched with, as one is before it is written."""
+        with self._asked_lock:
+            return self._asked.get((embedder.fingerprint, text))
+
     def at_hand(self) -> bool:
         """Whether queries can be embedded with the model that made the stored vectors."""
         space = self.store.active_space()
@@ -150,7 +155,12 @@ class Embeddings:
         made: dict[int, Sequence[bytes]] = {}
         for space in self.store.spaces():
             embedder = self.for_space(space)
-            if embedder is not None and embedder.instant:
+            if embedder is None or not embedder.instant:
+                continue
+            known = self._just_asked(embedder, texts[0]) if len(texts) == 1 else None
+            if known is not None and known.shape == (space.dim,):
+                made[space.number] = [known.astype("<f4", copy=False).tobytes()]
+            else:
                 made[space.number] = _packed(embedder, texts, space)
         return made
 

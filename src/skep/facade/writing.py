@@ -31,6 +31,7 @@ from skep.validation import (
 )
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
+_GIVEN = dict.fromkeys((*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
 
 
 class Writing(Base):
@@ -164,7 +165,7 @@ class Writing(Base):
 
     def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> writing.Item:
         """What was given to `remember`, checked."""
-        refuse_unknown(given, (*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
+        refuse_unknown(given, _GIVEN)
         fields = dict(given)
         policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
         asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
@@ -189,11 +190,11 @@ class Writing(Base):
                 whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
                 good. Text, confidence and importance always hold something and cannot be cleared.
         """
-        memory = self._engine.memory(memory_id)
+        start, end = self._engine.validity(memory_id)
         body = body_of(changes, self._engine.settings, partial=True)
         if not body:
             raise InvalidInputError("nothing to revise; pass at least one field, such as text=...")
-        refuse_inverted(body.get("valid_from", memory.valid_from), body.get("valid_to", memory.valid_to))
+        refuse_inverted(body.get("valid_from", start), body.get("valid_to", end))
         self._engine.write([("revise", {"memory": memory_id, "changes": body})])
         return self._engine.memory(memory_id)
 
@@ -269,7 +270,7 @@ class Writing(Base):
 
 def cleaned(text: Any, *, redact: bool) -> tuple[Any, tuple[str, ...]]:
     """A text without what must not be stored, and the kinds of what was taken out."""
-    if not isinstance(text, str) or not (redact or "<private" in text.lower()):
+    if not isinstance(text, str) or not (redact or ("<" in text and "<private" in text.lower())):
         return text, ()
     from skep.lifecycle import privacy
 

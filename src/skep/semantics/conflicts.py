@@ -148,7 +148,7 @@ def _candidates(
     *,
     shared: bool,
     vector: NDArray[np.float32] | None,
-) -> Iterator[tuple[Memory, float]]:
+) -> list[tuple[Memory, float]]:
     """Stored memories worth comparing, with their similarity.
 
     Only memories of the same scope and shared ones are looked at: what is private to one must not show up in an
@@ -163,19 +163,24 @@ def _candidates(
         kinds=(memory.kind,),
         statuses=CURRENT,
     )
-    engine.index.refresh()
-    pool = engine.index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
-    stored = engine.store.memories(pool.rows.tolist())
-    mine = whole_words(text)
-    similarities = engine.embeddings.calibrate_many(pool.cosine)
-    for row, near in zip(pool.rows.tolist(), similarities.tolist(), strict=True):
-        existing = stored.get(row)
-        if existing is None or existing.id == memory.id or not comparable(existing, memory):
-            continue
-        similarity = 0.0 if math.isnan(near) else near
-        theirs = whole_words(searched_text(existing.title, existing.text))
-        if similarity >= threshold or in_common(mine, theirs) >= OVERLAP:
-            yield existing, similarity
+    index = engine.index
+    with engine.store.connection.snapshot():
+        index.refresh()
+        pool = index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
+        rows = pool.rows.tolist()
+        near = engine.embeddings.calibrate_many(pool.cosine).tolist()
+        similar = {row: 0.0 if math.isnan(cosine) else cosine for row, cosine in zip(rows, near, strict=True)}
+        apart = [row for row, similarity in similar.items() if similarity < threshold]
+        mine = whole_words(text)
+        for row, theirs in engine.store.texts_of(apart).items():
+            if in_common(mine, whole_words(theirs)) < OVERLAP:
+                del similar[row]
+        stored = engine.store.memories(list(similar))
+    return [
+        (stored[row], similarity)
+        for row, similarity in similar.items()
+        if row in stored and stored[row].id != memory.id and comparable(stored[row], memory)
+    ]
 
 
 def comparable(a: Memory, b: Memory) -> bool:

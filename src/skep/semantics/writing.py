@@ -45,11 +45,11 @@ def decided(engine: Engine, look: Callable[[], tuple[T, Sequence[Plan]]]) -> tup
         look: Gives an answer and the events that follow from it, or raises to refuse. It may be called several times.
     """
     for _ in range(ATTEMPTS):
-        seen = engine.store.tables.next_change()
+        seen = engine.store.head()
         answer, plans = look()
 
         def unmoved(seen: int = seen) -> None:
-            if engine.store.tables.next_change() != seen:
+            if engine.store.head() != seen:
                 raise _Moved
 
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -42,27 +41,32 @@ class Connection:
         self.read_only = read_only
         self._busy_ms = int(busy_seconds * 1000)
         self.lock = threading.RLock()
-        self._pid = os.getpid()
+        self._came_along = False
+        """Whether the handle is a parent's, that came with a fork."""
         self.trace: Counted | None = None
         self._ahead = False
         self.moment = 0
         """The number of the snapshot that is being read, 0 outside of one: while it stands, nothing changes."""
         self._moments = 0
         self._turns = 0
-        """How often what was read may have become untrue with nothing written: rolled back, or forked."""
+        """How often what was read may have become untrue: somebody else wrote, a part was rolled back, a fork."""
+        self._noticed = -1
+        """SQLite's number of the file's content when that was last looked at, or last changed by a commit here."""
         self._version: int | None = None
         """What others had written when this transaction began: it cannot change while that lasts."""
         self._left = False
         """Whether the handle that came with a fork was let go."""
         self._closed = False
         self._db: Any = self._connect()
+        self._cursor: Any = self._db.cursor()
+        """For statements that are over when they return; a new one for each costs as much as a small statement."""
         forking.hold(self.lock)
         forking.watch(self)
 
     @property
     def db(self) -> Any:
         """The handle, which is this process's own."""
-        if self._pid != os.getpid():
+        if self._came_along:
             self._after_fork()
         return self._db
 
@@ -72,6 +76,7 @@ class Connection:
         As long as it is open, SQLite believes that this process has the parent's locks and takes none for itself; the
         parent would then find itself alone on leaving, and delete the log that the child writes to.
         """
+        self._came_along = True
         if self._closed or self._left or str(self.path) == MEMORY:
             return
         if forking.missed(self.lock) or self._db.in_transaction:
@@ -89,9 +94,12 @@ class Connection:
             db.set_busy_timeout(self._busy_ms)
             # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-            db.execute("PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY;")
+            # Read to the end: a pragma that answers with a row keeps those after it from being run.
+            db.execute(
+                "PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY"
+            ).fetchall()
             # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
-            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0")
+            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
         return db
 
     def log_ahead(self) -> None:
@@ -101,7 +109,7 @@ class Connection:
             with translated(self.path):
                 self.db.execute(
                     "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864"
-                )
+                ).fetchall()
 
     def execute(self, sql: str, bindings: Any = ()) -> Any:
         """Run one statement."""
@@ -109,74 +117,94 @@ class Connection:
             self.trace(sql, bindings)
         return self.db.execute(sql, bindings)
 
+    def run(self, sql: str, bindings: Any = ()) -> None:
+        """Run one statement that answers nothing; the caller holds the lock."""
+        self._all(sql, bindings)
+
     def rows(self, sql: str, bindings: Any = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, under the lock, with errors translated."""
         try:
             with self.lock:
-                return self.execute(sql, bindings).fetchall()
+                return self._all(sql, bindings)
         except apsw.Error as error:
             raise explained(error, self.path) from error
 
     def one(self, sql: str, bindings: Any = ()) -> Any:
-        """The first column of the first row, or None."""
+        """The first column of the only row, or None."""
         try:
             with self.lock:
-                for row in self.execute(sql, bindings):
-                    return row[0]
-                return None
+                found = self._all(sql, bindings)
+                return found[0][0] if found else None
         except apsw.Error as error:
             raise explained(error, self.path) from error
 
-    @contextlib.contextmanager
-    def transaction(self, *, apart: bool = False) -> Generator[None]:
+    def _all(self, sql: str, bindings: Any) -> list[tuple[Any, ...]]:
+        if self.trace is not None:
+            self.trace(sql, bindings)
+        if self._came_along:
+            self._after_fork()
+        return self._cursor.execute(sql, bindings).fetchall()
+
+    def transaction(self, *, apart: bool = False) -> contextlib.AbstractContextManager[None]:
         """Everything inside is written, or nothing is. Nested use joins the outer one.
 
         Args:
             apart: Nested, it can fail alone, whatever the outer one does. In a snapshot it always can.
         """
-        with self.lock, translated(self.path):
-            if self.db.in_transaction:
-                with self._part() if apart or self.moment else contextlib.nullcontext():
-                    yield
-                return
-            self.execute("BEGIN IMMEDIATE")
-            self._version = None
-            try:
-                yield
-            except BaseException:
-                self._undo()
-                raise
+        return _Transaction(self, apart=apart)
+
+    def begin(self, *, apart: bool) -> bool | None:
+        """Begin a transaction (True), a part that can fail alone (False), or join what is under way (None)."""
+        if not self.db.in_transaction:
+            self.run("BEGIN IMMEDIATE")
+            self._notice()
+            return True
+        if apart or self.moment:
+            self.run("SAVEPOINT part")
+            return False
+        return None
+
+    def finish(self, begun: bool | None, *, failed: bool) -> None:
+        """End what was begun. A part that fails leaves nothing behind, whatever the whole does."""
+        if begun is None:
+            return
+        if begun and failed:
+            self._undo()
+        elif begun:
             self._end()
+            self._noticed = self._db.data_version()  # what has changed since it began is our own
+        elif failed:
+            self._turn()
+            if self.db.in_transaction:  # SQLite itself ends it when the disk is full
+                self.run("ROLLBACK TO part")
+                self.run("RELEASE part")
+        else:
+            self.run("RELEASE part")
 
     def _end(self) -> None:
         try:
-            self.execute("COMMIT")
+            self.run("COMMIT")
         except apsw.Error:
             self._undo()
             raise
 
+    def _notice(self) -> int:
+        """What others have written, as of what is being read; to be asked after something was read."""
+        number = self.db.data_version()
+        if number != self._noticed:
+            self._noticed = number
+            self._turns += 1
+        self._version = self._turns
+        return self._turns
+
     def _undo(self) -> None:
         self._turn()
         if self.db.in_transaction:
-            self.execute("ROLLBACK")
+            self.run("ROLLBACK")
 
     def _turn(self) -> None:
         self._turns += 1
         self._version = None
-
-    @contextlib.contextmanager
-    def _part(self) -> Generator[None]:
-        """A part of a transaction or a snapshot: if it fails, it leaves nothing behind, whatever the whole does."""
-        self.execute("SAVEPOINT part")
-        try:
-            yield
-        except BaseException:
-            self._turn()
-            if self.db.in_transaction:  # SQLite itself ends it when the disk is full
-                self.execute("ROLLBACK TO part")
-                self.execute("RELEASE part")
-            raise
-        self.execute("RELEASE part")
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[None]:
@@ -185,7 +213,7 @@ class Connection:
             if self.db.in_transaction:
                 yield
                 return
-            self.execute("BEGIN")
+            self.run("BEGIN")
             self._moments += 1
             self.moment = self._moments
             self._version = None
@@ -217,12 +245,20 @@ class Connection:
 
     def data_version(self) -> int:
         """Changes when another connection has written, and when something read here may not be true any more."""
-        with self.lock, translated(self.path):
-            version = self._version if self.db.in_transaction else None
-            if version is None:
-                counted = int(self.db.pragma("data_version"))  # by each connection for itself, from 1
-                version = self._version = self._turns << 32 | counted
-            return version
+        try:
+            with self.lock:
+                if self.db.in_transaction and self._version is not None:
+                    return self._version
+                self._cursor.execute(
+                    "PRAGMA data_version"
+                ).fetchall()  # a read: SQLite takes a look at the file
+                return self._notice()
+        except apsw.Error as error:
+            raise explained(error, self.path) from error
+
+    def unmoved(self, version: int) -> bool:
+        """Whether nobody had written since that version when something was last read. Asks SQLite nothing."""
+        return self._turns == version and self._db.data_version() == self._noticed
 
     def close(self) -> None:
         """Release the file."""
@@ -240,13 +276,47 @@ class Connection:
             raise StorageError(
                 f"{self.path} was in use at the moment of the fork, so a child cannot use it; fork between calls"
             )
-        self._pid = os.getpid()
+        self._came_along = False
         self._left = False
         self._turn()
         self.moment = 0
         self._db = self._connect()
+        self._cursor = self._db.cursor()
         if self._ahead:
             self.log_ahead()
+
+
+class _Transaction:
+    """See `Connection.transaction`; every write goes through one, and a generator would cost it twice as much."""
+
+    __slots__ = ("_apart", "_begun", "_c")
+
+    def __init__(self, connection: Connection, *, apart: bool) -> None:
+        self._c = connection
+        self._apart = apart
+        self._begun: bool | None = None
+
+    def __enter__(self) -> None:
+        self._c.lock.acquire()
+        try:
+            self._begun = self._c.begin(apart=self._apart)
+        except BaseException as error:
+            self._c.lock.release()
+            if isinstance(error, apsw.Error):
+                raise explained(error, self._c.path) from error
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._c.finish(self._begun, failed=error is not None)
+        except apsw.Error as problem:
+            raise explained(problem, self._c.path) from problem
+        finally:
+            self._c.lock.release()
+        if isinstance(error, apsw.Error):
+            raise explained(error, self._c.path) from error
 
 
 class translated:
@@ -295,7 +365,7 @@ def explained(error: apsw.Error, path: Path | str) -> StorageError:
             )
         case apsw.PermissionsError():
             return ReadOnlyError(f"access to {path} was refused; check its permissions")
-        case apsw.ConnectionClosedError():
+        case apsw.ConnectionClosedError() | apsw.CursorClosedError():
             return ClosedError(f"{path} was closed; open the bank again with `Bank.open`")
         case _:
             return StorageError(f"{path}: {error}")

@@ -16,7 +16,7 @@ from skep.storage.fold import fold, fold_links, fold_setting
 from skep.storage.opening import free_bytes
 from skep.storage.schema import VERSION
 from skep.storage.sqlite import SqliteStore
-from skep.words import terms
+from skep.storage.wording import waiting
 
 Level = Literal["ok", "warning", "error"]
 LOW_DISK = 64 << 20
@@ -116,13 +116,15 @@ def _words(store: SqliteStore) -> Iterator[Finding]:
     try:
         if not store.read_only:
             store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
-        rows = store.connection.one("SELECT count(*) FROM memories")
-        indexed = store.connection.one("SELECT count(*) FROM words_docsize")
-        level: Level = "ok" if indexed == rows - _forgotten(store) or indexed == rows else "error"
+        rows = store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
+        missing = store.tables.wording.missing()
+        waits = len(waiting(store.connection))
+        level: Level = "error" if missing else "ok"
         yield Finding(
             check="words",
             level=level,
-            message=f"{indexed} of {rows} memories are in the full-text index",
+            message=f"{rows - missing - waits} of {rows} memories are in the full-text index"
+            + (f", {waits} more are about to be" if waits else ""),
             fix="" if level == "ok" else "skep doctor --mend",
         )
     except apsw.CorruptError as error:
@@ -132,10 +134,6 @@ def _words(store: SqliteStore) -> Iterator[Finding]:
             message=f"the full-text index is damaged ({error})",
             fix="skep doctor --mend",
         )
-
-
-def _forgotten(store: SqliteStore) -> int:
-    return store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 1")
 
 
 def _queue(store: SqliteStore) -> Iterator[Finding]:
@@ -182,7 +180,7 @@ def _replay(store: SqliteStore) -> Iterator[Finding]:
         memory = store.get(memory_id)
         if state is None or memory is None or not _alike(state.memory, memory):
             different.append(memory_id)
-    for (subject,) in store.connection.rows("SELECT DISTINCT memory FROM mentions"):
+    for subject in store.log.subjects():
         if not _rest_agrees(store, subject):
             different.append(subject)
     if different:
@@ -220,18 +218,7 @@ def _alike(folded: Memory, stored: Memory) -> bool:
 def mend(store: SqliteStore) -> list[str]:
     """Rebuild what can be rebuilt from the log; what was done."""
     with store.writing():
-        subjects = [s for (s,) in store.connection.rows("SELECT DISTINCT memory FROM mentions")]
+        subjects = store.log.subjects()
         store.tables.rebuild(subjects)
-        rebuild_words(store)
+        store.tables.wording.rebuild()
     return [f"recomputed {len(subjects)} memories and settings from the log", "rebuilt the full-text index"]
-
-
-def rebuild_words(store: SqliteStore) -> None:
-    """Make the full-text index anew. Call inside a transaction."""
-    db = store.connection.db
-    db.execute("INSERT INTO words(words) VALUES('delete-all')")
-    rows = store.connection.rows("SELECT row, title, text FROM memories WHERE forgotten = 0")
-    db.executemany(
-        "INSERT INTO words(rowid, terms) VALUES(?,?)",
-        [(row, " ".join(terms(f"{title}\n{text}" if title else text))) for row, title, text in rows],
-    )

@@ -15,7 +15,7 @@ itself can be kept (`Kept`), and a newer event then steps on from there. The law
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,8 @@ from skep.model import SHARED, Event, Memory, Scope, Status
 
 Order = tuple[int, str, int]
 """A place in the total order of events."""
+SETTING = "setting:"
+"""Before the key of a setting, where it stands among memories."""
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -95,7 +97,7 @@ def mentioned(event: Event) -> tuple[str, ...]:
         case "undo":
             return tuple(body.get("mentions", ()))
         case "setting":
-            return (f"setting:{body['key']}",)
+            return (f"{SETTING}{body['key']}",)
         case "use":
             return ()
         case _:
@@ -104,7 +106,8 @@ def mentioned(event: Event) -> tuple[str, ...]:
 
 def voided(events: Iterable[Event]) -> set[str]:
     """The ids of events that were undone and whose undoing was not itself undone."""
-    undos = [(event.id, event.body["event"]) for event in sorted(events, key=order) if event.kind == "undo"]
+    undone = [event for event in events if event.kind == "undo"]
+    undos = [(event.id, event.body["event"]) for event in sorted(undone, key=order)]
     void: set[str] = set()
     for undo, target in reversed(undos):
         if undo not in void:
@@ -123,27 +126,35 @@ def seen(events: Iterable[Event]) -> Seen:
 
 def fold(memory_id: str, events: Iterable[Event]) -> State | None:
     """The state of one memory; None while the event that creates it is not known."""
-    return fold_whole(memory_id, events)[0]
+    events = sorted(events, key=order)
+    done = _pass(memory_id, events)
+    return done.state() if isinstance(done, _Fold) else done
 
 
 def fold_whole(memory_id: str, events: Iterable[Event]) -> tuple[State | None, Kept | None]:
     """The state of one memory, and what to keep in order to fold on from there."""
     events = sorted(events, key=order)
+    done = _pass(memory_id, events)
+    return (done.state(), done.kept(seen(events))) if isinstance(done, _Fold) else (done, None)
+
+
+def _pass(memory_id: str, events: Sequence[Event]) -> _Fold | State | None:
+    """One pass over the events of a memory, in order; a tombstone if it is forgotten, None if it is not known yet."""
     if any(event.kind == "forget" and memory_id in event.body["memories"] for event in events):
-        return _tombstone(memory_id), None
+        return _tombstone(memory_id)
     void = voided(events)
     first = next((event for event in events if event.kind == "remember" and event.id == memory_id), None)
     if first is None:
-        return None, None
+        return None
     if "text" not in first.body:  # erased where it came from; the forget itself is still on its way
-        return _tombstone(memory_id), None
+        return _tombstone(memory_id)
     fold = _Fold(memory_id, _initial(first))
     fold.blame = {**dict.fromkeys(first.body, first.id), "text": first.id}
     fold.added(first, gone=first.id in void)
     for event in events:
         if event is not first and event.id not in void:
             fold.step(event)
-    return fold.state(), fold.kept(seen(events))
+    return fold
 
 
 def fold_on(memory: Memory, kept: Kept, events: Iterable[Event]) -> tuple[State, Kept]:
@@ -157,11 +168,28 @@ def fold_on(memory: Memory, kept: Kept, events: Iterable[Event]) -> tuple[State,
     return fold.state(), fold.kept(Seen(last=last, undone=kept.undone))
 
 
+def revised(memory: Memory, events: Iterable[Event]) -> Memory:
+    """A stored memory after revisions newer than all else that speaks of it: what `fold` gives, without the rest."""
+    fold = _Fold(memory.id, {name: getattr(memory, name) for name in _OWN})
+    for event in sorted(events, key=order):
+        fold.step(event)
+    certain = {"confidence": _unit(fold.confidence), "importance": _unit(fold.importance)}
+    return Memory(id=memory.id, **_known(fold.fields | certain))
+
+
+def _unit(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
 def first_state(event: Event) -> State:
     """The state after a `remember` that nothing else mentions: what `fold` gives, without the machinery."""
-    fields = _initial(event)
-    known: dict[str, Any] = {key: value for key, value in fields.items() if key in _FIELDS}
-    return State(memory=Memory(id=event.id, **known), dots=(event.id,))
+    fields, memory_id = _known(_initial(event)), event.id
+    return State(memory=Memory(id=memory_id, **fields), dots=(memory_id,))
+
+
+def _known(fields: dict[str, Any]) -> dict[str, Any]:
+    """Without fields of a newer skep."""
+    return fields if fields.keys() <= _FIELDS else {k: v for k, v in fields.items() if k in _FIELDS}
 
 
 _FIELDS = frozenset(Memory.__struct_fields__)
@@ -178,11 +206,12 @@ def _initial(event: Event) -> dict[str, Any]:
     body = dict(event.body)
     scope = body.pop("scope", None)
     ttl = body.pop("ttl", None)
-    created = body.setdefault("created_at", event.at)
+    at = event.at
+    created = body.setdefault("created_at", at)
     body["scope"] = Scope(**scope) if scope else SHARED
     body["tags"] = tuple(body.get("tags", ()))
     body["evidence"] = tuple(body.get("evidence", ()))
-    body["last_evidence_at"] = max(created, event.at)  # told now, however long ago it was learnt
+    body["last_evidence_at"] = max(created, at)  # told now, however long ago it was learnt
     if ttl is not None:
         body["expires_at"] = created + ttl
     body.setdefault("kind", "fact")
@@ -337,8 +366,8 @@ class _Fold:
         if not dots:
             status = "retracted"
         fields = self.fields | {
-            "confidence": min(1.0, max(0.0, self.confidence)),
-            "importance": min(1.0, max(0.0, self.importance)),
+            "confidence": _unit(self.confidence),
+            "importance": _unit(self.importance),
             "evidence": tuple(self.evidence),
             "successes": self.successes,
             "failures": self.failures,
@@ -346,10 +375,9 @@ class _Fold:
             "disputes": len(self.disputers),
             "status": status,
         }
-        known: dict[str, Any] = {
-            key: value for key, value in fields.items() if key in Memory.__struct_fields__
-        }
-        state = State(memory=Memory(id=self.id, **known), dots=dots, present=bool(dots), blame=self.blame)
+        state = State(
+            memory=Memory(id=self.id, **_known(fields)), dots=dots, present=bool(dots), blame=self.blame
+        )
         if self.replaced:
             state.replaced_by, state.replaced_how, state.replaced_at = self.replaced
         return state

@@ -8,10 +8,18 @@ from typing import Any
 from skep.clock import tick
 from skep.model import Event
 from skep.storage.connection import Connection
-from skep.storage.fold import mentioned, voided
+from skep.storage.fold import SETTING, mentioned, voided
+from skep.storage.newest import Newest
 from skep.storage.rows import encode_body, event_of
 
 COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
+_OF = "SELECT e.seq, e.actor, e.counter, e.hlc, e.kind, e.body, e.signature FROM"
+_SPOKEN = f"{_OF} subjects s JOIN events e ON e.seq = s.seq WHERE s.subject = ?"
+_CREATED = f"{_OF} events e WHERE e.actor = ? AND e.counter = ? AND e.kind = 'remember'"
+_SUBJECTS = (
+    "SELECT s.subject FROM subjects s JOIN events e ON e.seq = s.seq WHERE e.hlc > :after UNION"
+    " SELECT actor || '-' || counter FROM events WHERE kind = 'remember' AND hlc > :after"
+)
 KEPT_WHEN_FORGOTTEN = frozenset(
     (
         *(
@@ -52,14 +60,12 @@ class Log:
 
     def __init__(self, connection: Connection) -> None:
         self._c = connection
+        self.newest = Newest(connection)
 
     def mint(self, actor: str, plans: Sequence[tuple[str, Any]], now: float) -> list[Event]:
         """The next events of this bank's own actor, not yet written. Call inside a transaction."""
-        counter, stamp = 0, 0
-        for name, last, hlc in self._c.execute("SELECT actor, counter, hlc FROM actors"):
-            stamp = max(stamp, hlc)
-            if name == actor:
-                counter = last
+        newest = self.newest
+        counter, stamp = newest.actors.get(actor, (0, 0))[0], newest.stamp
         events: list[Event] = []
         for kind, body in plans:
             counter += 1
@@ -68,41 +74,40 @@ class Log:
             events.append(Event(actor=actor, counter=counter, hlc=stamp, kind=kind, body=made))
         return events
 
-    def insert(self, events: Sequence[Event], first_seq: int, *, gaps: bool = False) -> None:
-        """Write events and what they mention; positions count up from `first_seq`.
+    def insert(self, events: Sequence[Event], *, gaps: bool = False) -> None:
+        """Write events and what they mention. Call inside a transaction.
 
-        With `gaps`, counters may be missing before them; an actor's version then advances only as far as
-        nothing is missing.
+        The memory that an event creates bears its id, so that is not written down as a mention. With `gaps`, counters
+        may be missing before them; an actor's version then advances only as far as nothing is missing.
         """
         rows: list[tuple[Any, ...]] = []
-        mentions: list[tuple[str, int]] = []
-        newest: dict[str, tuple[int, int]] = {}
-        for seq, event in enumerate(events, first_seq):
-            rows.append(
-                (
-                    seq,
-                    event.actor,
-                    event.counter,
-                    event.hlc,
-                    event.kind,
-                    encode_body(event.body),
-                    event.signature,
-                )
-            )
-            mentions.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
-            newest[event.actor] = (event.counter, max(event.hlc, newest.get(event.actor, (0, 0))[1]))
+        subjects: list[tuple[str, int]] = []
+        reached: dict[str, tuple[int, int]] = {}
+        newest = self.newest
+        for seq, event in enumerate(events, newest.seq + 1):
+            actor, counter, hlc, kind = event.actor, event.counter, event.hlc, event.kind
+            rows.append((seq, actor, counter, hlc, kind, encode_body(event.body), event.signature))
+            if kind != "remember":
+                subjects.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
+            reached[actor] = (counter, max(hlc, reached[actor][1] if actor in reached else 0))
         db = self._c.db
         db.executemany(f"INSERT INTO events({COLUMNS}) VALUES(?,?,?,?,?,?,?)", rows)
-        if mentions:
-            db.executemany("INSERT INTO mentions(memory, seq) VALUES(?,?)", mentions)
-        db.executemany(
-            "INSERT INTO actors(actor, counter, hlc) VALUES(?,?,?) ON CONFLICT(actor) DO UPDATE SET"
-            " counter = max(counter, excluded.counter), hlc = max(hlc, excluded.hlc)",
-            [
-                (actor, self._reached(actor) if gaps else counter, hlc)
-                for actor, (counter, hlc) in newest.items()
-            ],
-        )
+        if subjects:
+            db.executemany("INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
+        newest.seq += len(rows)
+        for actor, (counter, hlc) in reached.items():
+            self._advance(actor, self._reached(actor) if gaps else counter, hlc)
+
+    def _advance(self, actor: str, counter: int, hlc: int) -> None:
+        newest = self.newest
+        known = newest.actors.get(actor)
+        if known is None:
+            self._c.run("INSERT INTO actors(counter, hlc, actor) VALUES(?,?,?)", (counter, hlc, actor))
+        else:
+            counter, hlc = max(counter, known[0]), max(hlc, known[1])
+            self._c.run("UPDATE actors SET counter = ?, hlc = ? WHERE actor = ?", (counter, hlc, actor))
+        newest.actors[actor] = (counter, hlc)
+        newest.stamp = max(newest.stamp, hlc)
 
     def _reached(self, actor: str) -> int:
         """The counter of an actor up to which nothing is missing, from the events that are here."""
@@ -145,10 +150,6 @@ class Log:
                         break
                     low = rows[-1][2] + 1
 
-    def next_seq(self) -> int:
-        """The position the next event will take."""
-        return (self._c.one("SELECT max(seq) FROM events") or 0) + 1
-
     def last_seq(self) -> int:
         """The position of the newest event; 0 in an empty bank."""
         return self._c.one("SELECT max(seq) FROM events") or 0
@@ -159,20 +160,28 @@ class Log:
 
     def of(self, subject: str) -> list[Event]:
         """Every event that mentions a memory (or `setting:key`), in order of arrival."""
-        sql = (
-            f"SELECT {', '.join('e.' + c.strip() for c in COLUMNS.split(','))} FROM mentions n"
-            " JOIN events e ON e.seq = n.seq WHERE n.memory = ? ORDER BY n.seq"
-        )
-        return [event_of(row) for row in self._c.rows(sql, (subject,))]
+        created = None if subject.startswith(SETTING) else _place(subject)
+        if created is None:
+            rows = self._c.rows(_SPOKEN, (subject,))
+        else:
+            rows = self._c.rows(f"{_CREATED} UNION ALL {_SPOKEN}", (*created, subject))
+        return [event_of(row) for row in sorted(rows)]
+
+    def subjects(self, after: int = -1) -> list[str]:
+        """Every memory (or `setting:key`) that an event after a stamp speaks of."""
+        return [subject for (subject,) in self._c.rows(_SUBJECTS, {"after": after})]
+
+    def cut(self, after: int) -> None:
+        """Drop every event after a stamp. Only ever done to a copy in memory."""
+        self._c.execute("DELETE FROM subjects WHERE seq IN (SELECT seq FROM events WHERE hlc > ?)", (after,))
+        self._c.execute("DELETE FROM events WHERE hlc > ?", (after,))
 
     def get(self, event_id: str) -> Event | None:
         """One event by id."""
-        actor, _, counter = event_id.rpartition("-")
-        if not actor or not counter.isdigit():
+        place = _place(event_id)
+        if place is None:
             return None
-        rows = self._c.rows(
-            f"SELECT {COLUMNS} FROM events WHERE actor = ? AND counter = ?", (actor, int(counter))
-        )
+        rows = self._c.rows(f"SELECT {COLUMNS} FROM events WHERE actor = ? AND counter = ?", place)
         return event_of(rows[0]) if rows else None
 
     def backwards(self, batch: int = 100) -> Iterator[Event]:
@@ -266,6 +275,15 @@ class Log:
                 )
                 scrubbed += 1
         return scrubbed
+
+
+def _place(event_id: str) -> tuple[str, int] | None:
+    """The actor and the counter in the id of an event; None if it is not one."""
+    actor, _, counter = event_id.rpartition("-")
+    if not actor or not counter.isdecimal() or not counter.isascii() or len(counter) > 18:
+        return None
+    number = int(counter)
+    return (actor, number) if str(number) == counter else None
 
 
 def scrubbed_body(event: Event) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 from skep.storage.sqlite import SqliteStore
+from skep.storage.wording import waiting
 
 RARE_ROWS = 2000
 """Rows fetched for one word at most; a word in more rows than this says little."""
@@ -23,9 +24,11 @@ def rarities(store: SqliteStore, terms: Sequence[str]) -> dict[str, float]:
     connection.rows(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab('main', 'words', 'row')"
     )
+    newest = waiting(connection)
     found: dict[str, float] = {}
     for term in dict.fromkeys(terms):
-        rows = min(total, connection.one("SELECT doc FROM temp.vocabulary WHERE term = ?", (term,)) or 0)
+        rows = connection.one("SELECT doc FROM temp.vocabulary WHERE term = ?", (term,)) or 0
+        rows = min(total, rows + sum(term in its for _row, its in newest))
         found[term] = math.log(1 + (total - rows + 0.5) / (rows + 0.5))
     return found
 
@@ -34,9 +37,11 @@ def rows_by_rare_words(store: SqliteStore, weights: dict[str, float], limit: int
     """Rows that hold the rarest of these words, most weight first, newest first among equals."""
     rare = sorted(weights, key=lambda term: -weights[term])[:RARE_WORDS]
     held: dict[int, float] = {}
+    newest = waiting(store.connection)
     for term in rare:
         quoted = '"' + term.replace('"', '""') + '"'
         sql = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
-        for (row,) in store.connection.rows(sql, (quoted, RARE_ROWS)):
+        rows = {row for (row,) in store.connection.rows(sql, (quoted, RARE_ROWS))}
+        for row in rows.union(row for row, its in newest if term in its):
             held[row] = held.get(row, 0.0) + weights[term]
     return sorted(held, key=lambda row: (-held[row], -row))[:limit]

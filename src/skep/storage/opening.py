@@ -11,7 +11,7 @@ import apsw
 
 from skep.errors import BankNotFoundError, BusyError, NewerVersionError, NotABankError, ReadOnlyError
 from skep.storage.connection import MEMORY, Connection, translated
-from skep.storage.schema import APPLICATION_ID, STEPS, VERSION
+from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
 
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 
@@ -71,7 +71,9 @@ def _connected(path: Path | str, *, busy_seconds: float, read_only: bool, copies
     connection = Connection(path, busy_seconds=busy_seconds, read_only=read_only)
     try:
         _check(connection)  # before anything is written: what is not a bank stays as it is, to the byte
-        if not read_only:
+        if read_only:
+            _read_as_it_is(connection)
+        else:
             connection.log_ahead()
             _migrate(connection, copies=copies)
     except BaseException:
@@ -98,6 +100,14 @@ def _check(connection: Connection) -> None:
             )
         if connection.read_only:
             raise NotABankError(f"{connection.path} is empty; there is nothing to read")
+
+
+def _read_as_it_is(connection: Connection) -> None:
+    version = connection.db.pragma("user_version")
+    with translated(connection.path):
+        for last, views in AS_IT_IS.items():
+            if version <= last:
+                connection.db.execute(views)
 
 
 def _migrate(connection: Connection, *, copies: bool) -> None:

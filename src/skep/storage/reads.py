@@ -15,6 +15,7 @@ from skep.storage.connection import Connection
 from skep.storage.log import Log
 from skep.storage.rows import SELECT, memory_of, searched_text, where_clause
 from skep.storage.vectors import Space, Vectors
+from skep.storage.wording import waiting
 
 _INDEX_ROWS = """
 SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
@@ -37,6 +38,8 @@ _NEIGHBOUR = (
     " OFFSET {skip})"
 )
 
+_ONE = SELECT.replace(":space", "?1") + " WHERE m.id = ?2 AND m.forgotten = 0"
+_VALIDITY = "SELECT valid_from, valid_to FROM memories WHERE id = ? AND forgotten = 0"
 _tags = msgspec.json.Decoder(tuple[str, ...])
 _NAME = re.compile(r":([a-z]\w*)")
 MANY = 4096
@@ -65,8 +68,18 @@ class Reads:
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory in whatever status; None if unknown or forgotten."""
-        found = self.memories_where("m.id = :id AND m.forgotten = 0", {"id": memory_id})
-        return found[0] if found else None
+        with self.connection.lock:
+            version, space = self._seen, self._active
+            found = self.connection.rows(_ONE, (space.number if space else -1, memory_id))
+            if not self.connection.unmoved(version):  # the active space may be another one by now
+                space = self.active_space()
+                found = self.connection.rows(_ONE, (space.number if space else -1, memory_id))
+        return memory_of(found[0], space.fingerprint if space else None) if found else None
+
+    def validity(self, memory_id: str) -> tuple[float | None, float | None] | None:
+        """Since and until when a memory holds; None if it is unknown or forgotten."""
+        found = self.connection.rows(_VALIDITY, (memory_id,))
+        return (found[0][0], found[0][1]) if found else None
 
     def is_forgotten(self, memory_id: str) -> bool:
         """Whether only a tombstone is left."""
@@ -102,7 +115,9 @@ class Reads:
             condition += " AND m.row < :before_row"
             values["before_row"] = before_row
         if terms:
-            condition += " AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match)"
+            newest = [row for row, its in waiting(self.connection) if its.issuperset(terms)]
+            also = f" UNION ALL VALUES {', '.join(f'({row})' for row in newest)}" if newest else ""
+            condition += f" AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match{also})"
             values["match"] = " ".join(_quoted(term) for term in terms)
         space = self.active_space()
         values["space"] = space.number if space else -1

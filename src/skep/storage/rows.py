@@ -11,6 +11,9 @@ from skep.model import ANY, SHARED, Event, Memory, Scope
 from skep.storage.base import Filter
 from skep.storage.fold import State
 
+WORDED = "(SELECT coalesce(max(id), 0) FROM words_docsize)"
+"""The last row whose words and tags are in their tables, as SQL; see `storage.wording`."""
+
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -155,11 +158,11 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
     )
 
 
-def own_memory(row: Sequence[Any]) -> Memory:
+def own_memory(memory_id: str, row: Sequence[Any]) -> Memory:
     """A memory from the values of `STATE_COLUMNS`, with its own status, whatever others did to it."""
     found: dict[str, Any] = dict(zip(STATE_COLUMNS, row, strict=True))
     return Memory(
-        id="",
+        id=memory_id,
         scope=Scope(user=found["scope_user"], project=found["scope_project"], session=found["scope_session"]),
         tags=_decode_list(found["tags"]),
         evidence=_decode_list(found["evidence"]),
@@ -186,6 +189,13 @@ def encode_body(body: dict[str, Any]) -> str:
 def searched_text(title: str | None, text: str) -> str:
     """What words and vectors are made from."""
     return f"{title}\n{text}" if title else text
+
+
+_TAGGED = (
+    "SELECT row FROM tags WHERE tag IN ({options}) UNION ALL SELECT n.row FROM memories n, json_each(n.tags) t"
+    f" WHERE n.row > {WORDED} AND t.value IN ({{options}})"
+)
+"""Rows with one of these tags: from the table of tags, and of the newest rows, which are not there yet."""
 
 
 def where_clause(where: Filter) -> tuple[str, dict[str, Any]]:
@@ -222,7 +232,7 @@ def where_clause(where: Filter) -> tuple[str, dict[str, Any]]:
     among(f"({status})", where.statuses)
     for group in where.tags:
         options = ", ".join(bind(tag) for tag in group)
-        parts.append(f"m.row IN (SELECT row FROM tags WHERE tag IN ({options}))")
+        parts.append(f"m.row IN ({_TAGGED.format(options=options)})")
     if where.since is not None:
         parts.append(f"m.created_at >= {bind(where.since)}")
     if where.until is not None:

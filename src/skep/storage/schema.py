@@ -115,6 +115,29 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX memories_foremost ON memories(pinned, importance, row)
         WHERE forgotten = 0 AND (pinned = 1 OR importance >= 0.7);
     """,
+    """
+    -- Which events speak of a memory or a setting. A memory bears the id of the event that creates it, so that one is
+    -- not written down. The name is new so that a process of an older skep, which has the bank open, cannot go on
+    -- writing: it would not know that, nor that words and tags are now put into their tables many rows at a time.
+    CREATE TABLE subjects(subject TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(subject, seq)) WITHOUT ROWID;
+    INSERT INTO subjects(subject, seq)
+        SELECT n.memory, n.seq FROM mentions n JOIN events e ON e.seq = n.seq WHERE e.kind != 'remember';
+    DROP TABLE mentions;
+    -- Rows are never deleted, so the next one follows the newest; nothing has to be kept to know it.
+    PRAGMA writable_schema = ON;
+    UPDATE sqlite_schema SET sql = replace(sql, 'PRIMARY KEY AUTOINCREMENT', 'PRIMARY KEY')
+        WHERE type = 'table' AND name = 'memories';
+    DELETE FROM sqlite_sequence WHERE name = 'memories';
+    PRAGMA writable_schema = RESET;
+    """,
 )
 
 VERSION = len(STEPS)
+
+AS_IT_IS = {
+    2: """
+    CREATE TEMP VIEW subjects(subject, seq) AS
+        SELECT n.memory, n.seq FROM mentions n JOIN events e ON e.seq = n.seq WHERE e.kind != 'remember';
+    """,
+}
+"""What it takes to read a bank that has come no further than a step, and cannot be migrated."""

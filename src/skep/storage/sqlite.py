@@ -26,6 +26,9 @@ from skep.storage.vectors import SHIFT, Space
 Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
 """The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
 
+Embed = Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]]
+"""Gives vectors of texts, per space."""
+
 READER_SECONDS = 2.0
 """How long erasing waits for readers before it is left to a later moment."""
 
@@ -104,10 +107,12 @@ class SqliteStore(Reads):
         """One transaction; what was cached of the state is looked up again afterwards, whatever the end."""
         self._refuse_read_only()
         with self.connection.transaction(apart=True):
+            self.log.newest.look()
             try:
                 yield
             except BaseException:
                 self._seen = -1
+                self.log.newest.drop()
                 raise
             finally:
                 self._dirty = True
@@ -117,7 +122,7 @@ class SqliteStore(Reads):
         plans: Sequence[Plan],
         *,
         now: float,
-        embed: Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]] | None = None,
+        embed: Embed | None = None,
         sign: Callable[[Event], bytes] | None = None,
         check: Callable[[], None] | None = None,
     ) -> tuple[list[Event], Changes]:
@@ -148,7 +153,7 @@ class SqliteStore(Reads):
         events: Iterable[Event],
         *,
         now: float,
-        embed: Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]] | None = None,
+        embed: Embed | None = None,
         partial: bool = False,
     ) -> Applied:
         """Take events of other replicas: each once, in any order, future stamps held back.
@@ -230,30 +235,39 @@ class SqliteStore(Reads):
         events: Sequence[Event],
         *,
         fresh: bool,
-        embed: Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]] | None,
+        embed: Embed | None,
         gaps: bool = False,
     ) -> Changes:
-        self.log.insert(events, self.log.next_seq(), gaps=gaps)
+        self.log.insert(events, gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
-        for rows, texts, store in (
-            (
-                [row for row, _m, _t in changes.created],
-                [text for _r, _m, text in changes.created],
-                self.vectors.add,
-            ),
-            (changes.retexted, [self._text_of(row) for row in changes.retexted], self.vectors.put),
-        ):
-            if not rows:
-                continue
-            vectors: Mapping[int, Sequence[bytes]] = embed(texts) if embed is not None else {}
-            for space in self.spaces():
-                made = vectors.get(space.number)
-                if made is not None:
-                    store(space.number, rows, made)
-                else:
-                    self.vectors.queue(space.number, rows)
-                    changes.waiting = changes.waiting or space.state == "active"
+        if changes.created:
+            rows = [row for row, _m, _t in changes.created]
+            texts = [text for _r, _m, text in changes.created]
+            self._embed(rows, texts, self.vectors.add, embed, changes)
+        if changes.retexted:
+            texts = [self._text_of(row) for row in changes.retexted]
+            self._embed(changes.retexted, texts, self.vectors.put, embed, changes)
         return changes
+
+    def _embed(
+        self,
+        rows: Sequence[int],
+        texts: Sequence[str],
+        store: Callable[[int, Sequence[int], Sequence[bytes]], None],
+        embed: Embed | None,
+        changes: Changes,
+    ) -> None:
+        """Store the vectors of texts, as far as they can be made at once; the rest is queued."""
+        vectors: Mapping[int, Sequence[bytes]] = embed(texts) if embed is not None else {}
+        for space in self.spaces():
+            made = vectors.get(space.number)
+            if made is None:
+                self.vectors.queue(space.number, rows)
+                changes.waiting = changes.waiting or space.state == "active"
+                continue
+            store(space.number, rows, made)
+            if space.state == "active":
+                changes.embedder = space.fingerprint
 
     def _text_of(self, row: int) -> str:
         ((title, text),) = self.connection.rows("SELECT title, text FROM memories WHERE row = ?", (row,))
@@ -404,15 +418,10 @@ class SqliteStore(Reads):
     def rewind(self, stamp: int) -> None:
         """Drop every event after a stamp and what it meant. Only ever done to a copy in memory."""
         with self.writing():
-            later = "SELECT seq FROM events WHERE hlc > ?"
-            subjects = [
-                subject
-                for (subject,) in self.connection.rows(
-                    f"SELECT DISTINCT memory FROM mentions WHERE seq IN ({later})", (stamp,)
-                )
-            ]
-            self.connection.execute(f"DELETE FROM mentions WHERE seq IN ({later})", (stamp,))
-            self.connection.execute("DELETE FROM events WHERE hlc > ?", (stamp,))
+            subjects = self.log.subjects(stamp)
+            self.log.cut(stamp)
+            self.log.newest.drop()
+            self.log.newest.look()
             self.tables.rebuild(subjects)
 
     def close_as_one_file(self) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from skep.model import Event, Memory
 from skep.storage.connection import Connection
 from skep.storage.fold import (
+    SETTING,
     Kept,
     Seen,
     State,
@@ -21,24 +22,26 @@ from skep.storage.fold import (
     fold_whole,
     mentioned,
     order,
+    revised,
     seen,
 )
 from skep.storage.log import Log
 from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
 from skep.storage.vectors import Vectors
-from skep.words import terms
+from skep.storage.wording import Worded, Wording
 
 _INSERT = (
-    f"INSERT INTO memories(id, changed, status, stale, {', '.join(STATE_COLUMNS)})"
-    f" VALUES({','.join('?' * (4 + len(STATE_COLUMNS)))})"
+    f"INSERT INTO memories(row, id, changed, status, stale, {', '.join(STATE_COLUMNS)})"
+    f" VALUES({','.join('?' * (5 + len(STATE_COLUMNS)))})"
 )
-_UPDATE = f"UPDATE memories SET {', '.join(f'{c} = ?' for c in STATE_COLUMNS)}, changed = ? WHERE row = ?"
-_KNOWN = f"SELECT row, status, {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?"
-_NEWEST = (
-    "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'memories'), (SELECT max(changed) FROM memories)"
+_KNOWN = (
+    "SELECT row, status, (SELECT kept FROM folds WHERE subject = ?1),"
+    " EXISTS (SELECT 1 FROM events WHERE kind = 'undo'),"
+    f" {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?1"
 )
+_FORGOTTEN, _REPLACED = STATE_COLUMNS.index("forgotten"), STATE_COLUMNS.index("replaced_by")
 _GONE = ("retracted", "expired")
-SETTING, LINKS = "setting:", "links:"
+LINKS = "links:"
 LONG = 8
 """From so many events on, where a fold ended is kept; a shorter history is read faster than that would be."""
 S = TypeVar("S", bound=Seen)
@@ -51,6 +54,8 @@ class Changes(msgspec.Struct):
     """Row, memory and searched text of what is new, in order."""
     retexted: list[int] = msgspec.field(default_factory=list[int])
     """Rows whose searched text changed: their vectors are outdated."""
+    embedder: str | None = None
+    """The fingerprint of the active space, where it has a vector of what is new."""
     waiting: bool = False
     """Whether any of them waits to be embedded."""
     erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -64,6 +69,8 @@ class Tables:
         self._c = connection
         self._log = log
         self._vectors = vectors
+        self._newest = log.newest
+        self.wording = Wording(connection, log.newest)
         self.long = LONG
 
     def apply(self, events: Sequence[Event], *, fresh: bool) -> Changes:
@@ -78,7 +85,7 @@ class Tables:
         subjects: dict[str, list[Event]] = {}
         linked: dict[str, list[Event]] = {}
         for event in events:
-            if event.kind == "remember" and (fresh or self._only_mention(event.id)):
+            if event.kind == "remember" and (fresh or not self._mentioned(event.id)):
                 new.append(first_state(event) if "text" in event.body else _known(fold(event.id, (event,))))
             elif event.kind == "use":
                 self._count_uses(event)
@@ -95,7 +102,7 @@ class Tables:
             if subject.startswith(SETTING):
                 self._reset(subject, its)
             else:
-                moved |= self._refold(subject, changes, its)
+                moved |= self._refold(subject, changes, its, fresh=fresh)
         for src, its in linked.items():
             moved |= self._relink(src, its)
         if moved:
@@ -106,7 +113,7 @@ class Tables:
         """Recompute memories, links and settings from the log as it now is."""
         changes = Changes()
         moved: set[str] = set()
-        self._c.execute("DELETE FROM folds")
+        self._c.run("DELETE FROM folds")
         for subject in subjects:
             if subject.startswith(SETTING):
                 self._reset(subject)
@@ -117,7 +124,7 @@ class Tables:
             else:
                 moved |= {subject} | self._refold(subject, changes)
             moved |= {subject} | self._relink(subject)
-        self._c.execute("DELETE FROM uses")
+        self._c.run("DELETE FROM uses")
         for event in self._log.after(0):
             if event.kind == "use":
                 self._count_uses(event)
@@ -127,57 +134,58 @@ class Tables:
 
     def _vanish(self, memory_id: str) -> None:
         """Take out a memory that the log does not know (any more)."""
-        self._c.execute(
+        self._c.run(
             "UPDATE memories SET forgotten = 1, text = '', title = NULL, changed = ? WHERE id = ?",
-            (self.next_change(), memory_id),
+            (self._next_change(), memory_id),
         )
 
-    def next_change(self) -> int:
-        """The number the next change of a searchable row will take."""
-        return (self._c.one("SELECT max(changed) FROM memories") or 0) + 1
+    def _next_change(self) -> int:
+        """The number of one more change of a searchable row."""
+        self._newest.change += 1
+        return self._newest.change
 
     def touch(self, rows: Iterable[int]) -> None:
         """Mark rows as changed, so that the derived index looks at them again."""
-        number = self.next_change()
         self._c.db.executemany(
-            "UPDATE memories SET changed = ? WHERE row = ?", [(number + i, row) for i, row in enumerate(rows)]
+            "UPDATE memories SET changed = ? WHERE row = ?", [(self._next_change(), row) for row in rows]
         )
 
-    def _only_mention(self, memory_id: str) -> bool:
-        return self._c.one("SELECT count(*) FROM mentions WHERE memory = ?", (memory_id,)) == 1
+    def _mentioned(self, memory_id: str) -> bool:
+        """Whether any event but the one that creates it speaks of a memory."""
+        return self._c.one("SELECT 1 FROM subjects WHERE subject = ? LIMIT 1", (memory_id,)) is not None
 
     def _create(self, states: Sequence[State], changes: Changes) -> None:
         if not states:
             return
-        db = self._c.db
-        ((last, changed),) = self._c.rows(_NEWEST)
-        row, change = (last or 0) + 1, (changed or 0) + 1
+        newest = self._newest
         values: list[list[Any]] = []
-        words: list[tuple[int, str]] = []
-        tags: list[tuple[str, int]] = []
-        for i, state in enumerate(states):
+        worded: list[Worded] = []
+        for state in states:
             m = state.memory
-            values.append([m.id, change + i, m.status, 0, *state_values(state)])
+            newest.row += 1
+            newest.change += 1
+            values.append([newest.row, m.id, newest.change, m.status, 0, *state_values(state)])
             text = searched_text(m.title, m.text)
-            words.append((row + i, " ".join(terms(text))))
-            tags.extend((tag, row + i) for tag in m.tags)
             if not state.forgotten:
-                changes.created.append((row + i, m, text))
-        db.executemany(_INSERT, values)
-        db.executemany("INSERT INTO words(rowid, terms) VALUES(?,?)", words)
-        if tags:
-            db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", tags)
+                worded.append((newest.row, text, m.tags))
+                changes.created.append((newest.row, m, text))
+        self._c.db.executemany(_INSERT, values)
+        if worded:
+            self.wording.created(worded)
 
-    def _refold(self, memory_id: str, changes: Changes, events: Sequence[Event] = ()) -> set[str]:
+    def _refold(
+        self, memory_id: str, changes: Changes, events: Sequence[Event] = (), *, fresh: bool = False
+    ) -> set[str]:
         """Bring one memory up to date with its events; the ids whose standing may have changed.
 
         Args:
             memory_id: The memory.
             changes: What the batch touched so far.
             events: Those that are new. If they come after all that was folded before, the fold goes on from there.
+            fresh: They were minted here, so they do.
         """
         known = self._c.rows(_KNOWN, (memory_id,))
-        state = self._folded(memory_id, known[0] if known else None, events)
+        state = self._folded(memory_id, known[0] if known else None, events, fresh=fresh)
         if state is None:
             return set()
         if not known:
@@ -186,23 +194,19 @@ class Tables:
                 self._log.scrub(memory_id)
                 self._drop_mentions(memory_id)
             return {memory_id} | self._settle(memory_id) | self._settle_replaced_by(memory_id)
-        row, status, own = known[0][0], known[0][1], dict(zip(STATE_COLUMNS, known[0][2:], strict=True))
+        row, status, _kept, _undo, *stored = known[0]
+        own = dict(zip(STATE_COLUMNS, stored, strict=True))
         before = searched_text(own["title"], own["text"])
         if state.forgotten:
             self._forget(memory_id, row, before, bool(own["forgotten"]), changes)
         m = state.memory
-        self._c.execute(_UPDATE, [*state_values(state), self.next_change(), row])
+        self._rewrite(row, stored, state_values(state))
         after = searched_text(m.title, m.text)
         if before != after and not state.forgotten:
-            self._c.execute(
-                "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)",
-                (row, " ".join(terms(before))),
-            )
-            self._c.execute("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, " ".join(terms(after))))
+            self.wording.retexted(row, before, after)
             changes.retexted.append(row)
         if own["tags"] != (encode_body(m.tags) if m.tags else "[]"):  # type: ignore[arg-type]
-            self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
-            self._c.db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", [(tag, row) for tag in m.tags])
+            self.wording.retagged(row, m.tags)
         moved: set[str] = set()
         if (m.disputes > 0) != (own["disputes"] > 0) or state.forgotten:
             moved.add(memory_id)
@@ -214,20 +218,44 @@ class Tables:
             moved |= self._settle_replaced_by(memory_id)
         return moved
 
-    def _folded(self, memory_id: str, known: tuple[Any, ...] | None, events: Sequence[Event]) -> State | None:
-        """The state of a memory: a step from what was kept of a long history, or the fold of all of it."""
-        kept = self._kept(memory_id, Kept) if known is not None and events else None
-        if kept is not None and known is not None and kept.follows(events):
-            memory = msgspec.structs.replace(own_memory(known[2:]), id=memory_id)
-            state, kept = fold_on(memory, kept, events)
-            self._keep(memory_id, kept)
-            return state
+    def _rewrite(self, row: int, stored: Sequence[Any], values: Sequence[Any]) -> None:
+        """Bring a row up to date: the columns that differ, so that SQLite touches no other index than theirs."""
+        names: list[str] = []
+        changed: list[Any] = []
+        for name, before, after in zip(STATE_COLUMNS, stored, values, strict=True):
+            if before != after:
+                names.append(f"{name} = ?, ")
+                changed.append(after)
+        sql = f"UPDATE memories SET {''.join(names)}changed = ? WHERE row = ?"
+        self._c.run(sql, [*changed, self._next_change(), row])
+
+    def _folded(
+        self, memory_id: str, known: tuple[Any, ...] | None, events: Sequence[Event], *, fresh: bool
+    ) -> State | None:
+        """The state of a memory: a step from what is stored or was kept of a long history, or the fold of all of it."""
+        if known is not None and events:
+            _row, _status, packed, undone, *stored = known
+            if packed is not None:
+                kept = msgspec.msgpack.decode(packed, type=Kept)
+                if kept.follows(events):
+                    state, kept = fold_on(own_memory(memory_id, stored), kept, events)
+                    self._keep(memory_id, kept)
+                    return state
+            elif fresh and not undone and not stored[_FORGOTTEN] and all(e.kind == "revise" for e in events):
+                state = State(memory=revised(own_memory(memory_id, stored), events))
+                by, how, at = stored[_REPLACED : _REPLACED + 3]
+                if by is not None:
+                    state.replaced_by, state.replaced_how, state.replaced_at = by, how, _stamp(at)
+                return state
         history = self._log.of(memory_id)
-        state, whole = fold_whole(memory_id, history)
-        if whole is not None and len(history) >= self.long:
+        if len(history) < self.long:
+            state, whole = fold(memory_id, history), None
+        else:
+            state, whole = fold_whole(memory_id, history)
+        if whole is not None:
             self._keep(memory_id, whole)
-        elif kept is not None or whole is None:
-            self._c.execute("DELETE FROM folds WHERE subject = ?", (memory_id,))
+        elif known is not None and known[2] is not None:  # what was kept is not true any more
+            self._c.run("DELETE FROM folds WHERE subject = ?", (memory_id,))
         return state
 
     def _kept(self, subject: str, kind: type[S]) -> S | None:
@@ -235,7 +263,7 @@ class Tables:
         return None if found is None else msgspec.msgpack.decode(found, type=kind)
 
     def _keep(self, subject: str, kept: Seen) -> None:
-        self._c.execute(
+        self._c.run(
             "INSERT OR REPLACE INTO folds(subject, kept) VALUES(?, ?)",
             (subject, msgspec.msgpack.encode(kept)),
         )
@@ -281,9 +309,9 @@ class Tables:
             ):
                 wanted = how
             if wanted != status:
-                self._c.execute(
+                self._c.run(
                     "UPDATE memories SET status = ?, changed = ? WHERE id = ?",
-                    (wanted, self.next_change(), memory_id),
+                    (wanted, self._next_change(), memory_id),
                 )
                 moved.add(memory_id)
         return moved
@@ -306,7 +334,7 @@ class Tables:
         links = [] if gone else fold_links(src, history)
         before = self._c.rows("SELECT dst, rel FROM links WHERE src = ?", (src,))
         if before:
-            self._c.execute("DELETE FROM links WHERE src = ?", (src,))
+            self._c.run("DELETE FROM links WHERE src = ?", (src,))
         self._c.db.executemany(
             "INSERT INTO links(src, dst, rel, strength) VALUES(?,?,?,?)",
             [(src, link.dst, link.rel, link.strength) for link in links],
@@ -320,12 +348,12 @@ class Tables:
         """One link more or less, the last word on it."""
         body = event.body
         if event.kind == "unlink" or gone:
-            self._c.execute(
+            self._c.run(
                 "DELETE FROM links WHERE src = ? AND dst = ? AND rel = ?",
                 (body["src"], body["dst"], body["rel"]),
             )
         else:
-            self._c.execute(
+            self._c.run(
                 "INSERT OR REPLACE INTO links(src, dst, rel, strength) VALUES(?,?,?,?)",
                 (body["src"], body["dst"], body["rel"], body.get("strength", 1.0)),
             )
@@ -345,12 +373,12 @@ class Tables:
             if len(history) >= self.long:
                 self._keep(subject, seen(history))
         if there:
-            self._c.execute(
+            self._c.run(
                 "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)",
-                (key, msgspec.json.encode(value).decode(), self._log.last_seq()),
+                (key, msgspec.json.encode(value).decode(), self._newest.seq),
             )
         else:
-            self._c.execute("DELETE FROM settings WHERE key = ?", (key,))
+            self._c.run("DELETE FROM settings WHERE key = ?", (key,))
 
     def _count_uses(self, event: Event) -> None:
         at = event.body.get("at", event.at)
@@ -388,10 +416,11 @@ class Tables:
             grown = bool(more)
         for memory_id in affected:
             now_stale = memory_id in stale
-            self._c.execute(
+            self._c.run(
                 "UPDATE memories SET stale = ?, changed = ? WHERE id = ? AND stale != ?",
-                (now_stale, self.next_change(), memory_id, now_stale),
+                (now_stale, self._newest.change + 1, memory_id, now_stale),
             )
+            self._newest.change += self._c.db.changes()
 
     def _undermined(self, derived: str, source: str, affected: set[str]) -> bool:
         rows = self._c.rows(
@@ -416,24 +445,21 @@ class Tables:
             erased[place] = erased.get(place, 0) + number
 
         count("log", self._log.scrub(memory_id))
-        self._c.execute("DELETE FROM folds WHERE subject IN (?, ?)", (memory_id, f"{LINKS}{memory_id}"))
+        self._c.run("DELETE FROM folds WHERE subject IN (?, ?)", (memory_id, f"{LINKS}{memory_id}"))
         if again:
             return
         changes.forgotten_rows.append(row)
-        self._c.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('erasing', 1)")
-        self._c.execute(
-            "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, " ".join(terms(text)))
-        )
+        self._c.run("INSERT OR REPLACE INTO meta(key, value) VALUES('erasing', 1)")
+        self.wording.erase(row, text)
         count("words", 1)
         count("rows", 1)
         count("vectors", self._vectors.erase(row))
-        self._c.execute("DELETE FROM tags WHERE row = ?", (row,))
         count("links", self._drop_mentions(memory_id))
 
     def _drop_mentions(self, memory_id: str) -> int:
         """Take out the uses of a forgotten memory and the links it made; the number of links."""
-        self._c.execute("DELETE FROM uses WHERE memory = ?", (memory_id,))
-        self._c.execute("DELETE FROM links WHERE src = ?", (memory_id,))
+        self._c.run("DELETE FROM uses WHERE memory = ?", (memory_id,))
+        self._c.run("DELETE FROM links WHERE src = ?", (memory_id,))
         return self._c.db.changes()
 
 

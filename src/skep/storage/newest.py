@@ -1,0 +1,47 @@
+"""The newest numbers of a bank: after which event, row and change the next one follows."""
+
+from __future__ import annotations
+
+from skep.storage.connection import Connection
+
+_NUMBERS = (
+    "SELECT (SELECT max(seq) FROM events), (SELECT max(row) FROM memories), (SELECT max(changed) FROM memories),"
+    " (SELECT max(id) FROM words_docsize)"
+)
+
+
+class Newest:
+    """Kept in memory from one write to the next, and read again when anybody else wrote or a write came to nothing.
+
+    Whoever gives out a number inside a transaction moves it on here as well.
+    """
+
+    __slots__ = ("_c", "_version", "actors", "change", "row", "seq", "stamp", "worded")
+
+    def __init__(self, connection: Connection) -> None:
+        self._c = connection
+        self._version = -1
+        self.seq = 0
+        self.row = 0
+        self.change = 0
+        self.worded = 0
+        """The last row in the full-text index; those after it wait to be put there together."""
+        self.actors: dict[str, tuple[int, int]] = {}
+        """Per actor, its counter and its stamp."""
+        self.stamp = 0
+
+    def look(self) -> None:
+        """Be true for a transaction that has begun."""
+        version = self._c.data_version()
+        if version == self._version:
+            return
+        ((seq, row, change, worded),) = self._c.rows(_NUMBERS)
+        self.seq, self.row, self.change, self.worded = seq or 0, row or 0, change or 0, worded or 0
+        found = self._c.rows("SELECT actor, counter, hlc FROM actors")
+        self.actors = {actor: (counter, hlc) for actor, counter, hlc in found}
+        self.stamp = max((hlc for _actor, _counter, hlc in found), default=0)
+        self._version = version
+
+    def drop(self) -> None:
+        """What is here may not be true any more."""
+        self._version = -1

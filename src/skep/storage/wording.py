@@ -1,0 +1,111 @@
+"""The words and tags of rows, to search by.
+
+Rows are put there many at a time, which costs a fraction of what it costs one by one. The newest rows, `TAIL` at most,
+are not there yet: whoever searches looks at them one by one. Which they are follows from the full-text index itself,
+namely all after the last row in it, so that a crash or another process changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from skep.storage.connection import Connection
+from skep.storage.newest import Newest
+from skep.storage.rows import WORDED, searched_text
+from skep.words import terms
+
+TAIL = 64
+"""From so many rows on, what waits is put into the index."""
+
+_tags = msgspec.json.Decoder(tuple[str, ...]).decode
+
+Worded = tuple[int, str, Sequence[str]]
+"""A row, what is searched of it, and its tags."""
+
+
+class Wording:
+    """The full-text index and the tags. Every method is called inside a transaction."""
+
+    def __init__(self, connection: Connection, newest: Newest) -> None:
+        self._c = connection
+        self._newest = newest
+
+    def created(self, rows: Sequence[Worded]) -> None:
+        """Take note of new rows, the newest there are."""
+        newest = self._newest
+        if newest.row - newest.worded < TAIL:
+            return
+        before = self._stored("row > ? AND row < ?", (newest.worded, rows[0][0]))
+        self._add([*before, *rows])
+        newest.worded = newest.row
+
+    def retexted(self, row: int, before: str, after: str) -> None:
+        """The text of a row is another now."""
+        if row <= self._newest.worded:
+            self._take_out(row, before)
+            self._c.run("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, _joined(after)))
+
+    def retagged(self, row: int, tags: Iterable[str]) -> None:
+        """The tags of a row are others now."""
+        if row <= self._newest.worded:
+            self._c.run("DELETE FROM tags WHERE row = ?", (row,))
+            self._c.db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", [(tag, row) for tag in tags])
+
+    def erase(self, row: int, text: str) -> None:
+        """Nothing of a row may be left."""
+        if row <= self._newest.worded:
+            self._take_out(row, text)
+            self._c.run("DELETE FROM tags WHERE row = ?", (row,))
+            self._newest.worded = self._c.one(f"SELECT {WORDED}")
+
+    def rebuild(self) -> None:
+        """Make all of it anew."""
+        self._c.run("INSERT INTO words(words) VALUES('delete-all')")
+        self._c.run("DELETE FROM tags")
+        self._add(self._stored("row > ?", (0,)))
+        self._newest.worded = self._c.one(f"SELECT {WORDED}")
+
+    def missing(self) -> int:
+        """How many rows should be in the full-text index and are not."""
+        return self._c.one(
+            f"SELECT count(*) FROM memories m WHERE forgotten = 0 AND row <= {WORDED} AND NOT EXISTS"
+            " (SELECT 1 FROM words_docsize d WHERE d.id = m.row)"
+        )
+
+    def _stored(self, condition: str, values: Sequence[int]) -> list[Worded]:
+        sql = f"SELECT row, title, text, tags FROM memories WHERE {condition} AND forgotten = 0 ORDER BY row"
+        return [
+            (row, searched_text(title, text), _tags(tags))
+            for row, title, text, tags in self._c.rows(sql, values)
+        ]
+
+    def _add(self, rows: Sequence[Worded]) -> None:
+        db = self._c.db
+        db.executemany(
+            "INSERT INTO words(rowid, terms) VALUES(?,?)", [(row, _joined(text)) for row, text, _ in rows]
+        )
+        tags = sorted((tag, row) for row, _, its in rows for tag in its)
+        if tags:
+            db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", tags)
+
+    def _take_out(self, row: int, text: str) -> None:
+        self._c.run("INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, _joined(text)))
+
+
+def waiting(connection: Connection) -> list[tuple[int, frozenset[str]]]:
+    """The rows that are not in the full-text index yet, with their terms, newest first.
+
+    Ask for them before the index is asked: a row that goes there in between is then found twice, and not missed.
+    """
+    sql: str = (
+        f"SELECT row, title, text FROM memories WHERE row > {WORDED} AND forgotten = 0 ORDER BY row DESC"
+    )
+    found: list[tuple[Any, ...]] = connection.rows(sql)
+    return [(row, frozenset(terms(searched_text(title, text)))) for row, title, text in found]
+
+
+def _joined(text: str) -> str:
+    return " ".join(terms(text))

@@ -1,0 +1,39 @@
+"""A bank as an older skep would have left it, to see what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from skep.config import Settings
+from skep.storage.sqlite import SqliteStore
+
+TO_TWO = """
+CREATE TABLE mentions(memory TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(memory, seq)) WITHOUT ROWID;
+INSERT INTO mentions SELECT subject, seq FROM subjects;
+INSERT INTO mentions SELECT actor || '-' || counter, seq FROM events WHERE kind = 'remember';
+DROP TABLE subjects;
+PRAGMA writable_schema = ON;
+UPDATE sqlite_schema SET sql = replace(sql, 'row INTEGER PRIMARY KEY', 'row INTEGER PRIMARY KEY AUTOINCREMENT')
+    WHERE type = 'table' AND name = 'memories';
+PRAGMA writable_schema = RESET;
+INSERT INTO sqlite_sequence(name, seq) SELECT 'memories', max(row) FROM memories;
+PRAGMA user_version = 2;
+"""
+TO_ONE = """
+DROP TABLE folds; DROP INDEX events_undo; DROP INDEX memories_foremost; PRAGMA user_version = 1;
+"""
+
+
+def make_older(path: Path, version: int) -> None:
+    """Take a bank that nobody has open back to an earlier schema."""
+    store = SqliteStore.open(path, Settings())
+    with store.writing():
+        store.tables.wording.rebuild()  # what is new had its words and tags in their tables at once
+    store.close_as_one_file()
+    connection = apsw.Connection(str(path))
+    connection.execute(TO_TWO)
+    if version == 1:
+        connection.execute(TO_ONE)
+    connection.close()

@@ -1,0 +1,91 @@
+"""Banks of older versions: taken on whole, read where they cannot be changed, and never written by two versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+from tests.storage.older import make_older
+
+from skep.bank import Bank
+from skep.config import Settings
+from skep.embedding.hashing import HashingEmbedder
+from skep.model import Memory
+from skep.storage.doctor import examine
+from skep.storage.schema import VERSION
+from skep.storage.sqlite import SqliteStore
+
+
+def opened(path: Path) -> Bank:
+    return Bank.open(path, embedder=HashingEmbedder(32))
+
+
+def filled(path: Path) -> tuple[Memory, ...]:
+    with opened(path) as bank:
+        first = bank.remember("the cache drops the token", tags=("infra",), on_conflict="ignore").memory
+        bank.remember_many({"text": f"note {n} on the ledger", "tags": ("books",)} for n in range(100))
+        bank.revise(first.id, importance=0.9)
+        gone = bank.remember("nobody needs this", on_conflict="ignore").memory
+        bank.retract(gone.id)
+        bank.set_setting("colour", "red")
+        return everything(bank)
+
+
+def everything(bank: Bank) -> tuple[Memory, ...]:
+    return bank.find(status=("active", "retracted"), limit=200).memories
+
+
+def findings(path: Path) -> list[str]:
+    store = SqliteStore.open(path, Settings())
+    found = [f"{one.check}: {one.message}" for one in examine(store, deep=True) if one.level != "ok"]
+    store.close()
+    return found
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_bank_keeps_everything_and_goes_on(bank_path: Path, version: int) -> None:
+    before = filled(bank_path)
+    make_older(bank_path, version)
+
+    with opened(bank_path) as bank:
+        assert bank.status().schema == VERSION
+        assert everything(bank) == before
+        assert [event.kind for event in bank.history(before[-1].id)] == ["remember", "revise"]
+        added = bank.remember("the queue drops the token", tags=("infra",), on_conflict="ignore").memory
+        assert {m.text for m in bank.find(text="drops token").memories} == {added.text, before[-1].text}
+        assert len(bank.find(tags=("infra",)).memories) == 2
+        bank.revise(before[-1].id, text="the cache keeps the token")
+        assert [m.text for m in bank.find(text="drops token").memories] == [added.text]
+        bank.forget(added.id)
+        assert bank.find(text="drops token").memories == ()
+        assert bank.find(tags=("infra",)).memories == (bank.get(before[-1].id),)
+        names = "SELECT group_concat(name) FROM sqlite_schema WHERE name IN ('mentions', 'subjects')"
+        assert bank.engine.store.connection.one(names) == "subjects"
+    assert findings(bank_path) == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_bank_that_cannot_be_changed_is_read_as_it_is(bank_path: Path, version: int) -> None:
+    before = filled(bank_path)
+    make_older(bank_path, version)
+    with Bank.open(bank_path, embedder=HashingEmbedder(32), read_only=True) as bank:
+        assert bank.status().schema == version
+        assert everything(bank) == before
+        assert [event.kind for event in bank.history(before[-1].id)] == ["remember", "revise"]
+        assert bank.find(text="drops token").memories == (before[-1],)
+    assert not bank_path.with_name(f"bank.skep.before-v{VERSION}").exists()
+
+
+def test_a_process_of_an_older_version_cannot_go_on_writing(bank_path: Path) -> None:
+    filled(bank_path)
+    make_older(bank_path, 2)
+    older = apsw.Connection(str(bank_path))
+    write = "INSERT INTO mentions(memory, seq) VALUES('a-1', 1000)"
+    older.execute(f"BEGIN; {write}; ROLLBACK")
+
+    with opened(bank_path) as bank:
+        bank.remember("written by the newer one", on_conflict="ignore")
+        with pytest.raises(apsw.SQLError, match="no such table: mentions"):
+            older.execute(write)
+    older.close()
