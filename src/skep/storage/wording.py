@@ -15,7 +15,7 @@ import msgspec
 from skep.storage.connection import Connection
 from skep.storage.newest import Newest
 from skep.storage.rows import WORDED, searched_text
-from skep.words import terms
+from skep.words import joined_terms, terms
 
 TAIL = 64
 """From so many rows on, what waits is put into the index."""
@@ -46,7 +46,7 @@ class Wording:
         """The text of a row is another now."""
         if row <= self._newest.worded:
             self._take_out(row, before)
-            self._c.run("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, _joined(after)))
+            self._c.run("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, joined_terms(after)))
 
     def retagged(self, row: int, tags: Iterable[str]) -> None:
         """The tags of a row are others now."""
@@ -85,14 +85,17 @@ class Wording:
     def _add(self, rows: Sequence[Worded]) -> None:
         db = self._c.db
         db.executemany(
-            "INSERT INTO words(rowid, terms) VALUES(?,?)", [(row, _joined(text)) for row, text, _ in rows]
+            "INSERT INTO words(rowid, terms) VALUES(?,?)",
+            [(row, joined_terms(text)) for row, text, _ in rows],
         )
         tags = sorted((tag, row) for row, _, its in rows for tag in its)
         if tags:
             db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", tags)
 
     def _take_out(self, row: int, text: str) -> None:
-        self._c.run("INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, _joined(text)))
+        self._c.run(
+            "INSERT INTO words(words, rowid, terms) VALUES('delete', ?, ?)", (row, joined_terms(text))
+        )
 
 
 def waiting(connection: Connection) -> list[tuple[int, frozenset[str]]]:
@@ -105,7 +108,3 @@ def waiting(connection: Connection) -> list[tuple[int, frozenset[str]]]:
     )
     found: list[tuple[Any, ...]] = connection.rows(sql)
     return [(row, frozenset(terms(searched_text(title, text)))) for row, title, text in found]
-
-
-def _joined(text: str) -> str:
-    return " ".join(terms(text))
