@@ -72,7 +72,7 @@ def _words_again(found: Candidates, call: Call) -> Candidates:
         fresh = _beside(near[: config.shortlist], columns.rows)
         if len(fresh):
             joined = len(fresh)
-            columns = stage.join(columns, stage.of_pool(sources.lookup(fresh, terms, call.vector), call))
+            columns = stage.join(columns, stage.of_pool(sources.lookup(fresh, (), call.vector), call))
             head = np.concatenate([head, np.arange(len(columns.rows) - joined, len(columns.rows))])
             near = np.concatenate([near, sources.around(fresh, config.window, call.where)])
     own, whole = _impacts(columns.rows[head], near, call)
