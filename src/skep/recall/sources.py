@@ -39,6 +39,8 @@ class BankSources:
         self._terms: tuple[str, ...] = ()
         self._rows: Ints = np.zeros(0, dtype=np.int64)
         self._impacts: Singles = np.zeros((0, 0), dtype=np.float32)
+        self._idf: tuple[Sequence[str], Floats] | None = None
+        self._built: dict[str, int] = {}
 
     @property
     def tokens(self) -> Tokens | None:
@@ -64,7 +66,9 @@ class BankSources:
 
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""
-        return self._engine.index.idf(terms)
+        if self._idf is None or self._idf[0] != terms:
+            self._idf = (terms, self._engine.index.idf(terms))
+        return self._idf[1]
 
     def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
         """The part of BM25 that each term gives to each row."""
@@ -134,8 +138,15 @@ class BankSources:
 
     def memories(self, rows: Ints) -> list[Memory]:
         """The memories of these rows, in the same order."""
-        found = self._engine.store.memories(rows.tolist())
-        return [found[row] for row in rows.tolist()]
+        asked = rows.tolist()
+        found = self._engine.store.memories(asked)
+        memories = [found[row] for row in asked]
+        self._built.update((memory.id, row) for memory, row in zip(memories, asked, strict=True))
+        return memories
+
+    def vectors_of(self, ids: Sequence[str]) -> Singles:
+        """The unit vectors of memories that were built for this query."""
+        return self.vectors(np.array([self._built[memory_id] for memory_id in ids], dtype=np.int64))
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
         """The row of each id that the filter admits."""
