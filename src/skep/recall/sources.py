@@ -11,6 +11,7 @@ from skep.engine import Engine
 from skep.model import Link, Memory
 from skep.retrieval.sources import Counters, Tokens
 from skep.storage.base import Filter
+from skep.storage.rows import searched_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 3600.0
 """A longer silence than this separates one conversation from the next."""
 DEFAULT_TRUST = 1.0
+FEW = 16
+"""So few texts are read as whole memories: the best candidates are likely to be the hits."""
 
 
 class BankSources:
@@ -40,7 +43,7 @@ class BankSources:
         self._rows: Ints = np.zeros(0, dtype=np.int64)
         self._impacts: Singles = np.zeros((0, 0), dtype=np.float32)
         self._idf: tuple[Sequence[str], Floats] | None = None
-        self._built: dict[str, int] = {}
+        self._memories: dict[int, Memory] = {}
 
     @property
     def tokens(self) -> Tokens | None:
@@ -111,8 +114,11 @@ class BankSources:
         asked = rows.tolist()
         known = self._texts
         missing = [row for row in asked if row not in known]
-        if missing:
+        if len(missing) > FEW:
             known.update(self._engine.store.texts_of(missing))
+        elif missing:
+            read = self._read(missing)
+            known.update((row, searched_text(m.title, m.text)) for row, m in read.items())
         return [known.get(row, "") for row in asked]
 
     def vectors(self, rows: Ints) -> Singles:
@@ -139,14 +145,20 @@ class BankSources:
     def memories(self, rows: Ints) -> list[Memory]:
         """The memories of these rows, in the same order."""
         asked = rows.tolist()
-        found = self._engine.store.memories(asked)
-        memories = [found[row] for row in asked]
-        self._built.update((memory.id, row) for memory, row in zip(memories, asked, strict=True))
-        return memories
+        found = self._read(asked)
+        return [found[row] for row in asked]
+
+    def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
+        """Memories by row; each is read once for a query."""
+        missing = [row for row in rows if row not in self._memories]
+        if missing:
+            self._memories.update(self._engine.store.memories(missing))
+        return {row: self._memories[row] for row in rows if row in self._memories}
 
     def vectors_of(self, ids: Sequence[str]) -> Singles:
-        """The unit vectors of memories that were built for this query."""
-        return self.vectors(np.array([self._built[memory_id] for memory_id in ids], dtype=np.int64))
+        """The unit vectors of memories that were read for this query."""
+        rows = {memory.id: row for row, memory in self._memories.items()}
+        return self.vectors(np.array([rows[memory_id] for memory_id in ids], dtype=np.int64))
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
         """The row of each id that the filter admits."""

@@ -84,7 +84,7 @@ def matches(query: str, texts: Sequence[str], table: Tokens) -> Matches | None:
     first = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(first, counts)
     starts = np.repeat(np.cumsum(lengths) - lengths, counts) + BLOCK * within
-    best = np.maximum.reduceat(near[:, back], starts, axis=1)
+    best = np.maximum.reduceat(near.take(back, axis=1), starts, axis=1)
     return Matches(best, first, there, weights[heavy])
 
 

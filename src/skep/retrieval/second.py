@@ -52,8 +52,10 @@ def filled(own: Floats, near: Floats, weight: float) -> Floats:
     """
     window = near.shape[1] // 2
     shares = [weight * FADE ** (step - 1) for step in range(1, window + 1)]
-    both = np.array([*shares[::-1], *(AFTER * share for share in shares)])
-    return np.maximum(own, (near * both[None, :, None]).max(axis=1, initial=0.0))
+    best = np.maximum(own, 0.0)
+    for place, share in enumerate([*shares[::-1], *(AFTER * share for share in shares)]):
+        np.maximum(best, near[:, place] * share, out=best)
+    return best
 
 
 def coverage(impacts: Floats, idf: Floats) -> Floats:
