@@ -57,7 +57,7 @@ def test_the_index_and_the_store_know_the_same_neighbours(
             read = bank.engine.index.around(every, window, 3600.0, where)
             assert read is not None
             assert (read >= 0).any()
-            assert (read == sources._around(every, window, where)).all()
+            assert (read == sources.around_in_store(every, window, where)).all()
 
 
 def test_a_question_about_many_scopes_of_a_large_bank_is_left_to_the_store(

@@ -10,7 +10,7 @@ import msgspec
 
 from skep.engine import Engine
 from skep.errors import ConfigError
-from skep.model import Hit, Memory, Recalled, Stage
+from skep.model import Memory, Recalled, Stage
 from skep.recall.marking import conflicts_marked, opposes
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named

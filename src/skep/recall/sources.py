@@ -87,9 +87,9 @@ class BankSources:
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The neighbours in time of each row."""
         found = self._engine.index.around(rows, window, PAUSE_SECONDS, where)
-        return self._around(rows, window, where) if found is None else found
+        return self.around_in_store(rows, window, where) if found is None else found
 
-    def _around(self, rows: Ints, window: int, where: Filter) -> Ints:
+    def around_in_store(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The same from the store: for candidates of many scopes in a large bank."""
         found = np.full((len(rows), 2 * window), -1, dtype=np.int64)
         near = self._engine.store.around(rows.tolist(), window, PAUSE_SECONDS)

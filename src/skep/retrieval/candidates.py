@@ -204,9 +204,10 @@ def _fuse(
 ) -> Floats:
     weights = config.weights
     if config.fusion == "rrf":
-        chosen = [(places, weights.get(name, 0)) for name, places in ranks.places.items()]
-        used = [(places, weight) for places, weight in chosen if weight > 0]
-        return fusion.reciprocal([places for places, _ in used], [weight for _, weight in used], k=config.rrf_k)
+        names = [name for name in ranks.places if weights.get(name, 0) > 0]
+        return fusion.reciprocal(
+            [ranks.places[name] for name in names], [weights[name] for name in names], k=config.rrf_k
+        )
     if config.fusion == "product":
         base = values.get("semantic", np.zeros(len(there)))
         return fusion.product(base, {k: v for k, v in values.items() if k != "semantic"}, weights)

@@ -154,7 +154,7 @@ def _same_words(matched: Bools) -> dict[int, list[int]]:
     for place in range(count):
         groups.setdefault(held[place * width : (place + 1) * width], []).append(place)
     groups.pop(bytes(width), None)
-    return {place: group for place, group in sorted((p, g) for g in groups.values() for p in g)}
+    return dict(sorted((place, group) for group in groups.values() for place in group))
 
 
 @lru_cache(maxsize=2048)
