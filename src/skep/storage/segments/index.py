@@ -267,6 +267,7 @@ class SegmentIndex:
         if self._masks.table is not self._upkeep.table:
             self._masks = Masks(self._upkeep.table)
             self._scanner.forget()
+            self._timelines = Timelines()
 
     def _trusting(self, answer: Callable[[], Answer]) -> Answer:
         """Answer; if that fails because a file is damaged, build the index again and answer then."""
