@@ -27,12 +27,14 @@ cache queue ledger token schema worker mailer report cluster parser index folder
 """
 NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
-STATEMENTS = {"hybrid": 7, "words": 7, "meaning": 7, "default": 10}
+STATEMENTS = {"hybrid": 5, "words": 5, "meaning": 5, "default": 6}
 """SQLite statements per recall of five hits, by kind of recall."""
-STEPS = {"hybrid": 600, "words": 600, "meaning": 600, "default": 4200}
+STEPS = {"hybrid": 480, "words": 480, "meaning": 480, "default": 950}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 CALLS = {"hybrid": 13_500, "words": 11_000, "meaning": 11_000, "default": 15_000}
 """Python and C function calls per recall, with a few pairs of hits compared for the first time."""
+PLAIN_CALLS = {"hybrid": 1000, "words": 650, "meaning": 720, "default": 3900}
+"""The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
 PEAK_KB = 1000
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
 WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 9}
@@ -74,6 +76,27 @@ def filled(path: Path | str, count: int) -> Bank:
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     with filled(tmp_path_factory.mktemp("counted") / "bank.skep", 3000) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def talks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    """Conversations of twenty turns each, in which nothing is said twice."""
+    draw = random.Random(3)
+    sounds = [a + b for a in "bdfgklmnprstv" for b in "aeiou"]
+    coined = ["".join(draw.choices(sounds, k=3)) for _ in range(4000)]
+    path = tmp_path_factory.mktemp("talks") / "bank.skep"
+    with Bank.open(path, embedder=HashingEmbedder(64), now=lambda: NOW) as opened:
+        opened.remember_many(
+            {
+                "text": " ".join(["harbour", *draw.sample(coined, 9)]),
+                "scope": {"session": f"s{turn // 20}"},
+                "created_at": NOW - 60 * (1500 - turn),
+            }
+            for turn in range(1500)
+        )
+        for how in RECALLS.values():
+            opened.recall("what of the harbour?", **how)
         yield opened
 
 
@@ -149,6 +172,19 @@ def test_a_recall_makes_few_calls(bank: Bank, kind: str) -> None:
         bank.recall("ledger of case k18", **every)
 
     assert count_calls(lambda: bank.recall("worker retries of case k1235", **RECALLS[kind])) <= CALLS[kind]
+
+
+@pytest.mark.parametrize("kind", RECALLS)
+def test_a_recall_of_conversations_makes_few_calls_and_asks_sqlite_few_things(talks: Bank, kind: str) -> None:
+    talks.recall("is there a harbour?", **RECALLS[kind])
+    with Counted(talks) as counted:
+        found = talks.recall("the harbour, then?", **RECALLS[kind])
+    calls = count_calls(lambda: talks.recall("and the harbour now?", **RECALLS[kind]))
+
+    assert found
+    assert len(counted.statements) <= STATEMENTS[kind], counted.statements
+    assert counted.steps <= 2 * STEPS[kind]
+    assert calls <= PLAIN_CALLS[kind]
 
 
 def test_a_repeated_question_is_answered_from_memory(bank: Bank) -> None:

@@ -118,8 +118,9 @@ class StaticEmbedder:
         import numpy as np
 
         rows = self._table.rows[np.asarray(ids, np.intp)].astype(np.float32)
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-        np.divide(rows, norms, out=rows, where=norms > 0)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        norms[norms == 0] = 1.0
+        rows /= norms[:, None]
         return rows
 
     def token_weights(self, ids: Sequence[int]) -> NDArray[np.float32]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -89,9 +88,11 @@ def _alike(texts: Sequence[str]) -> list[tuple[int, int]]:
             words[place] = whole_words(texts[place])
         return words[place]
 
-    pairs: list[tuple[int, int]] = []
-    for (i, a), (j, b) in combinations(enumerate(chunks), 2):
-        shared = len(a & b)
-        if shared >= ROUGHLY * (len(a) + len(b) - shared) and in_common(of(i), of(j)) >= MOSTLY:
-            pairs.append((i, j))
-    return pairs
+    sizes = [len(each) for each in chunks]
+    near: list[tuple[int, int]] = []
+    for i, mine in enumerate(chunks):
+        for j in range(i + 1, len(chunks)):
+            shared = len(mine & chunks[j])
+            if shared >= ROUGHLY * (sizes[i] + sizes[j] - shared):
+                near.append((i, j))
+    return [(i, j) for i, j in near if in_common(of(i), of(j)) >= MOSTLY]

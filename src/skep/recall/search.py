@@ -10,7 +10,7 @@ import msgspec
 
 from skep.engine import Engine
 from skep.errors import ConfigError
-from skep.model import Hit, Memory, Recalled, Stage
+from skep.model import Memory, Recalled, Stage
 from skep.recall.marking import conflicts_marked, opposes
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
@@ -151,13 +151,14 @@ class Recaller:
         from skep.recall.sources import BankSources
         from skep.retrieval.pipeline import run
 
-        if self._sources is None:
-            self._sources = BankSources(self._engine)
+        sources = self._sources
+        if sources is None:
+            sources = self._sources = BankSources(self._engine)
         self._engine.index.refresh()
         found = run(
             query,
             config,
-            self._sources,
+            sources,
             where.now,
             where=where,
             limit=limit,
@@ -171,18 +172,11 @@ class Recaller:
             trace = (Stage(name="embedder", kept=0, note=note), *trace)
         hits = conflicts_marked(
             found.hits,
-            vectors=self._vectors,
+            vectors=lambda shown: sources.vectors_of([hit.memory.id for hit in shown]),
             calibrate=self._engine.embeddings.calibrate,
             opposed=self.opposed,
         )
         return msgspec.structs.replace(found, hits=hits, trace=trace)
-
-    def _vectors(self, hits: Sequence[Hit]) -> Any:
-        """The stored vectors of hits, one row each."""
-        import numpy as np
-
-        rows = self._engine.store.rows_of([hit.memory.id for hit in hits])
-        return self._engine.index.vectors(np.array([rows[hit.memory.id] for hit in hits], dtype=np.int64))
 
     def opposed(self, older: Memory, newer: Memory, similarity: float) -> bool:
         """Whether two memories contradict or update one another; judged once for as long as both say what they say."""

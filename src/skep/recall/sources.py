@@ -10,6 +10,7 @@ import numpy as np
 from skep.engine import Engine
 from skep.model import Link, Memory
 from skep.storage.base import Filter
+from skep.storage.rows import searched_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 3600.0
 """A longer silence than this separates one conversation from the next."""
 DEFAULT_TRUST = 1.0
+FEW = 16
+"""So few texts are read as whole memories: the best candidates are likely to be the hits."""
 
 
 class BankSources:
@@ -39,6 +42,8 @@ class BankSources:
         self._terms: tuple[str, ...] = ()
         self._rows: Ints = np.zeros(0, dtype=np.int64)
         self._impacts: Singles = np.zeros((0, 0), dtype=np.float32)
+        self._idf: tuple[Sequence[str], Floats] | None = None
+        self._memories: dict[int, Memory] = {}
 
     @property
     def tokens(self) -> Tokens | None:
@@ -64,7 +69,9 @@ class BankSources:
 
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""
-        return self._engine.index.idf(terms)
+        if self._idf is None or self._idf[0] != terms:
+            self._idf = (terms, self._engine.index.idf(terms))
+        return self._idf[1]
 
     def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
         """The part of BM25 that each term gives to each row."""
@@ -79,6 +86,11 @@ class BankSources:
 
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The neighbours in time of each row."""
+        found = self._engine.index.around(rows, window, PAUSE_SECONDS, where)
+        return self.around_in_store(rows, window, where) if found is None else found
+
+    def around_in_store(self, rows: Ints, window: int, where: Filter) -> Ints:
+        """The same from the store: for candidates of many scopes in a large bank."""
         found = np.full((len(rows), 2 * window), -1, dtype=np.int64)
         near = self._engine.store.around(rows.tolist(), window, PAUSE_SECONDS)
         for i, row in enumerate(rows.tolist()):
@@ -102,8 +114,11 @@ class BankSources:
         asked = rows.tolist()
         known = self._texts
         missing = [row for row in asked if row not in known]
-        if missing:
+        if len(missing) > FEW:
             known.update(self._engine.store.texts_of(missing))
+        elif missing:
+            read = self._read(missing)
+            known.update((row, searched_text(m.title, m.text)) for row, m in read.items())
         return [known.get(row, "") for row in asked]
 
     def vectors(self, rows: Ints) -> Singles:
@@ -131,8 +146,21 @@ class BankSources:
 
     def memories(self, rows: Ints) -> list[Memory]:
         """The memories of these rows, in the same order."""
-        found = self._engine.store.memories(rows.tolist())
-        return [found[row] for row in rows.tolist()]
+        asked = rows.tolist()
+        found = self._read(asked)
+        return [found[row] for row in asked]
+
+    def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
+        """Memories by row; each is read once for a query."""
+        missing = [row for row in rows if row not in self._memories]
+        if missing:
+            self._memories.update(self._engine.store.memories(missing))
+        return {row: self._memories[row] for row in rows if row in self._memories}
+
+    def vectors_of(self, ids: Sequence[str]) -> Singles:
+        """The unit vectors of memories that were read for this query."""
+        rows = {memory.id: row for row, memory in self._memories.items()}
+        return self.vectors(np.array([rows[memory_id] for memory_id in ids], dtype=np.int64))
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
         """The row of each id that the filter admits."""

@@ -1,17 +1,23 @@
-"""The candidates of a recall as arrays, and the first two stages: finding them and giving them a score."""
+"""The candidates of a recall as arrays, and the first two stages: finding them and giving them a score.
+
+What is known of candidates stands in columns, in the order in which they were found, and is never moved. An order is
+a list of places in those columns, so that cutting and sorting touch one array, however many signals there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from skep.model import Stage
 from skep.retrieval import fusion, signals
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from skep.retrieval.config import RecallConfig
@@ -29,8 +35,7 @@ COUNTED = ("confirmations", "trust", "usage")
 MATCHED_CONFIDENCE = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One recall: what every stage may look at."""
 
     asked: Query
@@ -41,9 +46,8 @@ class Call:
     vector: Singles | None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What stands after a stage; one entry per candidate in every array."""
+class Columns(msgspec.Struct, frozen=True):
+    """What is known of candidates before they are rated, one entry per candidate in every array."""
 
     rows: Ints
     words: Floats
@@ -53,121 +57,163 @@ class Candidates:
     created_at: Floats
     importance: Floats
     confidence: Floats
-    """Effective, at the time of the recall."""
+    """As stored."""
+    last_evidence_at: Floats
+
+
+class Ranks:
+    """Places of the candidates by some values, worked out when they are first looked at."""
+
+    def __init__(self, **values: Floats) -> None:
+        self._values = values
+
+    @cached_property
+    def places(self) -> dict[str, Ints]:
+        """By name; what has no value, or the lowest, comes after everything that has one."""
+        return {name: signals.ranks(np.fmax(values, -np.inf)) for name, values in self._values.items()}
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """What stands after a stage, best first."""
+
+    columns: Columns
+    measured: dict[str, Floats]
+    """Signals, entry for entry as in the columns."""
+    places: Ranks
+    """Ranks, entry for entry as in the columns."""
+    at: Ints
+    """Which entries stand, in order."""
     score: Floats
-    signals: dict[str, Floats]
-    ranks: dict[str, Ints]
-    outdated: Bools
+    """One for each that stands."""
+    outdated: frozenset[int] = frozenset()
+    """Rows that a newer one above them makes untrue."""
     trace: tuple[Stage, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.at)
+
+    @property
+    def rows(self) -> Ints:
+        """The row of each."""
+        return self.columns.rows[self.at]
+
+    @property
+    def cosine(self) -> Floats:
+        """The calibrated cosine of each."""
+        return self.columns.cosine[self.at]
+
+    @property
+    def created_at(self) -> Floats:
+        """When each was made."""
+        return self.columns.created_at[self.at]
+
+    @property
+    def signals(self) -> dict[str, Floats]:
+        """Every signal of each."""
+        return {name: values[self.at] for name, values in self.measured.items()}
+
+    @property
+    def ranks(self) -> dict[str, Ints]:
+        """Every rank of each."""
+        return {name: places[self.at] for name, places in self.places.places.items()}
+
+    def first(self, count: int) -> Candidates:
+        """The best of them."""
+        if count >= len(self.at):
+            return self
+        return msgspec.structs.replace(self, at=self.at[:count], score=self.score[:count])
 
     def take(self, index: Ints | Sequence[int]) -> Candidates:
         """The candidates at these positions, in that order."""
-        at = np.asarray(index, dtype=np.int64)
-        return Candidates(
-            rows=self.rows[at],
-            words=self.words[at],
-            cosine=self.cosine[at],
-            created_at=self.created_at[at],
-            importance=self.importance[at],
-            confidence=self.confidence[at],
-            score=self.score[at],
-            signals={name: values[at] for name, values in self.signals.items()},
-            ranks={name: values[at] for name, values in self.ranks.items()},
-            outdated=self.outdated[at],
-            trace=self.trace,
-        )
+        chosen = np.asarray(index, dtype=np.int64)
+        return msgspec.structs.replace(self, at=self.at[chosen], score=self.score[chosen])
 
-    def scored(self, score: Floats, **extra: Floats) -> Candidates:
-        """The same with another score, and with further signals to show."""
-        return replace(self, score=score, signals=self.signals | extra)
+    def spread(self, values: Floats) -> Floats:
+        """Values of the first few as a column; 0 for the others."""
+        column = np.zeros(len(self.columns.rows))
+        column[self.at[: len(values)]] = values
+        return column
+
+    def lifted(self, extra: Floats, **shown: Floats) -> Candidates:
+        """The first few with so much more score, in the order that gives, and with further signals to show."""
+        score = self.score.copy()
+        score[: len(extra)] += extra
+        return self.scored(score, **shown)
+
+    def scored(self, score: Floats, **shown: Floats) -> Candidates:
+        """With another score, in the order that gives, and with further signals to show."""
+        more = {name: self.spread(values) for name, values in shown.items()}
+        return msgspec.structs.replace(self, score=score, measured=self.measured | more).ordered()
 
     def noted(self, name: str, *, cut: int = 0, note: str = "") -> Candidates:
         """The same, with one more line in the trace."""
-        line = Stage(name=name, kept=len(self), cut=cut, note=note)
-        return Candidates(
-            self.rows, self.words, self.cosine, self.created_at, self.importance, self.confidence,
-            self.score, self.signals, self.ranks, self.outdated, (*self.trace, line),
-        )  # fmt: skip
+        line = Stage(name=name, kept=len(self.at), cut=cut, note=note)
+        return msgspec.structs.replace(self, trace=(*self.trace, line))
 
     def ordered(self) -> Candidates:
         """Best first; ties by importance, then newer, then row, which grows with the id."""
-        return self.take(fusion.total_order(self.score, self.importance, self.created_at, self.rows))
+        at, columns = self.at, self.columns
+        order = fusion.total_order(
+            self.score, columns.importance[at], columns.created_at[at], columns.rows[at]
+        )
+        return msgspec.structs.replace(self, at=at[order], score=self.score[order])
 
 
-def of_pool(pool: Pool, call: Call) -> Candidates:
-    """A pool as candidates without a score."""
-    count = len(pool.rows)
-    return Candidates(
+def of_pool(pool: Pool, call: Call) -> Columns:
+    """A pool as columns."""
+    cosine = pool.cosine if call.vector is None else call.sources.calibrate(pool.cosine)
+    return Columns(
         rows=np.asarray(pool.rows, dtype=np.int64),
         words=np.asarray(pool.words, dtype=np.float64),
-        cosine=call.sources.calibrate(pool.cosine).astype(np.float64),
+        cosine=np.asarray(cosine, dtype=np.float64),
         created_at=np.asarray(pool.created_at, dtype=np.float64),
         importance=np.asarray(pool.importance, dtype=np.float64),
-        confidence=signals.confidence(pool.confidence, pool.last_evidence_at, call.now),
-        score=np.zeros(count),
-        signals={},
-        ranks={},
-        outdated=np.zeros(count, dtype=bool),
+        confidence=np.asarray(pool.confidence, dtype=np.float64),
+        last_evidence_at=np.asarray(pool.last_evidence_at, dtype=np.float64),
     )
 
 
-def join(first: Candidates, second: Candidates) -> Candidates:
-    """Two sets of candidates in one; scores and signals are to be computed again."""
-
-    def both(name: str) -> Floats:
-        return np.concatenate([getattr(first, name), getattr(second, name)])
-
-    return Candidates(
-        rows=np.concatenate([first.rows, second.rows]),
-        words=both("words"),
-        cosine=both("cosine"),
-        created_at=both("created_at"),
-        importance=both("importance"),
-        confidence=both("confidence"),
-        score=both("score"),
-        signals={},
-        ranks={},
-        outdated=np.concatenate([first.outdated, second.outdated]),
-        trace=first.trace,
-    )
+def join(first: Columns, second: Columns) -> Columns:
+    """Two sets of columns in one."""
+    pairs = ((getattr(first, name), getattr(second, name)) for name in Columns.__struct_fields__)
+    return Columns(*map(np.concatenate, pairs))
 
 
-def rate(found: Candidates, call: Call) -> Candidates:
-    """Signals and the fused score."""
-    there = ~np.isnan(found.cosine)
-    matched = found.words > 0
-    ranks = {
-        "lexical": signals.ranks(found.words, matched),
-        "semantic": signals.ranks(found.cosine, there),
-    }
+def unrated(columns: Columns) -> Candidates:
+    """Candidates without a score, in the order found."""
+    count = len(columns.rows)
+    return Candidates(columns, {}, Ranks(), np.arange(count), np.zeros(count))
+
+
+def rate(columns: Columns, call: Call) -> Candidates:
+    """Signals and the fused score, in the order found."""
+    there = ~np.isnan(columns.cosine)
     values: dict[str, Floats] = {}
-    if matched.any():
-        values["lexical"] = signals.lexical(found.words)
+    if columns.words.max() > 0:
+        values["lexical"] = signals.lexical(columns.words)
     if there.any():
-        values["semantic"] = signals.semantic(found.cosine)
-    values |= _priors(found, call)
-    score = _fuse(found, values, ranks, call.config)
-    return replace(found, score=score, signals=values, ranks=ranks)
+        values["semantic"] = signals.semantic(columns.cosine)
+    values |= _priors(columns, call)
+    ranks = Ranks(lexical=columns.words, semantic=columns.cosine)
+    score = _fuse(columns, there, values, ranks, call.config)
+    return Candidates(columns, values, ranks, np.arange(len(score)), score)
 
 
 def _fuse(
-    found: Candidates, values: dict[str, Floats], ranks: dict[str, Ints], config: RecallConfig
+    columns: Columns, there: Bools, values: dict[str, Floats], ranks: Ranks, config: RecallConfig
 ) -> Floats:
     weights = config.weights
     if config.fusion == "rrf":
-        names = [name for name in ranks if weights.get(name, 0) > 0]
+        names = [name for name in ranks.places if weights.get(name, 0) > 0]
         return fusion.reciprocal(
-            [ranks[name] for name in names], [weights[name] for name in names], k=config.rrf_k
+            [ranks.places[name] for name in names], [weights[name] for name in names], k=config.rrf_k
         )
     if config.fusion == "product":
-        base = values.get("semantic", np.zeros(len(found)))
+        base = values.get("semantic", np.zeros(len(there)))
         return fusion.product(base, {k: v for k, v in values.items() if k != "semantic"}, weights)
     if config.fusion == "minmax" and "semantic" in values:
-        values = values | {"semantic": fusion.minmax(found.cosine, ~np.isnan(found.cosine))}
-    return fusion.weighted(values, weights) if values else np.zeros(len(found))
+        values = values | {"semantic": fusion.minmax(columns.cosine, there)}
+    return fusion.weighted(values, weights) if values else np.zeros(len(there))
 
 
 def unit(config: RecallConfig) -> float:
@@ -175,31 +221,37 @@ def unit(config: RecallConfig) -> float:
     return 1.0 / sum(config.weights.values()) if config.fusion in ("minmax", "weighted") else 1.0
 
 
-def _priors(found: Candidates, call: Call) -> dict[str, Floats]:
+def _priors(columns: Columns, call: Call) -> dict[str, Floats]:
     """The signals that do not depend on the query, where a weight asks for them."""
     config = call.config
     asked = {name for name, weight in config.weights.items() if weight > 0}
     out: dict[str, Floats] = {}
-    basis = found.created_at
+    basis = columns.created_at
     if asked.intersection(COUNTED) or ("recency" in asked and config.recency_basis == "last_used_at"):
-        counters = call.sources.counters(found.rows)
+        counters = call.sources.counters(columns.rows)
         out["confirmations"] = signals.confirmations(counters.confirmations)
         out["trust"] = signals.trust(counters.trust)
         out["usage"] = signals.usage(counters.uses)
         if config.recency_basis == "last_used_at":
-            basis = np.where(np.isnan(counters.last_used_at), found.created_at, counters.last_used_at)
+            basis = np.where(np.isnan(counters.last_used_at), columns.created_at, counters.last_used_at)
     if "recency" in asked:
         out["recency"] = signals.recency(basis, call.now, rate=config.recency_rate)
-    out["importance"] = found.importance
-    out["confidence"] = found.confidence
+    if "importance" in asked:
+        out["importance"] = columns.importance
+    if "confidence" in asked:
+        out["confidence"] = _confidence(columns, call)
     return {name: values for name, values in out.items() if name in asked}
 
 
-def rate_by_matches(found: Candidates, call: Call) -> Candidates:
+def _confidence(columns: Columns, call: Call) -> Floats:
+    """Effective, at the time of the recall."""
+    return signals.confidence(columns.confidence, columns.last_evidence_at, call.now)
+
+
+def rate_by_matches(columns: Columns, call: Call) -> Candidates:
     """Without vectors: how many query terms each one holds, and a little of its confidence."""
-    matched = (call.sources.impacts(call.asked.terms, found.rows) > 0).sum(axis=1).astype(np.float64)
-    ranks = {"lexical": signals.ranks(matched, matched > 0)}
-    score = matched + MATCHED_CONFIDENCE * found.confidence
-    return replace(
-        found, score=score, signals={"matched": matched, "confidence": found.confidence}, ranks=ranks
-    )
+    matched = (call.sources.impacts(call.asked.terms, columns.rows) > 0).sum(axis=1).astype(np.float64)
+    confidence = _confidence(columns, call)
+    score = matched + MATCHED_CONFIDENCE * confidence
+    shown = {"matched": matched, "confidence": confidence}
+    return Candidates(columns, shown, Ranks(lexical=matched), np.arange(len(score)), score)

@@ -12,7 +12,6 @@ Without a model, two memories are rivals when
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,8 +52,7 @@ _change = lazy(
     r"transfer(?:red|ring)|replac(?:ed|es|ing)|raised|lowered|increased|decreased|reduced|expanded|extended|"
     r"adjusted|revised|promoted|succeeded|appointed|stepped down|reached|improved to|recently|"
     r"renamed|rescheduled|postponed|delayed|pushed|"
-    r"final(?:ized|ised)?|correct(?:ed|ion)|actually|turns out|from .{1,40} to)\b",
-    re.IGNORECASE,
+    r"final(?:ized|ised)?|correct(?:ed|ion)|actually|turns out|from .{1,40} to)\b"
 )
 
 
@@ -89,36 +87,42 @@ def renew(facts: Facts) -> Renewed:
     `outdated` follows the old positions. Of equal times the one written later is the newer, where that is known.
     """
     count = len(facts.texts)
-    order = np.arange(count)
-    outdated = np.zeros(count, dtype=bool)
-    free = np.ones(count, dtype=bool)
+    order, outdated = list(range(count)), [False] * count
+    free = set(order)
     words = _Words(facts.texts)
     age = _ages(facts)
-    alike = _same_words(facts.matched)
-    for leader in range(count):
-        if not free[leader] or leader not in alike:
+    for leader, group in _same_words(facts.matched).items():
+        if leader not in free:
             continue
-        rivals = {leader, *_reworded(leader, alike[leader], words)}
+        rivals = _reworded(leader, [place for place in group if place > leader and place in free], words)
         if leader == 0 and facts.present:
             rivals |= _changed(facts, words) | _other_values(facts, age)
-        if len(rivals) == 1:
+        if not rivals:
             continue
-        places = np.array(sorted(place for place in rivals if free[place]))
-        free[places] = False
-        newest_first = places[np.argsort(age[places], kind="stable")]
-        order[places] = newest_first
-        outdated[places] = age[places] > age[newest_first[0]]
-    return Renewed(order, outdated)
+        places = sorted({leader, *rivals})
+        free.difference_update(places)
+        newest_first = sorted(places, key=age.__getitem__)
+        for place, newer in zip(places, newest_first, strict=True):
+            order[place] = newer
+            outdated[place] = age[place] > age[newest_first[0]]
+    return Renewed(np.array(order, dtype=np.int64), np.array(outdated, dtype=bool))
 
 
-def _ages(facts: Facts) -> Ints:
+def _ages(facts: Facts) -> list[int]:
     """Places by age: 0 for the newest; equal where neither time nor the order of writing tells them apart."""
-    if facts.rows is None:
-        return np.unique(-facts.created_at, return_inverse=True)[1]
-    newest_first = np.lexsort((-facts.rows, -facts.created_at))
-    out = np.empty(len(newest_first), dtype=np.int64)
-    out[newest_first] = np.arange(len(newest_first))
-    return out
+    rows = facts.rows.tolist() if facts.rows is not None else [0] * len(facts.texts)
+    moments = list(zip((-facts.created_at).tolist(), (-row for row in rows), strict=True))
+    ranked = {moment: place for place, moment in enumerate(sorted(set(moments)))}
+    return [ranked[moment] for moment in moments]
+
+
+class Worded(NamedTuple):
+    """A text as words."""
+
+    held: frozenset[str]
+    """The distinct words that mean something."""
+    terms: int
+    """How many terms the text has."""
 
 
 class _Words:
@@ -126,80 +130,83 @@ class _Words:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
-        self._kept: dict[int, tuple[frozenset[str], int]] = {}
+        self._kept: dict[int, Worded] = {}
 
-    def of(self, place: int) -> tuple[frozenset[str], int]:
-        """The distinct words that mean something, and how many terms the text has."""
-        if place not in self._kept:
-            self._kept[place] = _taken_apart(self._texts[place])
-        return self._kept[place]
+    def of(self, place: int) -> Worded:
+        """The words of one of them."""
+        found = self._kept.get(place)
+        if found is None:
+            found = self._kept[place] = _taken_apart(self._texts[place])
+        return found
 
 
 @lru_cache(maxsize=2048)
-def _taken_apart(text: str) -> tuple[frozenset[str], int]:
+def _taken_apart(text: str) -> Worded:
     found = terms(text)
-    return frozenset(found) - STOP, len(found)
+    return Worded(frozenset(found) - STOP, len(found))
 
 
 def _same_words(matched: Bools) -> dict[int, list[int]]:
-    """For every candidate that holds a word of the query: those that hold exactly the same ones."""
+    """For every candidate that holds a word of the query, in order: those that hold exactly the same ones."""
+    count, width = matched.shape
+    held = matched.tobytes()
     groups: dict[bytes, list[int]] = {}
-    for place, row in enumerate(np.packbits(matched, axis=1)):
-        if row.any():
-            groups.setdefault(row.tobytes(), []).append(place)
-    return {place: group for group in groups.values() for place in group}
+    for place in range(count):
+        groups.setdefault(held[place * width : (place + 1) * width], []).append(place)
+    groups.pop(bytes(width), None)
+    return dict(sorted((place, group) for group in groups.values() for place in group))
 
 
+@lru_cache(maxsize=2048)
 def tells_of_change(text: str) -> bool:
     """Whether a text says that something is no longer as it was.
 
     >>> tells_of_change("The limit was raised to 500"), tells_of_change("The limit is 100")
     (True, False)
     """
-    return _change.search(text) is not None
+    return _change.search(text.lower()) is not None
 
 
-def _reworded(leader: int, group: Sequence[int], words: _Words) -> list[int]:
-    """Those of the group worded like the leader, with another value."""
-    if len(group) < 2:
-        return []
-    mine, _ = words.of(leader)
-    out: list[int] = []
-    for other in group:
-        theirs, _ = words.of(other)
-        shared = len(mine & theirs)
-        each_its_own = shared < min(len(mine), len(theirs))
-        if each_its_own and shared >= ALIKE * (len(mine) + len(theirs) - shared):
-            out.append(other)
+def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
+    """Those worded like the leader, with another value."""
+    out: set[int] = set()
+    for other in others:
+        mine, theirs = words.of(leader), words.of(other)
+        shared = len(mine.held & theirs.held)
+        each_its_own = shared < min(len(mine.held), len(theirs.held))
+        if each_its_own and shared >= ALIKE * (len(mine.held) + len(theirs.held) - shared):
+            out.add(other)
     return out
 
 
 def _changed(facts: Facts, words: _Words) -> set[int]:
     """Those that share the best hit's subject where the newer of the two tells of a change."""
+    mine = words.of(0)
+    if mine.terms > SHORT:
+        return set()
     weight = facts.matched @ facts.idf
     both = (facts.matched & facts.matched[0]) @ facts.idf
     enough = facts.score >= CLOSE * facts.score[0]
     enough &= both >= SHARED * np.maximum(np.maximum(weight, weight[0]), 1e-9)
-    mine, length = words.of(0)
-    if length > SHORT:
-        return set()
+    made = facts.created_at.tolist()
     out: set[int] = set()
     for other in np.flatnonzero(enough).tolist():
-        newer = other if facts.created_at[other] > facts.created_at[0] else 0
+        newer = other if made[other] > made[0] else 0
         if other == 0 or not tells_of_change(facts.texts[newer]):
             continue
-        theirs, size = words.of(other)
-        if size <= SHORT and len(mine & theirs) >= TOUCHING * len(mine | theirs):
+        theirs = words.of(other)
+        shared = len(mine.held & theirs.held)
+        if theirs.terms <= SHORT and shared >= TOUCHING * (len(mine.held) + len(theirs.held) - shared):
             out.add(other)
     return out
 
 
-def _other_values(facts: Facts, age: Ints) -> set[int]:
+def _other_values(facts: Facts, age: Sequence[int]) -> set[int]:
     """Newer ones that hold a value for what the best hit holds one for, as a question for a value wants it."""
     if facts.holding is None or not facts.holding[0]:
         return set()
     both = (facts.matched & facts.matched[0]) @ facts.idf
-    rival = facts.holding & (age < age[0])
+    rival = facts.holding & (np.array(age) < age[0])
     rival &= facts.score >= VALUE_CLOSE * facts.score[0]
     rival &= both >= VALUE_SHARED * max(float(facts.matched[0] @ facts.idf), 1e-9)
     return set(np.flatnonzero(rival).tolist())

@@ -74,7 +74,7 @@ def matches(query: str, texts: Sequence[str], table: Tokens) -> Matches | None:
     weights = table.token_weights(asked).astype(np.float64)
     heavy = weights >= LIGHT * weights.max()
     asked = [piece for piece, keep in zip(asked, heavy.tolist(), strict=True) if keep]
-    distinct, back = np.unique(flat, return_inverse=True)
+    distinct, back = _distinct(flat)
     near = product(table.token_vectors(asked), table.token_vectors(distinct.tolist()).T)
     np.maximum(near - NEAR, 0.0, out=near)
     near /= 1.0 - NEAR
@@ -84,7 +84,7 @@ def matches(query: str, texts: Sequence[str], table: Tokens) -> Matches | None:
     first = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(first, counts)
     starts = np.repeat(np.cumsum(lengths) - lengths, counts) + BLOCK * within
-    best = np.maximum.reduceat(near[:, back], starts, axis=1)
+    best = np.maximum.reduceat(near.take(back, axis=1), starts, axis=1)
     return Matches(best, first, there, weights[heavy])
 
 
@@ -111,6 +111,16 @@ def close_together(found: Matches) -> Floats:
     out = np.zeros(len(there))
     out[there] = np.maximum.reduceat(rare @ stretch / rare.sum(), first)
     return out
+
+
+def _distinct(pieces: Pieces) -> tuple[Ints, Ints]:
+    """Every piece once, ascending, and where each stands among them; by marking, which is quicker than sorting."""
+    marked = np.zeros(int(pieces.max()) + 1, dtype=bool)
+    marked[pieces] = True
+    found = np.flatnonzero(marked)
+    place = np.empty(len(marked), dtype=np.int64)
+    place[found] = np.arange(len(found))
+    return found, place[pieces]
 
 
 def _pieces(texts: Sequence[str], table: Tokens) -> list[Pieces]:

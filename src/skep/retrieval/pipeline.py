@@ -6,8 +6,8 @@ only for what is returned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -105,26 +105,27 @@ def _gather(call: Call) -> Candidates:
     pool = call.sources.search(
         terms, call.vector, call.where, config.k_words or config.k_vectors, config.k_vectors
     )
-    found = stage.of_pool(pool, call)
-    found = found.noted(
+    columns = stage.of_pool(pool, call)
+    by_matches = config.matched_terms and call.vector is None
+    if not len(columns.rows):
+        found = stage.unrated(columns)
+    else:
+        found = stage.rate_by_matches(columns, call) if by_matches else stage.rate(columns, call)
+    found = found.ordered().noted(
         "candidates",
         cut=max(pool.words_total, pool.vectors_total, len(found)) - len(found),
         note=f"{pool.words_total} by words, {pool.vectors_total} by meaning",
     )
     if not len(found):
         return found
-    by_matches = config.matched_terms and call.vector is None
-    rated = stage.rate_by_matches(found, call) if by_matches else stage.rate(found, call)
-    return rated.ordered().noted(
-        "matched terms" if by_matches else config.fusion, note=", ".join(rated.signals)
-    )
+    return found.noted("matched terms" if by_matches else config.fusion, note=", ".join(found.measured))
 
 
 def _rerank(found: Candidates, call: Call, reranker: Reranker) -> Candidates:
     """The short list in the order of the reranker; what lies below it is dropped."""
-    head = found.take(range(min(call.config.shortlist, len(found))))
+    head = found.first(call.config.shortlist)
     scores = np.asarray(reranker(call.asked.text, call.sources.texts(head.rows)), dtype=np.float64)
-    return head.scored(scores, reranker=scores).ordered().noted("reranker", cut=len(found) - len(head))
+    return head.scored(scores, reranker=scores).noted("reranker", cut=len(found) - len(head))
 
 
 def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]:
@@ -136,13 +137,13 @@ def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     most = min(limit, config.max_results, len(found))
     if config.select != "none" and len(found):
         found = _varied(found, call, most)
-    kept = found.take(range(min(most, len(found))))
+    kept = found.first(most)
     if config.dynamic_k:
         count = selection.dynamic_k(kept.score, factor=config.cliff, min_results=config.min_results)
         if count < len(kept):
             cut = len(kept) - count
             reason = reason or f"{cut} behind a cliff in the scores"
-            kept = kept.take(range(count)).noted("dynamic-k", cut=cut)
+            kept = kept.first(count).noted("dynamic-k", cut=cut)
     return kept.noted("limit", cut=len(found) - len(kept)), reason
 
 
@@ -150,9 +151,10 @@ def _above_the_bar(found: Candidates, config: RecallConfig) -> tuple[Candidates,
     """Only what answers enough of the query, and only what is not far behind the best."""
     reason = ""
     if config.floor > 0 and evidence(found) < config.floor:
-        return found.take([]).noted("floor", cut=len(found)), f"{len(found)} below the bar"
-    if config.relative_floor > 0 and len(found) and "reranker" not in found.signals:  # its scale is its own
-        kept = found.take(np.flatnonzero(found.score >= config.relative_floor * found.score[0]))
+        return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
+    if config.relative_floor > 0 and len(found) and "reranker" not in found.measured:  # its scale is its own
+        near = found.score >= config.relative_floor * found.score[0]
+        kept = found.first(int(np.count_nonzero(near)))
         cut = len(found) - len(kept)
         reason = f"{cut} far behind the best" if cut else ""
         found = kept.noted("relative floor", cut=cut)
@@ -161,14 +163,15 @@ def _above_the_bar(found: Candidates, config: RecallConfig) -> tuple[Candidates,
 
 def evidence(found: Candidates) -> float:
     """How well the best of the first hits answers the query, 0..1: by its words, their relatives, or its meaning."""
-    measures = [found.signals[name][:WITNESSES].max() for name in EVIDENCE if name in found.signals]
+    asked = found.at[:WITNESSES]
+    measures = [found.measured[name][asked].max() for name in EVIDENCE if name in found.measured]
     return float(max(measures, default=found.score[0]))
 
 
 def _varied(found: Candidates, call: Call, most: int) -> Candidates:
     """Without near repetitions among the best."""
     config = call.config
-    reach = found.take(range(min(len(found), max(config.shortlist, most))))
+    reach = found.first(max(config.shortlist, most))
     vectors = call.sources.vectors(reach.rows)
     if config.select == "mmr":
         picked = selection.mmr(reach.score, vectors, most, balance=config.mmr_lambda)
@@ -179,35 +182,48 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
-    memories = call.sources.memories(found.rows)
-    if "lexical" in found.ranks and "semantic" in found.ranks and len(found):
-        odd = disagreeing(found.ranks["lexical"], found.ranks["semantic"], threshold=call.config.disagreement)
-    else:
-        odd = np.zeros(len(found), dtype=bool)
-    names = list(found.signals)
-    columns = [found.signals[name].tolist() for name in names]
-    ranked = list(found.ranks)
-    places = [found.ranks[name].tolist() for name in ranked]
+    rows = found.rows
+    ranks = found.ranks
+    odd = [False] * len(found)
+    if "lexical" in ranks and "semantic" in ranks:
+        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement).tolist()
     return tuple(
         Hit(
             memory=memory,
             score=score,
-            signals={name: column[i] for name, column in zip(names, columns, strict=True)},
-            ranks={name: column[i] for name, column in zip(ranked, places, strict=True)},
-            flags=_flags(memory, disagreement=odd_one, outdated=old),
+            signals=measures,
+            ranks=places,
+            flags=_flags(memory, disagreement=odd_one, outdated=row in found.outdated),
         )
-        for i, (memory, score, odd_one, old) in enumerate(
-            zip(memories, found.score.tolist(), odd.tolist(), found.outdated.tolist(), strict=True)
+        for memory, row, score, measures, places, odd_one in zip(
+            call.sources.memories(rows),
+            rows.tolist(),
+            found.score.tolist(),
+            _by_hit(found.signals, len(found)),
+            _by_hit(ranks, len(found)),
+            odd,
+            strict=True,
         )
     )
 
 
+def _by_hit(columns: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, Any]]:
+    """Columns of values as one mapping per hit."""
+    if not columns:
+        return [{} for _ in range(count)]
+    listed = zip(*(values.tolist() for values in columns.values()), strict=True)
+    return [dict(zip(columns, values, strict=True)) for values in listed]
+
+
 def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:
+    pending = memory.status == "pending"
+    if not (disagreement or outdated or memory.stale or pending):
+        return ()
     flags = (
         ("disagreement", disagreement),
         ("outdated", outdated),
         ("stale", memory.stale),
-        ("pending", memory.status == "pending"),
+        ("pending", pending),
     )
     return tuple(name for name, is_set in flags if is_set)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -26,15 +25,13 @@ MEMO_TEXTS = 8192
 _time = lazy(
     r"\b(?:\d{4}|january|february|march|april|may|june|july|august|september|october|november|december|"
     r"yesterday|today|tonight|tomorrow|ago|(?:mon|tues|wednes|thurs|fri|satur|sun)day|weekend|"
-    r"(?:last|next|this) (?:week|month|year|night|summer|winter|spring|fall|autumn))\b",
-    re.IGNORECASE,
+    r"(?:last|next|this) (?:week|month|year|night|summer|winter|spring|fall|autumn))\b"
 )
 _number = lazy(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice)\b",
-    re.IGNORECASE,
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice)\b"
 )
 READERS = {"time": _time, "number": _number}
-"""What a text must hold to answer a question for it."""
+"""What a text in small letters must hold to answer a question for it."""
 
 
 def subject(names: Sequence[str], texts: Sequence[str]) -> Floats:
@@ -63,4 +60,4 @@ def _head(start: str) -> frozenset[str]:
 
 @lru_cache(maxsize=MEMO_TEXTS)
 def _holds(kind: str, text: str) -> bool:
-    return READERS[kind].search(text) is not None
+    return READERS[kind].search(text.lower()) is not None

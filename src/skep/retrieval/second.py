@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from skep.linear import product
 from skep.retrieval import candidates as stage
@@ -52,8 +52,10 @@ def filled(own: Floats, near: Floats, weight: float) -> Floats:
     """
     window = near.shape[1] // 2
     shares = [weight * FADE ** (step - 1) for step in range(1, window + 1)]
-    both = np.array([*shares[::-1], *(AFTER * share for share in shares)])
-    return np.maximum(own, (near * both[None, :, None]).max(axis=1, initial=0.0))
+    best = np.maximum(own, 0.0)
+    for place, share in enumerate([*shares[::-1], *(AFTER * share for share in shares)]):
+        np.maximum(best, near[:, place] * share, out=best)
+    return best
 
 
 def coverage(impacts: Floats, idf: Floats) -> Floats:
@@ -65,32 +67,39 @@ def coverage(impacts: Floats, idf: Floats) -> Floats:
 def _words_again(found: Candidates, call: Call) -> Candidates:
     """The best candidates and their neighbours, by words that may stand in a neighbour, and by coverage."""
     config, sources, terms = call.config, call.sources, call.asked.terms
-    size = min(config.reach, len(found))
-    head, near, joined = np.arange(size), np.zeros((size, 0), dtype=np.int64), 0
+    columns, head = found.columns, found.at[: config.reach]
+    near, joined = np.zeros((len(head), 0), dtype=np.int64), 0
     if config.context > 0:
-        near = sources.around(found.rows[:size], config.window, call.where)
-        beside = set(near[: config.shortlist].ravel().tolist()) - {-1, *found.rows.tolist()}
-        fresh = np.array(sorted(beside), dtype=np.int64)
+        near = sources.around(columns.rows[head], config.window, call.where)
+        fresh = _beside(near[: config.shortlist], columns.rows)
         if len(fresh):
             joined = len(fresh)
-            found = stage.join(found, stage.of_pool(sources.lookup(fresh, terms, call.vector), call))
-            head = np.concatenate([head, np.arange(len(found) - joined, len(found))])
+            columns = stage.join(columns, stage.of_pool(sources.lookup(fresh, (), call.vector), call))
+            head = np.concatenate([head, np.arange(len(columns.rows) - joined, len(columns.rows))])
             near = np.concatenate([near, sources.around(fresh, config.window, call.where)])
-    own, whole = _impacts(found.rows[head], near, call)
-    words = found.words.copy()
+    own, whole = _impacts(columns.rows[head], near, call)
+    words = columns.words.copy()
     words[head] = whole.sum(axis=1)
     idf = sources.idf(terms)
-    shown = {"coverage": np.zeros(len(found))}
+    shown = {"coverage": np.zeros(len(words))}
     shown["coverage"][head] = coverage(whole, idf)
     extra = config.coverage * shown["coverage"]
     exact = [at for at, term in enumerate(terms) if any(map(str.isdigit, term))] if config.numbers > 0 else []
     if exact:
-        shown["numbers"] = np.zeros(len(found))
+        shown["numbers"] = np.zeros(len(words))
         shown["numbers"][head] = coverage(own[:, exact], idf[exact])
         extra = extra + config.numbers * shown["numbers"]
-    rated = stage.rate(replace(found, words=words), call)
-    rated = rated.scored(rated.score + stage.unit(config) * extra, **shown)
-    return rated.ordered().noted("words again", note=f"{joined} neighbours joined")
+    rated = stage.rate(replace(columns, words=words), call)
+    rated = replace(rated, trace=found.trace).lifted(stage.unit(config) * extra, **shown)
+    return rated.noted("words again", note=f"{joined} neighbours joined")
+
+
+def _beside(near: Ints, known: Ints) -> Ints:
+    """The neighbours that are no candidates yet."""
+    there = near[near >= 0]
+    if not len(there):
+        return there
+    return np.array(sorted(set(there.tolist()) - set(known.tolist())), dtype=np.int64)
 
 
 def _impacts(rows: Ints, near: Ints, call: Call) -> tuple[Floats, Floats]:
@@ -108,46 +117,44 @@ def _impacts(rows: Ints, near: Ints, call: Call) -> tuple[Floats, Floats]:
 
 def _texts(found: Candidates, call: Call) -> Candidates:
     """The short list by its texts: words and their relatives, the subject, and the kind of answer that is wanted."""
-    config, asked = call.config, call.asked
-    size = min(config.shortlist, len(found))
-    texts = call.sources.texts(found.rows[:size])
-    extra = np.zeros(size)
+    config, asked, table = call.config, call.asked, call.sources.tokens
+    by_pieces = table is not None and (config.late > 0 or config.close > 0)
+    by_subject = config.subject > 0 and len(asked.names) > 0
+    by_want = config.wanted > 0 and asked.wants in reading.READERS
     shown: dict[str, Floats] = {}
-    table = call.sources.tokens
-    matched = late.matches(asked.text, texts, table) if table is not None else None
-    if config.late > 0 and matched is not None:
-        shown["late"] = _padded(late.whole_texts(matched), found)
-        extra += config.late * shown["late"][:size]
-    if config.close > 0 and matched is not None:
-        shown["close"] = _padded(late.close_together(matched), found)
-        extra += config.close * shown["close"][:size]
-    if config.subject > 0 and asked.names:
-        shown["subject"] = _padded(reading.subject(asked.names, texts), found)
-        extra += config.subject * shown["subject"][:size]
-    if config.wanted > 0 and asked.wants in reading.READERS:
-        extra += config.wanted * reading.wanted(asked.wants, texts)
-    score = found.score.copy()
-    score[:size] += stage.unit(config) * extra
-    return found.scored(score, **shown).ordered().noted("texts", note=", ".join(shown))
+    if by_pieces or by_subject or by_want:
+        texts = call.sources.texts(found.rows[: config.shortlist])
+        extra = np.zeros(len(texts))
+        matched = late.matches(asked.text, texts, table) if by_pieces and table is not None else None
+        if config.late > 0 and matched is not None:
+            shown["late"] = late.whole_texts(matched)
+            extra += config.late * shown["late"]
+        if config.close > 0 and matched is not None:
+            shown["close"] = late.close_together(matched)
+            extra += config.close * shown["close"]
+        if by_subject:
+            shown["subject"] = reading.subject(asked.names, texts)
+            extra += config.subject * shown["subject"]
+        if by_want:
+            extra += config.wanted * reading.wanted(asked.wants, texts)
+        found = found.lifted(stage.unit(config) * extra, **shown)
+    return found.noted("texts", note=", ".join(shown))
 
 
 def _company(found: Candidates, call: Call) -> Candidates:
     """The short list by its vectors: against what all of it has in common, and against one another."""
     config = call.config
-    size = min(config.shortlist, len(found))
-    vectors = call.sources.vectors(found.rows[:size])
-    extra = np.zeros(size)
+    vectors = call.sources.vectors(found.rows[: config.shortlist])
+    extra = np.zeros(len(vectors))
     shown: dict[str, Floats] = {}
     if config.contrast > 0 and call.vector is not None:
-        shown["contrast"] = _padded(contrast(call.vector, vectors), found)
-        extra += config.contrast * shown["contrast"][:size]
+        shown["contrast"] = contrast(call.vector, vectors)
+        extra += config.contrast * shown["contrast"]
     if config.peers > 0:
         alike = call.sources.calibrate(product(vectors, vectors.T)).astype(np.float64)
-        shown["peers"] = _padded(peers(alike, found.score[:size]), found)
-        extra += config.peers * shown["peers"][:size]
-    score = found.score.copy()
-    score[:size] += stage.unit(config) * extra
-    return found.scored(score, **shown).ordered().noted("company", note=", ".join(shown))
+        shown["peers"] = peers(alike, found.score[: len(vectors)])
+        extra += config.peers * shown["peers"]
+    return found.lifted(stage.unit(config) * extra, **shown).noted("company", note=", ".join(shown))
 
 
 def contrast(vector: Singles, vectors: Singles) -> Floats:
@@ -171,34 +178,29 @@ def peers(alike: Floats, score: Floats) -> Floats:
     if best <= 0:
         return np.zeros(len(score))
     weighed = alike * (score / best)
-    np.fill_diagonal(weighed, 0.0)
+    weighed.flat[:: len(score) + 1] = 0.0
     return np.maximum(weighed.max(axis=1, initial=0.0), 0.0)
-
-
-def _padded(values: Floats, found: Candidates) -> Floats:
-    out = np.zeros(len(found))
-    out[: len(values)] = values
-    return out
 
 
 def _in_time(found: Candidates, call: Call) -> Candidates:
     """Memories of a time the query names, lifted."""
+    created_at = found.created_at
     inside = np.zeros(len(found), dtype=bool)
     for span in call.asked.spans:
-        inside |= (found.created_at >= span.start) & (found.created_at < span.end)
+        inside |= (created_at >= span.start) & (created_at < span.end)
     if not inside.any():
         return found
-    lifted = found.scored(found.score + call.config.temporal_boost * inside).ordered()
+    lifted = found.lifted(call.config.temporal_boost * inside)
     return lifted.noted("time", note=f"{int(inside.sum())} from {call.asked.spans[0].text}")
 
 
 def _current(found: Candidates, call: Call) -> Candidates:
     """The newest of rival memories first."""
     terms = call.asked.terms
-    size = min(currency.REACH, len(found))
+    head = found.rows[: currency.REACH]
+    size = len(head)
     if not terms or size < 2:
         return found
-    head = found.rows[:size]
     texts = call.sources.texts(head)
     wants = call.asked.wants if call.asked.present else "thing"
     facts = currency.Facts(
@@ -214,8 +216,9 @@ def _current(found: Candidates, call: Call) -> Candidates:
     renewed = currency.renew(facts)
     if not renewed.outdated.any():
         return found
-    outdated = found.outdated.copy()
-    outdated[:size] = renewed.outdated
-    order = np.concatenate([renewed.order, np.arange(size, len(found))])
-    moved = replace(replace(found, outdated=outdated).take(order), score=found.score)
-    return moved.noted("currency", note=f"{int(renewed.outdated.sum())} outdated")
+    moved = replace(
+        found,
+        at=np.concatenate([found.at[renewed.order], found.at[size:]]),
+        outdated=frozenset(head[renewed.outdated].tolist()),
+    )  # the scores stay where they are
+    return moved.noted("currency", note=f"{len(moved.outdated)} outdated")

@@ -23,6 +23,7 @@ from skep.storage.segments.lexical import (
 )
 from skep.storage.segments.postings import idf
 from skep.storage.segments.scan import Scanner, codes_of, cosines_of
+from skep.storage.segments.timelines import Timelines
 from skep.storage.segments.turning import turn_back, turn_one
 from skep.storage.segments.upkeep import Upkeep
 
@@ -110,6 +111,7 @@ class SegmentIndex:
         self._masks = Masks(self._upkeep.table)
         self._scores = WordScores()
         self._scanner = Scanner()
+        self._timelines = Timelines()
 
     def refresh(self) -> int:
         """Catch up with the store, cheaply when nothing changed; returns the position reached."""
@@ -211,6 +213,19 @@ class SegmentIndex:
             lambda: term_parts(self._upkeep.table, terms, self._upkeep.table.slots_of(rows))
         )
 
+    def around(self, rows: Ints, window: int, pause: float, where: Filter) -> Ints | None:
+        """The rows around each row in the time of its scope that a filter admits; see `Timelines.around`."""
+
+        def answer() -> Ints | None:
+            table = self._upkeep.table
+            slots = self._timelines.around(table, table.slots_of(rows), window, pause)
+            if slots is None or not (slots >= 0).any():
+                return slots
+            admitted = (slots >= 0) & self._masks.admitted(where).mask[slots]
+            return np.where(admitted, table.rows[slots], -1)
+
+        return self._trusting(answer)
+
     def stats(self) -> IndexStats:
         """What the index holds, and how far it lies behind."""
         with self._lock:
@@ -251,6 +266,7 @@ class SegmentIndex:
         """Let go of what was derived from segments that are no longer there."""
         if self._masks.table is not self._upkeep.table:
             self._masks = Masks(self._upkeep.table)
+            self._timelines = Timelines()
 
     def _trusting(self, answer: Callable[[], Answer]) -> Answer:
         """Answer; if that fails because a file is damaged, build the index again and answer then."""
