@@ -32,7 +32,7 @@ _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
 _ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
 _CURRENCY = frozenset("$€£")
-_PLAIN_MARKS = frozenset(".,;:!?'\"()-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%")
+_MARK = re.compile(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_")
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
@@ -143,10 +143,11 @@ def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], lis
     found: dict[int, Quantity] = {}
     i = 0
     while i < len(words):
-        hit = _quantity(words, i)
+        word = words[i]
+        hit = _quantity(words, i) if word[0] in _DIGITS or word in lx.NUMBER_WORDS else None
         if hit is None:
-            if words[i] not in _CURRENCY:
-                out.append(words[i])
+            if word not in _CURRENCY:
+                out.append(word)
                 upper.append(capital[i])
             i += 1
             continue
@@ -209,6 +210,6 @@ def analyse(text: str) -> Text:
         cancels=cancels,
         quantities=quantities,
         question=_is_question(text, words),
-        marks="".join(sorted(c for c in text if not (c.isalnum() or c.isspace() or c in _PLAIN_MARKS))),
+        marks="".join(sorted(_MARK.findall(text))),
         whole=len(words) < MAX_TOKENS,
     )
