@@ -135,7 +135,9 @@ class _Memo(dict[str, tuple[str, ...]]):
         self.query = query
 
     def __missing__(self, chunk: str) -> tuple[str, ...]:
-        found = tuple(_analyse(chunk, query=self.query))
+        found = _indexed.get(chunk) if self.query and chunk.isascii() else None  # the same on both sides
+        if found is None:
+            found = tuple(_analyse(chunk, query=self.query))
         if len(chunk) <= MEMO_CHARS:
             if len(self) >= MEMO_ENTRIES:
                 self.clear()

@@ -83,12 +83,17 @@ def sharing_words(
             short.append((memory, words, query_terms(text)))
     every = list({term for _, _, terms in short for term in terms})
     worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
-    pools: list[tuple[Memory, set[str], list[int]]] = []
+    groups: dict[tuple[Scope, str], list[tuple[Memory, set[str], list[str]]]] = {}
     for memory, words, terms in short:
-        rarest = sorted(set(terms), key=lambda term: (-worth[term], term))[: len(set(terms)) // 2 + 1]
-        where = Filter(scope=memory.scope, kinds=(memory.kind,), statuses=CURRENT)
-        pool = engine.index.search(rarest, None, where, k_words=limit + 1, k_vectors=0)
-        pools.append((memory, words, [row for row in pool.rows.tolist() if row != rows[memory.id]]))
+        rarest = sorted(terms, key=lambda term: (-worth[term], term))[: len(terms) // 2 + 1]
+        groups.setdefault((memory.scope, memory.kind), []).append((memory, words, rarest))
+    pools: list[tuple[Memory, set[str], list[int]]] = []
+    for (scope, kind), group in groups.items():
+        where = Filter(scope=scope, kinds=(kind,), statuses=CURRENT)
+        best = engine.index.best_by_words([rarest for _, _, rarest in group], where, limit + 1)
+        for (memory, words, _), found in zip(group, best, strict=True):
+            mine = rows[memory.id]
+            pools.append((memory, words, sorted(row for row in found.tolist() if row != mine)))
     texts = engine.store.texts_of(sorted({row for _, _, found in pools for row in found}))
     split = {row: whole_words(text) for row, text in texts.items()}
     pairs = [

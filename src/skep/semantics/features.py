@@ -167,11 +167,33 @@ class Edits(NamedTuple):
     swapped: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
 
+def _blocks(left: list[str], right: list[str]) -> list[tuple[str, int, int, int, int]]:
+    """Where two lists differ, as `difflib` has it.
+
+    Two lists that differ in one place only, and share no word but those before and after it, need no search.
+    """
+    most = min(len(left), len(right))
+    start = next((i for i in range(most) if left[i] != right[i]), most)
+    most -= start
+    end = next((i for i in range(most) if left[-1 - i] != right[-1 - i]), most)
+    i, j = len(left) - end, len(right) - end
+    shared = {*left[:start], *left[i:]}
+    if len(shared) == start + end and not (
+        {*left[start:i]} & {*right} or {*right[start:j]} & {*left}
+    ):
+        if start == i == j:
+            return []
+        kind = "replace" if start < i and start < j else "delete" if start < i else "insert"
+        return [(kind, start, i, start, j)]
+    opcodes = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
+    return [each for each in opcodes if each[0] != "equal"]
+
+
 def edits(a: Text, b: Text) -> Edits:
     """Align two texts word by word, in order, and describe what was replaced, inserted or dropped."""
     left = [s for s in a.stems if s not in _LIGHT]
     right = [s for s in b.stems if s not in _LIGHT]
-    blocks = [o for o in SequenceMatcher(None, left, right, autojunk=False).get_opcodes() if o[0] != "equal"]
+    blocks = _blocks(left, right)
     shortest = max(1, min(len(left), len(right)))
     if not blocks:
         return Edits(0, 0, 0, 1.0, 1.0, False, False, False, False, False, False, False, ())

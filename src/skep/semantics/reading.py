@@ -19,6 +19,8 @@ _CLEAN = (
     (re.compile(r"[\u201c\u201d]|''"), '"'),
     (re.compile(r"\s+(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE), r"\1"),
 )
+_PLAIN = frozenset("'`")
+"""What else than brackets needs cleaning in a plain text."""
 _TOKEN = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"  # a date
     r"|[0-9]+(?:[.:][0-9]+)+(?![a-z])"  # a version, a time, a decimal
@@ -63,8 +65,9 @@ class Text(NamedTuple):
 
 
 def _split(text: str) -> tuple[list[str], list[bool]]:
-    for pattern, with_ in _CLEAN:
-        text = pattern.sub(with_, text)
+    if not text.isascii() or not _PLAIN.isdisjoint(text) or "RB-" in text or "SB-" in text:
+        for pattern, with_ in _CLEAN:
+            text = pattern.sub(with_, text)
     words: list[str] = []
     capital: list[bool] = []
     start = True

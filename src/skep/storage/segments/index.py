@@ -14,6 +14,7 @@ from skep.errors import EmbedderMismatchError
 from skep.storage.segments.codes import decode
 from skep.storage.segments.filters import Masks
 from skep.storage.segments.joining import near_pairs
+from skep.storage.segments.matching import best_by_words
 from skep.storage.segments.lexical import (
     WordScores,
     best_of,
@@ -161,6 +162,16 @@ class SegmentIndex:
                 slots = slots[table.has_vector[slots]]
             found = near_pairs(table, table.slots_of(rows), slots, least=least, most=most)
             return Neighbours(rows[found.asked], table.rows[found.slots], found.cosine)
+
+        return self._trusting(answer)
+
+    def best_by_words(self, queries: Sequence[Sequence[str]], where: Filter, k: int) -> list[Ints]:
+        """The `k` best rows by words alone for each of many queries, best first, under one filter."""
+
+        def answer() -> list[Ints]:
+            table = self._upkeep.table
+            found = best_by_words(table, self._masks.admitted(where).mask, queries, k)
+            return [table.rows[slots] for slots in found]
 
         return self._trusting(answer)
 

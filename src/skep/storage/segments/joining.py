@@ -1,7 +1,7 @@
 """Which rows are near which: the neighbours of many rows in one pass over the bank.
 
 Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the axes
-along which the bank varies most, which are a third of all or fewer. What the other axes could add at most is the
+along which its rows reach furthest, a third of all or fewer. What the other axes could add at most is the
 product of the lengths that two rows have there (Cauchy and Schwarz), so no pair that reaches the bar is lost. The
 whole codes of the pairs that are left decide.
 """
@@ -35,7 +35,7 @@ LOW = 8 / 15
 """How far the coarse half of a code may be from the whole along one axis, in steps of its scale."""
 ROUNDED = 0.002
 """What the roundings of a product may come to."""
-AXES, AXES_SHARE = 93, 4
+AXES, AXES_SHARE = 79, 4
 """Axes of a lens: so many, or one in so many if that is more."""
 SMALL = 128
 """Up to this dimension, and for fewer rows than `FEW`, a lens is not worth grinding."""
@@ -73,42 +73,24 @@ class Rows(NamedTuple):
 
 
 class Lens(NamedTuple):
-    """Orthonormal axes, and after them the mean, as columns; without any, rows are seen as they are."""
+    """Orthonormal axes as columns, and a column of zeros; without any, rows are seen as they are."""
 
     axes: Floats
-    mean: Floats
 
     def asked(self, vectors: Floats) -> Floats:
-        """Unit rows as one side of the product."""
-        if not self.axes.shape[1]:
-            return vectors
-        seen = vectors @ self.axes
-        out = np.ones((len(vectors), self.axes.shape[1] + 2), dtype=np.float32)
-        out[:, -3] = self._unseen(seen, np.vecdot(vectors, vectors))
-        out[:, -2] = seen[:, -1] - self.mean @ self.mean
-        out[:, :-3] = seen[:, :-1] - self.mean @ self.axes[:, :-1]
-        return out
+        """Unit rows as one side of the product: along the axes, and the length of the rest."""
+        return _seen(vectors, self.axes) if self.axes.shape[1] else vectors
 
     def held(self, rows: Rows, least: float) -> tuple[Floats, Floats]:
         """Rows of the bank as the other side; and what the product is at least where a cosine reaches the bar."""
-        count, dim = rows.high.shape
-        bars = np.full((count, 1), least - ROUNDED, dtype=np.float32)
-        spare = LOW * dim**0.5
-        if not self.axes.shape[1]:
-            return rows.high, bars / rows.scale[:, None] - np.float32(spare)
-        seen = rows.high @ self.axes
-        seen *= rows.scale[:, None]
-        out = np.ones((count, self.axes.shape[1] + 2), dtype=np.float32)
-        out[:, -3] = self._unseen(seen, np.vecdot(rows.high, rows.high) * rows.scale**2)
-        out[:, -1] = seen[:, -1] + rows.scale * np.float32(spare)
-        np.subtract(seen[:, :-1], self.mean @ self.axes[:, :-1], out=out[:, :-3])
-        return out, bars
+        bars = np.float32(least - ROUNDED) / rows.scale - np.float32(LOW * rows.high.shape[1] ** 0.5)
+        return _seen(rows.high, self.axes) if self.axes.shape[1] else rows.high, bars[:, None]
 
-    def _unseen(self, seen: Floats, squares: Floats) -> Floats:
-        """The length of the part of each row, less the mean, that stands on no axis."""
-        centred = seen[:, :-1] - self.mean @ self.axes[:, :-1]
-        rest = squares - 2 * seen[:, -1] + self.mean @ self.mean - np.vecdot(centred, centred)
-        return np.sqrt(np.maximum(rest, 0))
+
+def _seen(rows: Floats, axes: Floats) -> Floats:
+    out = rows @ axes
+    out[:, -1] = np.sqrt(np.maximum(np.vecdot(rows, rows) - np.vecdot(out, out), 0))
+    return out
 
 
 def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: int) -> Near:
@@ -206,14 +188,13 @@ def _reading(table: Table, slots: Ints) -> Iterator[Rows]:
 
 def _lens(table: Table, queries: Floats, slots: Ints, least: float) -> Lens:
     """The lens for a bank, or none where it would cost more than it saves."""
-    plain = Lens(np.zeros((table.dim, 0), np.float32), np.zeros(table.dim, np.float32))
+    plain = Lens(np.zeros((table.dim, 0), np.float32))
     if table.dim <= SMALL or len(queries) < FEW or not len(slots):
         return plain
     sample = list(_reading(table, slots[:: -(-len(slots) // SAMPLE)]))
     rows = np.concatenate([part.high * part.scale[:, None] for part in sample])
-    mean = rows.mean(axis=0)
-    axes = _foremost(rows - mean, max(AXES, table.dim // AXES_SHARE))
-    lens = Lens(np.column_stack([axes, mean]), mean)
+    axes = _foremost(rows, max(AXES, table.dim // AXES_SHARE))
+    lens = Lens(np.column_stack([axes, np.zeros(table.dim, np.float32)]))
     tried = queries[:: -(-len(queries) // TRIED)]
     left = lens.asked(tried).T
     passed = sum(
@@ -224,7 +205,7 @@ def _lens(table: Table, queries: Floats, slots: Ints, least: float) -> Lens:
 
 
 def _foremost(rows: Floats, count: int) -> Floats:
-    """About the axes along which rows vary most, orthonormal, by orthogonal iteration."""
+    """About the axes along which rows reach furthest, orthonormal, by orthogonal iteration."""
     found = np.random.default_rng(SEED).standard_normal((rows.shape[1], count)).astype(np.float32)
     for _ in range(3):
         found = np.linalg.qr(rows.T @ (rows @ found))[0]
