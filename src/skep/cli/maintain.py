@@ -39,14 +39,16 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 )
 @click.option("--skip", multiple=True, type=click.Choice(STEPS), help="All steps but this; may be repeated.")
 @click.option(
-    "--reflect", is_flag=True, help="Also sum up clusters of episodes; the sources stay in history."
+    "--reflect",
+    is_flag=True,
+    help="Also sum up clusters of episodes; what becomes of the episodes is said by --consolidate.",
 )
 @click.option(
     "--consolidate",
     type=click.Choice(["soft", "hard"]),
     default="soft",
     show_default=True,
-    help="With --reflect: the episodes stay in history (soft), or are forgotten for good (hard).",
+    help="With --reflect: the episodes are replaced and stay in history (soft), or are forgotten for good (hard).",
 )
 @click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from skep.semantics import lexicon as lx
@@ -35,6 +36,8 @@ _ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
 _CURRENCY = frozenset("$€£")
 _MARK = re.compile(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_")
+_ENDS = frozenset((".", "?", "!", ":", ""))
+"""Marks, or no word at all, after which a capital says nothing."""
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
@@ -68,11 +71,17 @@ def _split(text: str) -> tuple[list[str], list[bool]]:
     if not text.isascii() or not _PLAIN.isdisjoint(text) or "RB-" in text or "SB-" in text:
         for pattern, with_ in _CLEAN:
             text = pattern.sub(with_, text)
+    found = [match.group() for match in islice(_TOKEN.finditer(text), MAX_TOKENS)]
+    lower = [raw.lower() for raw in found]
+    if "'" not in text and "cannot" not in lower:
+        return lower, [
+            raw[0].isupper() and (before not in _ENDS or raw[1:].lower() != raw[1:])
+            for raw, before in zip(found, (".", *lower), strict=False)
+        ]
     words: list[str] = []
     capital: list[bool] = []
     start = True
-    for match in _TOKEN.finditer(text):
-        raw = match.group()
+    for raw in found:
         low = raw.lower()
         upper = raw[0].isupper() and (not start or raw[1:].lower() != raw[1:])
         tail = ""
@@ -89,7 +98,7 @@ def _split(text: str) -> tuple[list[str], list[bool]]:
         if tail:
             words.append(tail)
             capital.append(False)
-        start = low in ".?!:"
+        start = low in _ENDS
         if len(words) >= MAX_TOKENS:
             break
     return words, capital

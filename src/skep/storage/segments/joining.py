@@ -1,9 +1,9 @@
 """Which rows are near which: the neighbours of many rows in one pass over the bank.
 
 Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the axes
-along which its rows reach furthest, a third of all or fewer. What the other axes could add at most is the
-product of the lengths that two rows have there (Cauchy and Schwarz), so no pair that reaches the bar is lost. The
-whole codes of the pairs that are left decide.
+along which the bank's rows reach furthest, a third of all. What the other axes could add is at most the product of
+the lengths that two rows have there (Cauchy and Schwarz), so that no pair is lost. The whole codes of the pairs that
+are left decide.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LOW = 8 / 15
 """How far the coarse half of a code may be from the whole along one axis, in steps of its scale."""
 ROUNDED = 0.002
 """What the roundings of a product may come to."""
-AXES, AXES_SHARE = 79, 4
-"""Axes of a lens: so many, or one in so many if that is more."""
+AXES, AXES_SHARE = 78, 4
+"""Axes of a lens: so many, or one in so many if that is more. With two columns more, products are quickest."""
 SMALL = 128
 """Up to this dimension, and for fewer rows than `FEW`, a lens is not worth grinding."""
 FEW = 400
@@ -73,24 +73,30 @@ class Rows(NamedTuple):
 
 
 class Lens(NamedTuple):
-    """Orthonormal axes as columns, and a column of zeros; without any, rows are seen as they are."""
+    """Orthonormal axes as columns, and two of zeros; without any, rows are seen as they are."""
 
     axes: Floats
 
     def asked(self, vectors: Floats) -> Floats:
-        """Unit rows as one side of the product: along the axes, and the length of the rest."""
-        return _seen(vectors, self.axes) if self.axes.shape[1] else vectors
+        """Unit rows as one side of a product."""
+        return self._seen(vectors, -1.0) if self.axes.shape[1] else vectors
 
     def held(self, rows: Rows, least: float) -> tuple[Floats, Floats]:
-        """Rows of the bank as the other side; and what the product is at least where a cosine reaches the bar."""
+        """Rows of the bank as its other side, and what the product is at least where a cosine reaches the bar.
+
+        Through a lens that is nothing: the bar is part of the product, which is quicker.
+        """
         bars = np.float32(least - ROUNDED) / rows.scale - np.float32(LOW * rows.high.shape[1] ** 0.5)
-        return _seen(rows.high, self.axes) if self.axes.shape[1] else rows.high, bars[:, None]
+        if not self.axes.shape[1]:
+            return rows.high, bars[:, None]
+        return self._seen(rows.high, bars), np.zeros((1, 1), np.float32)
 
-
-def _seen(rows: Floats, axes: Floats) -> Floats:
-    out = rows @ axes
-    out[:, -1] = np.sqrt(np.maximum(np.vecdot(rows, rows) - np.vecdot(out, out), 0))
-    return out
+    def _seen(self, rows: Floats, bars: Floats | float) -> Floats:
+        """Rows along the axes, the length of the rest, and a bar."""
+        out = rows @ self.axes
+        out[:, -2] = np.sqrt(np.maximum(np.vecdot(rows, rows) - np.vecdot(out, out), 0))
+        out[:, -1] = bars
+        return out
 
 
 def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: int) -> Near:
@@ -132,7 +138,8 @@ def _pairs(
                 shape = len(block), left.shape[1]
                 size = shape[0] * shape[1]
                 product = np.matmul(block, left, out=products[:size].reshape(shape))
-                np.greater_equal(product, bars[start : start + BLOCK], out=reached[:size].reshape(shape))
+                bar = bars[start : start + BLOCK] if len(bars) > 1 else bars[0, 0]
+                np.greater_equal(product, bar, out=reached[:size].reshape(shape))
                 row, column = np.divmod(reached[:size].nonzero()[0], shape[1])
                 passed.add(column + number * ASKED, rows.slots[start + row])
             if passed.count > PASSED:
@@ -194,12 +201,10 @@ def _lens(table: Table, queries: Floats, slots: Ints, least: float) -> Lens:
     sample = list(_reading(table, slots[:: -(-len(slots) // SAMPLE)]))
     rows = np.concatenate([part.high * part.scale[:, None] for part in sample])
     axes = _foremost(rows, max(AXES, table.dim // AXES_SHARE))
-    lens = Lens(np.column_stack([axes, np.zeros(table.dim, np.float32)]))
+    lens = Lens(np.hstack([axes, np.zeros((table.dim, 2), np.float32)]))
     tried = queries[:: -(-len(queries) // TRIED)]
     left = lens.asked(tried).T
-    passed = sum(
-        np.count_nonzero(right @ left >= bars) for right, bars in (lens.held(part, least) for part in sample)
-    )
+    passed = sum(np.count_nonzero(lens.held(part, least)[0] @ left >= 0) for part in sample)
     wasted = passed - np.count_nonzero(tried @ rows.T >= least)
     return lens if wasted <= WASTE * len(tried) * len(rows) else plain
 

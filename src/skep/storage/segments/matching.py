@@ -21,6 +21,9 @@ Mask = NDArray[np.bool_]
 READ = 4_000_000
 """Postings that are read at once; one query may have more."""
 
+MANY_TIMES = 32
+"""Lists of at most so many times the rows that are wanted are not thinned out."""
+
 
 class Terms(NamedTuple):
     """Distinct terms, what each is worth, the order in which they count, and in how many rows they stand."""
@@ -118,7 +121,7 @@ def _best(table: Table, lists: list[tuple[Ints, Floats]], scores: Floats, k: int
 
 def _reaching(values: Floats, k: int) -> slice | Mask:
     """Those of one list that may be among the best: who is not among the best of a list is not among all."""
-    if len(values) <= 4 * k:
+    if len(values) <= MANY_TIMES * k:
         return slice(None)
     at = len(values) - k
     return values >= np.partition(values, at)[at]
