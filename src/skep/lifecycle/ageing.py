@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from skep.engine import Engine
 from skep.lifecycle import consolidating
 from skep.lifecycle.clusters import by_threshold
-from skep.lifecycle.distil import central, summary
+from skep.lifecycle.distil import stated, summary
 from skep.lifecycle.extraction import NEAREST, SAME_EVENT
 from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action
@@ -67,7 +67,7 @@ def rederive(engine: Engine) -> list[Action]:
             )
             continue
         texts = [source.text for source in standing]
-        text = central(texts)[0] if memory.level == 0 else summary(texts)
+        text = (stated(texts) or memory.text) if memory.level == 0 else summary(texts)
         plans: list[Plan] = [("unlink", {"src": memory.id, "dst": i, "rel": "derived_from"}) for i in lost]
         if text != memory.text:
             plans.append(("revise", {"memory": memory.id, "changes": {"text": text}}))
@@ -119,6 +119,7 @@ def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) 
         "confidence": min(m.confidence for m in group),
         "evidence": [m.id for m in group],
         "source": "maintenance: summary",
+        "created_at": max(m.created_at for m in group),
         "metadata": {"trust": min([1.0, *(float(t) for t in trust if t is not None)])},
     }
     parts = {k: v for k in ("user", "project", "session") if (v := getattr(scope, k)) is not None}

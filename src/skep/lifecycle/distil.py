@@ -19,6 +19,16 @@ def sentences(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
 
 
+def stated(texts: Sequence[str]) -> str | None:
+    """The statement closest to all the texts; None if they only ask: a question is no fact.
+
+    >>> stated(["The door is shut. Can you open it?", "The door is shut again, why?"])
+    'The door is shut.'
+    """
+    told = [" ".join(s for s in sentences(text) if not s.endswith(("?", "？"))) for text in texts]
+    return central([text for text in told if text])[0] if any(told) else None
+
+
 def central(texts: Sequence[str]) -> tuple[str, int]:
     """The sentence closest to all the texts, and which text it comes from.
 
