@@ -372,7 +372,7 @@ def test_a_question_is_no_fact(bank: Bank) -> None:
     assert list(bank.find(kind="fact")) == []
     bank.remember_many([{"text": text, "kind": "episode"} for text in told])
     bank.maintain(MaintainConfig(steps=("extract",)))
-    assert ["The printer on floor two jams."] == [fact.text for fact in bank.find(kind="fact")]
+    assert [fact.text for fact in bank.find(kind="fact")] == ["The printer on floor two jams."]
 
 
 @pytest.mark.parametrize(("step", "kind"), [("extract", "fact"), ("reflect", "episode")])
@@ -386,4 +386,4 @@ def test_what_is_distilled_is_as_old_as_what_it_stands_on(bank: Bank, step: str,
         )
     bank.maintain(MaintainConfig(steps=(step,)))
     made = [memory for memory in bank.find(kind=kind) if (memory.source or "").startswith("maintenance:")]
-    assert [1_700_000_003.0] == [memory.created_at for memory in made]
+    assert [memory.created_at for memory in made] == [1_700_000_003.0]

@@ -12,11 +12,17 @@ from skep.lifecycle.judge import DECISIONS
 @click.argument("older", required=False)
 @click.argument("newer", required=False)
 @click.argument("decision", required=False, type=click.Choice(DECISIONS, case_sensitive=False))
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to show.")
 @common
 def judge(
-    older: str | None, newer: str | None, decision: str | None, bank_path: str | None, as_json: bool
+    older: str | None,
+    newer: str | None,
+    decision: str | None,
+    limit: int,
+    bank_path: str | None,
+    as_json: bool,
 ) -> None:
-    """Show the pairs that wait for a judge; with OLDER, NEWER and a DECISION, decide one.
+    """Show the pairs that wait for a judge, surest first; with OLDER, NEWER and a DECISION, decide one.
 
     MERGE: both say the same. KEEP_BOTH: both can hold. CONTRADICTION: they cannot, and it is unclear which does.
     SUPERSEDED: the newer one replaces the older one.
@@ -29,12 +35,15 @@ def judge(
             print_json({"events": written}) if as_json else click.echo(f"{decision.upper()}: done")
             return
         cases = bank.pending_judgements()
+    cases.sort(key=lambda case: (-case.confidence, case.key))
     if as_json:
-        print_json(cases)
+        print_json(cases[:limit])
         return
-    for case in cases:
+    for case in cases[:limit]:
         click.echo(f"{click.style(case.kind, bold=True)}, {case.confidence:.0%} sure")
         click.echo(f"  older  {memory_line(case.older)}")
         click.echo(f"  newer  {memory_line(case.newer)}")
     if not cases:
         click.echo("nothing waits", err=True)
+    elif len(cases) > limit:
+        click.echo(f"and {len(cases) - limit} more; --limit shows them", err=True)

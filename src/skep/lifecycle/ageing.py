@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from skep.engine import Engine
 from skep.lifecycle import consolidating
 from skep.lifecycle.clusters import by_threshold
-from skep.lifecycle.distil import stated, summary
+from skep.lifecycle.distil import Distil, by_call, stated, summary
 from skep.lifecycle.extraction import NEAREST, SAME_EVENT
 from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action
@@ -87,7 +87,7 @@ def reflect(
     episodes: Sequence[Memory],
     *,
     consolidate: str = "soft",
-    summarise: Callable[[Sequence[Sequence[str]]], Sequence[str]] | None = None,
+    summarise: Distil | None = None,
 ) -> list[Action]:
     """Plan a summary per cluster of episodes; the sources are superseded by it, and with `hard` to be forgotten."""
     by_id = {episode.id: episode for episode in episodes}
@@ -103,9 +103,10 @@ def reflect(
         if len(group) >= SUMMARISED
     ]
     texts = [[episode.text for episode in group] for group in groups]
-    words = list(summarise(texts)) if summarise is not None and texts else [summary(group) for group in texts]
+    words = by_call(summarise, texts) if summarise is not None else [summary(group) for group in texts]
     hard = consolidate == "hard"
-    return [_summary(engine, group, text, hard=hard) for group, text in zip(groups, words, strict=True)]
+    told = zip(groups, words, strict=True)
+    return [_summary(engine, group, text, hard=hard) for group, text in told if text]
 
 
 def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) -> Action:

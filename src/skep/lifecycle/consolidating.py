@@ -40,7 +40,10 @@ def finish(run: Run) -> str:
         run.lease.check()
         engine.write(_repointed(engine, replaced))
     unreached: tuple[str, ...] = ()
-    again = [*replaced, *(i for i, memory in known.items() if memory is None and engine.store.is_forgotten(i))]
+    again = [
+        *replaced,
+        *(i for i, memory in known.items() if memory is None and engine.store.is_forgotten(i)),
+    ]
     if again:  # what was forgotten before a crash may still stand in the index or in copies
         unreached = forget(engine, again).unreached
     engine.write([("setting", {"key": key, "value": None}) for key in notes])

@@ -7,6 +7,7 @@ nothing that was already done. One run at a time works on a bank: it holds a lea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -15,7 +16,7 @@ import msgspec
 from skep.engine import Engine, Progress
 from skep.errors import ConfigError
 from skep.lifecycle import ageing, asking, consolidating, extraction, merging, queue
-from skep.lifecycle.extraction import Distil
+from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
 from skep.lifecycle.merging import Sorted
@@ -69,6 +70,15 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"cluster must be threshold or hdbscan, not {self.cluster!r}")
         if self.consolidate not in ("soft", "hard"):
             raise ConfigError(f"consolidate must be soft or hard, not {self.consolidate!r}")
+        if self.gc_days is not None and not 0 < self.gc_days < math.inf:
+            raise ConfigError(
+                f"gc_days must be more than 0, not {self.gc_days!r}; leave it out to keep what is old"
+            )
+        for name in ("decay_per_day", "max_tokens", "max_money", "kept_judgements", "judgement_days"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)!r}")
+        if self.smallest_cluster < 1:
+            raise ConfigError(f"smallest_cluster must be 1 or more, not {self.smallest_cluster!r}")
 
 
 def maintain(
@@ -211,7 +221,9 @@ class _Steps:
         actions = ageing.reflect(
             self.engine, episodes, consolidate=self.config.consolidate, summarise=self._distil
         )
-        forgotten = sum(len(action.memories) for action in actions) if self.config.consolidate == "hard" else 0
+        forgotten = (
+            sum(len(action.memories) for action in actions) if self.config.consolidate == "hard" else 0
+        )
         self.run.finish("reflect", actions, looked_at=len(episodes), head=head)
         note = consolidating.finish(self.run)
         if self.run.dry and forgotten:

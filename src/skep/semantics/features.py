@@ -85,7 +85,8 @@ def _opposed_pairs(a: Text, b: Text) -> list[tuple[str, str]]:
         (x, y)
         for x in only_a
         for y in only_b
-        if (x, y) in table or (len(x) != len(y) and (x.endswith(y) or y.endswith(x)) and lx.negated_form(x, y))
+        if (x, y) in table
+        or (len(x) != len(y) and (x.endswith(y) or y.endswith(x)) and lx.negated_form(x, y))
     ]
 
 
@@ -178,9 +179,7 @@ def _blocks(left: list[str], right: list[str]) -> list[tuple[str, int, int, int,
     end = next((i for i in range(most) if left[-1 - i] != right[-1 - i]), most)
     i, j = len(left) - end, len(right) - end
     shared = {*left[:start], *left[i:]}
-    if len(shared) == start + end and not (
-        {*left[start:i]} & {*right} or {*right[start:j]} & {*left}
-    ):
+    if len(shared) == start + end and not ({*left[start:i]} & {*right} or {*right[start:j]} & {*left}):
         if start == i == j:
             return []
         kind = "replace" if start < i and start < j else "delete" if start < i else "insert"

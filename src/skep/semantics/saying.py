@@ -68,11 +68,13 @@ EQUAL = (
 )
 """Ways of saying, and the one that stands for them."""
 
-DROPPED = frozenset(
-    word
-    for phrase in (*OPENINGS, *CLOSINGS, *(way for both in EQUAL for way in both))
-    for word in phrase
-) | LIGHT | FILLERS
+DROPPED = (
+    frozenset(
+        word for phrase in (*OPENINGS, *CLOSINGS, *(way for both in EQUAL for way in both)) for word in phrase
+    )
+    | LIGHT
+    | FILLERS
+)
 """Words that may be left out or stand for others."""
 _OPENINGS = {phrase[0]: [each for each in OPENINGS if each[0] == phrase[0]] for phrase in OPENINGS}
 _CLOSINGS = {phrase[-1]: [each for each in CLOSINGS if each[-1] == phrase[-1]] for phrase in CLOSINGS}

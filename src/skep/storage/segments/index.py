@@ -14,7 +14,6 @@ from skep.errors import EmbedderMismatchError
 from skep.storage.segments.codes import decode
 from skep.storage.segments.filters import Masks
 from skep.storage.segments.joining import near_pairs
-from skep.storage.segments.matching import best_by_words
 from skep.storage.segments.lexical import (
     WordScores,
     best_of,
@@ -22,6 +21,7 @@ from skep.storage.segments.lexical import (
     look_up,
     term_parts,
 )
+from skep.storage.segments.matching import best_by_words
 from skep.storage.segments.postings import idf
 from skep.storage.segments.scan import Scanner, codes_of, cosines_of
 from skep.storage.segments.turning import turn_back, turn_one

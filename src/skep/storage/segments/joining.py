@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments.codes import SEED, FineCodes, decode, join
+from skep.storage.segments.codes import SEED, decode, join
 from skep.storage.segments.scan import codes_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: in
 def _pairs(
     table: Table, asked: Ints, queries: Floats, slots: Ints, lens: Lens, least: float, most: int
 ) -> Near:
-    lefts = [np.ascontiguousarray(lens.asked(queries[i : i + ASKED]).T) for i in range(0, len(queries), ASKED)]
+    lefts = [
+        np.ascontiguousarray(lens.asked(queries[i : i + ASKED]).T) for i in range(0, len(queries), ASKED)
+    ]
     products = np.empty(BLOCK * ASKED, dtype=np.float32)
     reached = np.empty(BLOCK * ASKED, dtype=bool)
     passed = Passed()

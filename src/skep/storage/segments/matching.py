@@ -66,7 +66,7 @@ def _parts(terms: Terms, queries: Sequence[Sequence[str]]) -> Iterator[list[Sequ
         more = sum(terms.found[terms.number[term]] for term in fresh)
         if part and size + more > READ:
             yield part
-            part, seen, size = [], set(), 0
+            part, seen, size = [], set[str](), 0
             fresh = set(query)
             more = sum(terms.found[terms.number[term]] for term in fresh)
         part.append(query)
@@ -88,9 +88,11 @@ class _Held:
             sizes = np.array(lookup.sizes[number], dtype=np.int64)
             starts = np.array(lookup.starts[number], dtype=np.int64)
             docs, impacts = segment.many_postings(starts, sizes, table.mean_length)
-            sources.append((np.repeat(np.arange(len(used)), sizes), docs + table.bases[number], impacts))
+            sources.append(
+                (np.repeat(np.arange(len(used)), sizes), docs + np.int64(table.bases[number]), impacts)
+            )
         sizes, docs, impacts = table.tail.many_postings(lookup.keys, table.mean_length)
-        sources.append((np.repeat(np.arange(len(used)), sizes), docs + table.base, impacts))
+        sources.append((np.repeat(np.arange(len(used)), sizes), docs + np.int64(table.base), impacts))
         term, slots, gains = (np.concatenate(each) for each in zip(*sources, strict=True))
         admitted = mask.take(slots)
         order = np.argsort(term[admitted], kind="stable")
