@@ -156,3 +156,11 @@ def test_words_of_many_queries_are_searched_as_those_of_one(
         ]
     assert [sorted(rows.tolist()) for rows in at_once] == one_by_one
     assert any(len(rows) == 7 for rows in at_once)
+
+
+def test_an_identifier_counts_as_one_word_so_that_its_parts_do_not_hide_what_is_shared(bank: Bank) -> None:
+    bank.remember("Use ruff for linting", on_conflict="ignore")
+    bank.maintain()
+    bank.remember("Use flake8 for linting", on_conflict="ignore")
+    report = bank.maintain()
+    assert report.queued == 1

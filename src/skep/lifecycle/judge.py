@@ -264,6 +264,12 @@ class CommandJudge:
             done = subprocess.run(
                 self._command, input=prompt, capture_output=True, text=True, timeout=self._timeout, check=True
             )
+        except subprocess.CalledProcessError as error:
+            said = str(error.stderr or "").strip().splitlines()
+            why = f"exit status {error.returncode}" + (f": {said[-1][:200]}" if said else "")
+            raise JudgeError(
+                f"the judge {self._command[0]!r} failed ({why}); both memories are kept"
+            ) from error
         except (OSError, subprocess.SubprocessError) as error:
             raise JudgeError(
                 f"the judge {self._command[0]!r} failed ({error}); both memories are kept"
