@@ -7,18 +7,22 @@ import click
 from skep.cli.shared import common, memory_line, open_bank, print_json
 from skep.lifecycle.judge import DECISIONS
 
+SHOWN = 20
+
 
 @click.command()
 @click.argument("older", required=False)
 @click.argument("newer", required=False)
 @click.argument("decision", required=False, type=click.Choice(DECISIONS, case_sensitive=False))
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to show.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="How many to show; default: 20, and with --json all."
+)
 @common
 def judge(
     older: str | None,
     newer: str | None,
     decision: str | None,
-    limit: int,
+    limit: int | None,
     bank_path: str | None,
     as_json: bool,
 ) -> None:
@@ -39,6 +43,7 @@ def judge(
     if as_json:
         print_json(cases[:limit])
         return
+    limit = limit or SHOWN
     for case in cases[:limit]:
         click.echo(f"{click.style(case.kind, bold=True)}, {case.confidence:.0%} sure")
         click.echo(f"  older  {memory_line(case.older)}")

@@ -1,9 +1,8 @@
 """Which rows are near which: the neighbours of many rows in one pass over the bank.
 
 Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the axes
-along which the bank's rows reach furthest, a third of all. What the other axes could add is at most the product of
-the lengths that two rows have there (Cauchy and Schwarz), so that no pair is lost. The whole codes of the pairs that
-are left decide.
+along which the bank's rows reach furthest, a quarter of all. What the other axes could add is at most the product of
+the lengths that two rows have there (Cauchy and Schwarz). The whole codes of the pairs that are left decide.
 """
 
 from __future__ import annotations
@@ -35,8 +34,11 @@ LOW = 8 / 15
 """How far the coarse half of a code may be from the whole along one axis, in steps of its scale."""
 ROUNDED = 0.002
 """What the roundings of a product may come to."""
-AXES, AXES_SHARE = 78, 4
+AXES, AXES_SHARE = 62, 4
 """Axes of a lens: so many, or one in so many if that is more. With two columns more, products are quickest."""
+UNSEEN = 0.95
+"""The most that the cosine of the unseen parts of two rows is taken for. Those of pairs near the bar are about as alike as
+the whole rows; a pair could only be lost if they were nearly parallel and it stood above the bar by a fiftieth or less."""
 SMALL = 128
 """Up to this dimension, and for fewer rows than `FEW`, a lens is not worth grinding."""
 FEW = 400
@@ -79,7 +81,11 @@ class Lens(NamedTuple):
 
     def asked(self, vectors: Floats) -> Floats:
         """Unit rows as one side of a product."""
-        return self._seen(vectors, -1.0) if self.axes.shape[1] else vectors
+        if not self.axes.shape[1]:
+            return vectors
+        out = self._seen(vectors, -1.0)
+        out[:, -2] *= np.float32(UNSEEN)
+        return out
 
     def held(self, rows: Rows, least: float) -> tuple[Floats, Floats]:
         """Rows of the bank as its other side, and what the product is at least where a cosine reaches the bar.
