@@ -28,8 +28,11 @@ def measure(
         before = {preset: _first(bank, asked, names, preset) for preset in PRESETS}
         report = bank.maintain(judge=judge)
         for memory in bank.find(limit=10_000):
-            if memory.id not in names and memory.evidence:
-                names[memory.id] = names.get(memory.evidence[-1], memory.evidence[-1])
+            if (
+                memory.id not in names and memory.evidence
+            ):  # a distilled fact says what one of its episodes says
+                said = [i for i in memory.evidence if i in names and memory.text in bank.get(i).text]
+                names[memory.id] = names[(said or memory.evidence)[-1]]
         after = {preset: _first(bank, asked, names, preset) for preset in PRESETS}
         replaced = [names[memory.id] for memory in bank.find(status=("superseded",), limit=10_000)]
     return {

@@ -362,3 +362,28 @@ def test_maintenance_never_loses_what_was_active_and_uncontradicted(items: list[
         with Bank.open(":memory:", now=clock) as other:
             other.apply(bank.events())
             assert everything(other) == after
+
+
+def test_a_question_is_no_fact(bank: Bank) -> None:
+    asked = ["How do I reset the printer on floor two?", "How can I reset the printer on floor two?"]
+    told = ["The printer on floor two jams. What can I do?", "The printer on floor two jams. Any idea?"]
+    bank.remember_many([{"text": text, "kind": "episode"} for text in asked])
+    bank.maintain(MaintainConfig(steps=("extract",)))
+    assert list(bank.find(kind="fact")) == []
+    bank.remember_many([{"text": text, "kind": "episode"} for text in told])
+    bank.maintain(MaintainConfig(steps=("extract",)))
+    assert [fact.text for fact in bank.find(kind="fact")] == ["The printer on floor two jams."]
+
+
+@pytest.mark.parametrize(("step", "kind"), [("extract", "fact"), ("reflect", "episode")])
+def test_what_is_distilled_is_as_old_as_what_it_stands_on(bank: Bank, step: str, kind: str) -> None:
+    for day in (1, 3, 2):
+        bank.remember(
+            f"The nightly build failed because the disk was full, run {day}",
+            kind="episode",
+            created_at=1_700_000_000.0 + day,
+            on_conflict="ignore",
+        )
+    bank.maintain(MaintainConfig(steps=(step,)))
+    made = [memory for memory in bank.find(kind=kind) if (memory.source or "").startswith("maintenance:")]
+    assert [memory.created_at for memory in made] == [1_700_000_003.0]

@@ -10,9 +10,11 @@ from benchmarks.maintenance.planted import planted
 from skep.bank import Bank
 from skep.embedding.static import StaticEmbedder
 from skep.lifecycle.nearness import neighbours, raw_bar, sharing_words
-from skep.model import Memory
-from skep.storage.segments import SegmentIndex
+from skep.model import CURRENT, Memory
+from skep.storage.base import Filter
+from skep.storage.segments import SegmentIndex, matching
 from skep.storage.segments import joining as join_module
+from skep.words import query_terms
 
 
 def filled(bank: Bank, count: int) -> list[Memory]:
@@ -98,3 +100,67 @@ def test_short_texts_that_share_their_frame_are_found_by_words(bank: Bank) -> No
 def test_the_raw_bar_lies_just_below_the_similarity(bank: Bank) -> None:
     bar = raw_bar(bank.engine, 0.8)
     assert bank.engine.embeddings.calibrate(bar) == pytest.approx(0.8, abs=1e-6)
+
+
+@pytest.mark.parametrize("tail", [64, 4096])
+@pytest.mark.parametrize("threshold", [0.6, 0.8])
+def test_a_lens_loses_no_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float, tail: int
+) -> None:
+    monkeypatch.setattr(join_module, "TURN", 300)
+    monkeypatch.setattr(join_module, "WASTE", 1.0)
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        memories = filled(bank, 600)
+        engine = bank.engine
+        engine._index = SegmentIndex(tmp_path / "index", engine.store, tail_limit=tail)  # pyright: ignore
+        engine.index.refresh()
+        ground: list[tuple[int, ...]] = []
+        grind = join_module._foremost  # pyright: ignore[reportPrivateUsage]
+        monkeypatch.setattr(
+            join_module,
+            "_foremost",
+            lambda *args: ground.append(args[0].shape) or grind(*args),  # type: ignore[func-returns-value]
+        )
+        plain = neighbours(engine, memories, threshold=threshold, limit=1000)
+        assert not ground
+        monkeypatch.setattr(join_module, "FEW", 10)
+        seen = neighbours(engine, memories, threshold=threshold, limit=1000)
+        assert ground
+
+    def ids(found: dict[str, list[tuple[Memory, float]]]) -> dict[str, set[str]]:
+        return {i: {other.id for other, _ in others} for i, others in found.items()}
+
+    assert any(plain.values())
+    assert ids(plain) == ids(seen)
+
+
+@pytest.mark.parametrize("tail", [64, 4096])
+@pytest.mark.parametrize("read", [1, 4_000_000])
+def test_words_of_many_queries_are_searched_as_those_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: int, read: int
+) -> None:
+    monkeypatch.setattr(matching, "READ", read)
+    monkeypatch.setattr(matching, "MANY_TIMES", 2)
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        memories = filled(bank, 300)
+        for memory in memories[::9]:
+            bank.retract(memory.id)
+        engine = bank.engine
+        engine._index = SegmentIndex(tmp_path / "index", engine.store, tail_limit=tail)  # pyright: ignore
+        engine.index.refresh()
+        where = Filter(kinds=("fact",), statuses=CURRENT)
+        queries = [query_terms(memory.text) for memory in memories] + [[], ["nobody-said-this"]]
+        at_once = engine.index.best_by_words(queries, where, 7)
+        one_by_one = [
+            engine.index.search(terms, None, where, k_words=7, k_vectors=0).rows.tolist() for terms in queries
+        ]
+    assert [sorted(rows.tolist()) for rows in at_once] == one_by_one
+    assert any(len(rows) == 7 for rows in at_once)
+
+
+def test_an_identifier_counts_as_one_word_so_that_its_parts_do_not_hide_what_is_shared(bank: Bank) -> None:
+    bank.remember("Use ruff for linting", on_conflict="ignore")
+    bank.maintain()
+    bank.remember("Use flake8 for linting", on_conflict="ignore")
+    report = bank.maintain()
+    assert report.queued == 1

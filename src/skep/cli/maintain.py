@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -29,7 +30,10 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     found = _EVERY.fullmatch(value)
     if found is None:
         raise click.BadParameter("write it like 30m, 24h or 7d")
-    return float(found[1]) * _UNITS[found[2]]
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds < 1:
+        raise click.BadParameter("once a second is the most; write it like 30m, 24h or 7d")
+    return seconds
 
 
 @click.command()
@@ -39,14 +43,16 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 )
 @click.option("--skip", multiple=True, type=click.Choice(STEPS), help="All steps but this; may be repeated.")
 @click.option(
-    "--reflect", is_flag=True, help="Also sum up clusters of episodes; the sources stay in history."
+    "--reflect",
+    is_flag=True,
+    help="Also sum up clusters of episodes; what becomes of the episodes is said by --consolidate.",
 )
 @click.option(
     "--consolidate",
     type=click.Choice(["soft", "hard"]),
     default="soft",
     show_default=True,
-    help="With --reflect: the episodes stay in history (soft), or are forgotten for good (hard).",
+    help="With --reflect: the episodes are replaced and stay in history (soft), or are forgotten for good (hard).",
 )
 @click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(
@@ -100,7 +106,12 @@ def maintain(
 
     Exits with 75 if another run is at work on the bank; with --every it tries again the next time.
     """
-    chosen = [step for step in steps or DEFAULT_STEPS if step not in skip] + (["reflect"] if reflect else [])
+    chosen = [step for step in steps or DEFAULT_STEPS if step not in skip]
+    chosen += ["reflect"] if reflect and "reflect" not in chosen else []
+    if not chosen:
+        raise click.UsageError("--skip leaves no step to run")
+    if consolidate == "hard" and "reflect" not in chosen:
+        raise click.UsageError("--consolidate hard says what --reflect does with its sources; add --reflect")
     config = MaintainConfig(
         steps=tuple(chosen),
         consolidate=consolidate,
@@ -109,19 +120,7 @@ def maintain(
         max_tokens=max_tokens,
         max_money=max_money,
     )
-    judge: Judge | None = RulesJudge() if judge_rules else None
-    if judge_command:
-        try:
-            judge = CommandJudge(shlex.split(judge_command))
-        except ValueError as error:
-            raise click.BadParameter(f"--judge-command cannot be read: {error}") from None
-    elif judge_url:
-        if not judge_model:
-            raise click.UsageError("--judge-url needs --judge-model")
-        style = "anthropic" if judge_url.rstrip("/").endswith("/messages") else "openai"
-        judge = EndpointJudge(
-            judge_url, judge_model, key=judge_key, style=style, price_per_million=judge_price
-        )
+    judge = _judge(judge_rules, judge_command, judge_url, judge_model, judge_key, judge_price)
     stop = threading.Event()
     if every is not None:
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -136,6 +135,36 @@ def maintain(
                     sys.exit(BUSY)
         if every is None or stop.wait(every):
             return
+
+
+def _judge(
+    rules: bool, command: str | None, url: str | None, model: str | None, key: str | None, price: float
+) -> Judge | None:
+    """The judge that was asked for."""
+    if sum((rules, command is not None, url is not None)) > 1:
+        raise click.UsageError("one judge at a time: --judge-rules, --judge-command or --judge-url")
+    if url is None and (model is not None or price):
+        raise click.UsageError("--judge-model and --judge-price belong to --judge-url; add it")
+    if rules:
+        return RulesJudge()
+    if command is not None:
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise click.BadParameter(f"--judge-command cannot be read: {error}") from None
+        if not words or shutil.which(words[0]) is None:
+            raise click.BadParameter(
+                f"--judge-command: there is no program {(words or [''])[0]!r} on the path"
+            )
+        return CommandJudge(words)
+    if url is None:
+        return None
+    if not model:
+        raise click.UsageError("--judge-url needs --judge-model")
+    if not price >= 0:
+        raise click.BadParameter("--judge-price must be 0 or more")
+    style = "anthropic" if url.rstrip("/").endswith("/messages") else "openai"
+    return EndpointJudge(url, model, key=key, style=style, price_per_million=price)
 
 
 def _once(bank: Bank, config: MaintainConfig, judge: Judge | None, *, dry_run: bool, as_json: bool) -> None:

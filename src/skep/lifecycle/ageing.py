@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from skep.engine import Engine
+from skep.lifecycle import consolidating
 from skep.lifecycle.clusters import by_threshold
-from skep.lifecycle.distil import central, summary
+from skep.lifecycle.distil import Distil, by_call, stated, summary
 from skep.lifecycle.extraction import NEAREST, SAME_EVENT
 from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action
@@ -66,7 +67,7 @@ def rederive(engine: Engine) -> list[Action]:
             )
             continue
         texts = [source.text for source in standing]
-        text = central(texts)[0] if memory.level == 0 else summary(texts)
+        text = (stated(texts) or memory.text) if memory.level == 0 else summary(texts)
         plans: list[Plan] = [("unlink", {"src": memory.id, "dst": i, "rel": "derived_from"}) for i in lost]
         if text != memory.text:
             plans.append(("revise", {"memory": memory.id, "changes": {"text": text}}))
@@ -86,12 +87,9 @@ def reflect(
     episodes: Sequence[Memory],
     *,
     consolidate: str = "soft",
-    summarise: Callable[[Sequence[Sequence[str]]], Sequence[str]] | None = None,
-) -> tuple[list[Action], list[str]]:
-    """Plan a summary per cluster of episodes; the sources are superseded by it, or with `hard` forgotten.
-
-    Returns the actions and the ids to forget.
-    """
+    summarise: Distil | None = None,
+) -> list[Action]:
+    """Plan a summary per cluster of episodes; the sources are superseded by it, and with `hard` to be forgotten."""
     by_id = {episode.id: episode for episode in episodes}
 
     near = neighbours(engine, list(by_id.values()), kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
@@ -105,27 +103,13 @@ def reflect(
         if len(group) >= SUMMARISED
     ]
     texts = [[episode.text for episode in group] for group in groups]
-    words = list(summarise(texts)) if summarise is not None and texts else [summary(group) for group in texts]
-    actions = [_summary(engine, group, text) for group, text in zip(groups, words, strict=True)]
-    hard = [episode.id for group in groups for episode in group] if consolidate == "hard" else []
-    return actions, hard
+    words = by_call(summarise, texts) if summarise is not None else [summary(group) for group in texts]
+    hard = consolidate == "hard"
+    told = zip(groups, words, strict=True)
+    return [_summary(engine, group, text, hard=hard) for group, text in told if text]
 
 
-def repointed(engine: Engine, sources: Sequence[str]) -> list[Plan]:
-    """Events that move what was derived from sources over to the summary that replaced them."""
-    plans: list[Plan] = []
-    for source in sources:
-        memory = engine.store.get(source)
-        summary = memory.superseded_by if memory is not None else None
-        for link in engine.store.links(source, rel="derived_from", direction="in"):
-            plans.append(("unlink", {"src": link.src, "dst": source, "rel": "derived_from"}))
-            if summary is not None and link.src != summary:
-                moved = {"src": link.src, "dst": summary, "rel": "derived_from", "strength": link.strength}
-                plans.append(("link", moved))
-    return plans
-
-
-def _summary(engine: Engine, group: Sequence[Memory], text: str) -> Action:
+def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) -> Action:
     scope = group[0].scope
     trust = [engine.setting(f"trust/{m.agent}") for m in group if m.agent is not None]
     body: dict[str, object] = {
@@ -136,6 +120,7 @@ def _summary(engine: Engine, group: Sequence[Memory], text: str) -> Action:
         "confidence": min(m.confidence for m in group),
         "evidence": [m.id for m in group],
         "source": "maintenance: summary",
+        "created_at": max(m.created_at for m in group),
         "metadata": {"trust": min([1.0, *(float(t) for t in trust if t is not None)])},
     }
     parts = {k: v for k in ("user", "project", "session") if (v := getattr(scope, k)) is not None}
@@ -145,6 +130,8 @@ def _summary(engine: Engine, group: Sequence[Memory], text: str) -> Action:
     for member in group:
         plans.append(("link", _derived(member.id)))
         plans.append(("supersede", _replaced(member.id)))
+    if hard:
+        plans.append(consolidating.noted(group))
     return Action(
         step="reflect",
         why=f"{len(group)} episodes in one: {text!r}",

@@ -37,7 +37,8 @@ def ask(run: Run, judge: Judge | None, cases: list[Case], *, max_tokens: int, ma
         decisions |= {case.key: decision for case, decision in given if decision is not None}
     missing = len(asked) - len(decisions)
     if missing and not problem:
-        problem = f"{missing} pairs were not decided; both memories are kept, and they wait"
+        undecided = "1 pair was" if missing == 1 else f"{missing} pairs were"
+        problem = f"{undecided} not decided; both memories are kept, and the judge is asked again next time"
     if len(asked) < len(cases):
         limit = f"the limits allow asking about {len(asked)} of {len(cases)} pairs; the others wait"
         problem = f"{problem}; {limit}" if problem else limit

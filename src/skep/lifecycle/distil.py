@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
+from skep.errors import InvalidInputError
 from skep.words import query_terms
+
+Distil = Callable[[Sequence[Sequence[str]]], Sequence[str | None]]
+"""Groups of texts to one text each, or none; an LLM's batched call, for example."""
 
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 SHORTEST = 3
@@ -17,6 +22,31 @@ SHORTEST = 3
 def sentences(text: str) -> list[str]:
     """The sentences of a text, white space trimmed."""
     return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
+
+
+def by_call(distil: Distil, groups: Sequence[Sequence[str]]) -> list[str | None]:
+    """What a callable makes of groups of texts, checked; None where it found nothing to say."""
+    if not groups:
+        return []
+    given: object = distil(groups)
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(groups):  # pyright: ignore
+        raise InvalidInputError(
+            f"distil must give one text for each of the {len(groups)} groups it is given, in their order",
+            field="distil",
+        )
+    return [
+        (str(text).strip() or None) if text is not None else None for text in cast("Sequence[Any]", given)
+    ]
+
+
+def stated(texts: Sequence[str]) -> str | None:
+    """The statement closest to all the texts; None if they only ask: a question is no fact.
+
+    >>> stated(["The door is shut. Can you open it?", "The door is shut again, why?"])
+    'The door is shut.'
+    """
+    told = [" ".join(s for s in sentences(text) if not s.endswith(("?", "？"))) for text in texts]
+    return central([text for text in told if text])[0] if any(told) else None
 
 
 def central(texts: Sequence[str]) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from functools import reduce
 
 from skep.engine import Engine
 from skep.lifecycle.clusters import by_density, by_threshold
-from skep.lifecycle.distil import central
+from skep.lifecycle.distil import Distil, by_call, stated
 from skep.lifecycle.nearness import by_id as load_by_id
 from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action
@@ -25,8 +25,6 @@ SUPPORTED = 4
 """How many facts an episode may support."""
 EXTRACTED = 0.7
 """The confidence of a fact that was distilled, before its evidence counts."""
-Distil = Callable[[Sequence[Sequence[str]]], Sequence[str]]
-"""Groups of texts to one fact each; an LLM's batched call, for example."""
 
 
 def extract(
@@ -54,8 +52,8 @@ def extract(
         if new and known.status in CURRENT:  # what was taken back is not said again
             actions.append(_more_evidence(known, new))
     texts = [[episode.text for episode in group] for group in fresh]
-    facts = list(distil(texts)) if distil is not None and texts else [central(group)[0] for group in texts]
-    actions += [_new_fact(group, fact) for group, fact in zip(fresh, facts, strict=True)]
+    facts = by_call(distil, texts) if distil is not None else [stated(group) for group in texts]
+    actions += [_new_fact(group, fact) for group, fact in zip(fresh, facts, strict=True) if fact is not None]
     return actions
 
 
@@ -113,6 +111,7 @@ def _new_fact(group: Sequence[Memory], text: str) -> Action:
         "importance": sum(episode.importance for episode in group) / len(group),
         "evidence": [episode.id for episode in group],
         "source": "maintenance: extracted",
+        "created_at": max(episode.created_at for episode in group),  # as old as what it stands on
     }
     scope = {k: v for k in ("user", "project", "session") if (v := getattr(first.scope, k)) is not None}
     for key, value in (("scope", scope), ("tags", sorted(tags))):

@@ -91,7 +91,17 @@ class CallableJudge:
 
     def decide(self, cases: Sequence[Case]) -> Verdicts:
         """See the class."""
-        answers = list(self._decide(cases))
+        try:
+            given = cast("object", self._decide(cases))
+        except Exception as error:  # whatever it is, the run goes on, and the report says what happened
+            raise JudgeError(
+                f"the judge failed ({type(error).__name__}: {error}); both memories are kept"
+            ) from error
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            raise JudgeError(
+                f"the judge gave {type(given).__name__}, not one decision per pair; both memories are kept"
+            )
+        answers = list(cast("Sequence[object]", given))
         padded = answers[: len(cases)] + [""] * (len(cases) - len(answers))
         return Verdicts(decisions=tuple(_known(answer) for answer in padded))
 
@@ -221,13 +231,14 @@ class EndpointJudge:
                 f"the judge at {self._url} did not answer ({error}); both memories are kept"
             ) from error
         try:
+            usage: Any = data.get("usage") or {}
             if self._style == "anthropic":
-                text, usage = data["content"][0]["text"], data.get("usage", {})
-                tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+                text = "".join(part["text"] for part in data["content"] if "text" in part)
+                tokens = int((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0))
             else:
-                text, usage = data["choices"][0]["message"]["content"], data.get("usage", {})
-                tokens = usage.get("total_tokens", 0)
-        except (KeyError, IndexError, TypeError) as error:
+                text = str(data["choices"][0]["message"]["content"] or "")
+                tokens = int(usage.get("total_tokens") or 0)
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise JudgeError(
                 f"the judge's answer has an unknown shape ({error!r}); both memories are kept"
             ) from error
@@ -253,6 +264,12 @@ class CommandJudge:
             done = subprocess.run(
                 self._command, input=prompt, capture_output=True, text=True, timeout=self._timeout, check=True
             )
+        except subprocess.CalledProcessError as error:
+            said = str(error.stderr or "").strip().splitlines()
+            why = f"exit status {error.returncode}" + (f": {said[-1][:200]}" if said else "")
+            raise JudgeError(
+                f"the judge {self._command[0]!r} failed ({why}); both memories are kept"
+            ) from error
         except (OSError, subprocess.SubprocessError) as error:
             raise JudgeError(
                 f"the judge {self._command[0]!r} failed ({error}); both memories are kept"

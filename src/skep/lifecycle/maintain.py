@@ -7,21 +7,22 @@ nothing that was already done. One run at a time works on a bank: it holds a lea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 
 import msgspec
 
 from skep.engine import Engine, Progress
-from skep.engine.forgetting import forget
 from skep.errors import ConfigError
-from skep.lifecycle import ageing, asking, extraction, merging, queue
-from skep.lifecycle.extraction import Distil
+from skep.lifecycle import ageing, asking, consolidating, extraction, merging, queue
+from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
 from skep.lifecycle.merging import Sorted
 from skep.lifecycle.report import Action, MaintainReport
 from skep.lifecycle.running import Run
+from skep.model import Memory
 
 STEPS = (
     "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
@@ -29,6 +30,15 @@ STEPS = (
 )  # fmt: skip
 DEFAULT_STEPS = tuple(step for step in STEPS if step != "reflect")
 """Reflection replaces episodes by summaries, so it only runs when asked for."""
+
+LOOKED_AT = {
+    "extract": ("episode",),
+    "evidence": ("episode",),
+    "merge": ("fact", "procedure"),
+    "conflicts": ("fact", "procedure"),
+    "reflect": ("episode",),
+}
+"""The kinds of memories that steps look at as far as they changed."""
 
 
 class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +70,15 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"cluster must be threshold or hdbscan, not {self.cluster!r}")
         if self.consolidate not in ("soft", "hard"):
             raise ConfigError(f"consolidate must be soft or hard, not {self.consolidate!r}")
+        if self.gc_days is not None and not 0 < self.gc_days < math.inf:
+            raise ConfigError(
+                f"gc_days must be more than 0, not {self.gc_days!r}; leave it out to keep what is old"
+            )
+        for name in ("decay_per_day", "max_tokens", "max_money", "kept_judgements", "judgement_days"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)!r}")
+        if self.smallest_cluster < 1:
+            raise ConfigError(f"smallest_cluster must be 1 or more, not {self.smallest_cluster!r}")
 
 
 def maintain(
@@ -89,6 +108,8 @@ def maintain(
         run = Run(engine, lease)
         steps = _Steps(run, config, judge, distil, progress)
         chosen = [step for step in STEPS if step in config.steps]
+        if left := consolidating.finish(run):
+            run.note("reflect", note=f"an earlier run was cut short: {left}")
         for number, step in enumerate(chosen, 1):
             engine.index.refresh()
             handler: Callable[[], None] = getattr(steps, step)
@@ -119,6 +140,8 @@ class _Steps:
         self.run, self.config, self.engine = run, config, run.engine
         self._judge, self._distil, self._progress = judge, distil, progress
         self._found: tuple[Sorted, int, dict[str, int]] | None = None
+        self._judgements: tuple[int, queue.Kept] | None = None
+        self._read: tuple[tuple[int, int], list[Memory]] | None = None
         self._gone: set[str] = set()
         """What this run has merged or marked, or in a dry run would have."""
 
@@ -128,9 +151,24 @@ class _Steps:
         note = f"would embed {waiting}" if self.run.dry else f"embedded {done}"
         self.run.note("embed", looked_at=waiting, note=note if waiting or done else "")
 
-    def extract(self) -> None:
+    def _changed(self, *steps: str) -> tuple[int, list[Memory]]:
+        """Where the bank stands, and what steps have to look at: what changed since they last finished.
+
+        Steps that begin where others began share one reading.
+        """
         head, store = self.run.head(), self.engine.store
-        episodes = [e for e in store.changed_memories(store.mark("extract"), ("episode",)) if e.level == 0]
+        after = min(store.mark(step) for step in steps)
+        if after == head:
+            return head, []
+        if self._read is None or self._read[0] != (after, head):
+            kinds = {kind for step in self.config.steps for kind in LOOKED_AT.get(step, ())}
+            self._read = (after, head), store.changed_memories(after, sorted(kinds))
+        wanted = {kind for step in steps for kind in LOOKED_AT[step]}
+        return head, [memory for memory in self._read[1] if memory.kind in wanted]
+
+    def extract(self) -> None:
+        head, changed = self._changed("extract")
+        episodes = [memory for memory in changed if memory.level == 0]
         actions = extraction.extract(
             self.engine,
             episodes,
@@ -141,8 +179,7 @@ class _Steps:
         self.run.finish("extract", actions, looked_at=len(episodes), head=head)
 
     def evidence(self) -> None:
-        head, store = self.run.head(), self.engine.store
-        episodes = store.changed_memories(store.mark("evidence"), ("episode",))
+        head, episodes = self._changed("evidence")
         actions = extraction.support(self.engine, episodes)
         self.run.finish("evidence", actions, looked_at=len(episodes), head=head)
 
@@ -166,11 +203,8 @@ class _Steps:
     def _conflicts_of(self) -> tuple[Sorted, int, dict[str, int]]:
         """What `merge` and `conflicts` share: one comparison of what is new to either of them."""
         if self._found is None:
-            store = self.engine.store
-            head = self.run.head()
             chosen = [step for step in ("merge", "conflicts") if step in self.config.steps]
-            marks = {step: store.mark(step) for step in chosen}
-            memories = store.changed_memories(min(marks.values()), ("fact", "procedure"))
+            head, memories = self._changed(*chosen)
             looked_at = dict.fromkeys(chosen, len(memories))
             decided = queue.known_pairs(self.engine)
             found = merging.sort_conflicts(self.engine, memories, decided, self._progress)
@@ -178,19 +212,24 @@ class _Steps:
         return self._found
 
     def judge(self) -> None:
-        cases, config = queue.pending(self.engine), self.config
+        cases, config = self._kept().pending(), self.config
         asking.ask(self.run, self._judge, cases, max_tokens=config.max_tokens, max_money=config.max_money)
 
     def reflect(self) -> None:
-        head, store = self.run.head(), self.engine.store
-        episodes = [e for e in store.changed_memories(store.mark("reflect"), ("episode",)) if not e.pinned]
-        actions, hard = ageing.reflect(
+        head, changed = self._changed("reflect")
+        episodes = [memory for memory in changed if not memory.pinned]
+        actions = ageing.reflect(
             self.engine, episodes, consolidate=self.config.consolidate, summarise=self._distil
         )
+        forgotten = (
+            sum(len(action.memories) for action in actions) if self.config.consolidate == "hard" else 0
+        )
         self.run.finish("reflect", actions, looked_at=len(episodes), head=head)
-        if hard and not self.run.dry:
-            self.engine.write(ageing.repointed(self.engine, hard))
-            forget(self.engine, hard)
+        note = consolidating.finish(self.run)
+        if self.run.dry and forgotten:
+            note = f"would forget {forgotten} episodes for good"
+        if note:
+            self.run.annotate(note)
 
     def expire(self) -> None:
         self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))
@@ -206,10 +245,17 @@ class _Steps:
             self._set_aside("prune", ageing.prune(self.engine, now, config.gc_days))
         else:
             self.run.note("prune")
-        kept = queue.Kept(self.engine)
+        kept = self._kept()
         outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
         self.run.write([Action(step="prune", why="", plans=(queue.dropped(key),)) for key in outdated])
         self.run.queued = len(kept.pending())
+
+    def _kept(self) -> queue.Kept:
+        """Every judgement, read again only if something was written since."""
+        last = self.engine.store.last_seq()
+        if self._judgements is None or self._judgements[0] != last:
+            self._judgements = last, queue.Kept(self.engine)
+        return self._judgements[1]
 
     def _set_aside(self, step: str, actions: list[Action]) -> None:
         """Marks of one step, less what an earlier one has marked (in a dry run: would have)."""

@@ -46,6 +46,10 @@ def sort_conflicts(
     """
     found = Sorted()
     pairs = _pairs(engine, memories, decided)
+    if pairs:
+        from skep.semantics.compare import prepare  # its tables are read when something is to be compared
+
+        prepare(memory.text for pair in pairs for memory in pair[:2])
     for number, (older, newer, similarity) in enumerate(pairs, 1):
         conflict = judge(older, newer, similarity)
         if conflict is None:

@@ -16,6 +16,8 @@ Neighbours = dict[str, list[tuple[Memory, float]]]
 LOADED = 5000
 """Memories read per statement."""
 HALVINGS = 40
+PARTS = 6
+"""Terms that one word has at most."""
 
 
 def neighbours(
@@ -75,20 +77,26 @@ def sharing_words(
     import numpy as np
 
     rows = _rows(engine, (memory.id for memory in memories))
-    short: list[tuple[Memory, set[str], list[str]]] = []
+    short: list[tuple[Memory, set[str], list[list[str]]]] = []
     for memory in memories:
         text = searched_text(memory.title, memory.text)
         words = whole_words(text)
         if memory.id in rows and len(words) <= longest:
-            short.append((memory, words, query_terms(text)))
-    every = list({term for _, _, terms in short for term in terms})
+            short.append((memory, words, _by_word(text)))
+    every = list({term for _, _, spoken in short for terms in spoken for term in terms})
     worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
+    groups: dict[tuple[Scope, str], list[tuple[Memory, set[str], list[str]]]] = {}
+    for memory, words, spoken in short:
+        spoken.sort(key=lambda terms: (-max(worth[term] for term in terms), terms))
+        rarest = [term for terms in spoken[: len(spoken) // 2 + 1] for term in terms]
+        groups.setdefault((memory.scope, memory.kind), []).append((memory, words, rarest))
     pools: list[tuple[Memory, set[str], list[int]]] = []
-    for memory, words, terms in short:
-        rarest = sorted(set(terms), key=lambda term: (-worth[term], term))[: len(set(terms)) // 2 + 1]
-        where = Filter(scope=memory.scope, kinds=(memory.kind,), statuses=CURRENT)
-        pool = engine.index.search(rarest, None, where, k_words=limit + 1, k_vectors=0)
-        pools.append((memory, words, [row for row in pool.rows.tolist() if row != rows[memory.id]]))
+    for (scope, kind), group in groups.items():
+        where = Filter(scope=scope, kinds=(kind,), statuses=CURRENT)
+        best = engine.index.best_by_words([rarest for _, _, rarest in group], where, limit + 1)
+        for (memory, words, _), found in zip(group, best, strict=True):
+            mine = rows[memory.id]
+            pools.append((memory, words, sorted(row for row in found.tolist() if row != mine)))
     texts = engine.store.texts_of(sorted({row for _, _, found in pools for row in found}))
     split = {row: whole_words(text) for row, text in texts.items()}
     pairs = [
@@ -106,6 +114,21 @@ def sharing_words(
     for (memory, row), similarity in zip(pairs, similar, strict=True):
         out.setdefault(memory.id, []).append((known[row], similarity))
     return out
+
+
+def _by_word(text: str) -> list[list[str]]:
+    """The terms of a text, word by word: an identifier and its parts are one word, however rare all of them are."""
+    every = query_terms(text)
+    left = set(every)
+    out: list[list[str]] = []
+    for chunk in text.split():
+        terms = [term for term in query_terms(chunk) if term in left]
+        left.difference_update(terms)
+        if len(terms) > PARTS:  # not a word: text of a language that is written without blanks
+            out += ([term] for term in terms)
+        elif terms:
+            out.append(terms)
+    return out + [[term] for term in every if term in left]
 
 
 def raw_bar(engine: Engine, threshold: float) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from skep.engine import Engine
 from skep.lifecycle.lease import Held
 from skep.lifecycle.report import Action, StepReport
@@ -44,6 +46,10 @@ class Run:
     def note(self, step: str, *, looked_at: int = 0, note: str = "") -> None:
         """Report a step that plans no actions."""
         self.reports.append(StepReport(step=step, looked_at=looked_at, note=note))
+
+    def annotate(self, note: str) -> None:
+        """Say more about the step that was reported last."""
+        self.reports[-1] = msgspec.structs.replace(self.reports[-1], note=note)
 
     def finish(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from skep.confidence import ABOVE, STREAMED
+from skep.errors import WrongTypeError
 from skep.model import Hit
 from skep.recall.search import Recaller
 from skep.storage.base import Filter
@@ -62,6 +63,8 @@ class Stream:
 
     def observe(self, turn: str) -> None:
         """Note what was said; starts a search for the next turn and returns at once."""
+        if not isinstance(turn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(f"turn must be a string, got {type(turn).__name__}", field="turn")
         if not turn.strip():
             return
         self._recent.append(turn)

@@ -9,6 +9,7 @@ answer is certain, and after it to name the reason and to tell an update from a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal, get_args
 
@@ -173,6 +174,11 @@ def _probabilities(pair: Pair) -> tuple[float, float, float]:
         rest = (1 - LIKELY) / (same + apart)
         return same * rest, LIKELY, apart * rest
     return same, against, apart
+
+
+def prepare(texts: Iterable[str]) -> None:
+    """Make ready for comparing many texts: the vectors of all their words are made at once."""
+    scorer.load()[1].learn(text.words[i] for text in map(analyse, texts) for i in text.content)
 
 
 def compare(

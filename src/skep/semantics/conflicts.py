@@ -197,4 +197,5 @@ def whole_words(text: str) -> set[str]:
 
 def in_common(mine: set[str], theirs: set[str]) -> float:
     """The share of words that two texts have in common, 0 to 1."""
-    return len(mine & theirs) / max(1, len(mine | theirs))
+    both = len(mine & theirs)
+    return both / max(1, len(mine) + len(theirs) - both)

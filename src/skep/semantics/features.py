@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import compress, pairwise
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from skep.semantics import lexicon as lx
@@ -80,7 +81,13 @@ def _opposed_pairs(a: Text, b: Text) -> list[tuple[str, str]]:
     left, right = set(a.stems), set(b.stems)
     only_a, only_b = left - right, right - left
     table = lx.antonyms()
-    return [(x, y) for x in only_a for y in only_b if (x, y) in table or lx.negated_form(x, y)]
+    return [
+        (x, y)
+        for x in only_a
+        for y in only_b
+        if (x, y) in table
+        or (len(x) != len(y) and (x.endswith(y) or y.endswith(x)) and lx.negated_form(x, y))
+    ]
 
 
 def align(a: Text, b: Text, words: Words) -> Alignment:
@@ -99,17 +106,17 @@ def align(a: Text, b: Text, words: Words) -> Alignment:
     swaps: list[Swap] = []
     opposites = _opposed_pairs(a, b)
     if stems_a and stems_b and (free_a or free_b):
-        import numpy as np
-
         rows_a = words.rows([a.words[i] for i in a.content])
         rows_b = words.rows([b.words[i] for i in b.content])
         cosines = rows_a @ rows_b.T
-        for i, value in zip(free_a, cosines[free_a].max(1).tolist(), strict=True):
-            best_a[i] = max(0.0, value)
-        for j, value in zip(free_b, cosines[:, free_b].max(0).tolist(), strict=True):
-            best_b[j] = max(0.0, value)
+        nearest_a: list[float] = cosines.max(1).tolist() if free_a else []
+        nearest_b: list[float] = cosines.max(0).tolist() if free_b else []
+        for i in free_a:
+            best_a[i] = max(0.0, nearest_a[i])
+        for j in free_b:
+            best_b[j] = max(0.0, nearest_b[j])
         if free_a and free_b:
-            rest = cosines[np.ix_(free_a, free_b)]
+            rest = cosines.take(free_a, axis=0).take(free_b, axis=1)
             to_b: list[int] = rest.argmax(1).tolist()
             to_a: list[int] = rest.argmax(0).tolist()
             groups, table = lx.exclusive_groups(), lx.antonyms()
@@ -161,11 +168,31 @@ class Edits(NamedTuple):
     swapped: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
 
+def _blocks(left: list[str], right: list[str]) -> list[tuple[str, int, int, int, int]]:
+    """Where two lists differ, as `difflib` has it.
+
+    Two lists that differ in one place only, and share no word but those before and after it, need no search.
+    """
+    most = min(len(left), len(right))
+    start = next((i for i in range(most) if left[i] != right[i]), most)
+    most -= start
+    end = next((i for i in range(most) if left[-1 - i] != right[-1 - i]), most)
+    i, j = len(left) - end, len(right) - end
+    shared = {*left[:start], *left[i:]}
+    if len(shared) == start + end and not ({*left[start:i]} & {*right} or {*right[start:j]} & {*left}):
+        if start == i == j:
+            return []
+        kind = "replace" if start < i and start < j else "delete" if start < i else "insert"
+        return [(kind, start, i, start, j)]
+    opcodes = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
+    return [each for each in opcodes if each[0] != "equal"]
+
+
 def edits(a: Text, b: Text) -> Edits:
     """Align two texts word by word, in order, and describe what was replaced, inserted or dropped."""
     left = [s for s in a.stems if s not in _LIGHT]
     right = [s for s in b.stems if s not in _LIGHT]
-    blocks = [o for o in SequenceMatcher(None, left, right, autojunk=False).get_opcodes() if o[0] != "equal"]
+    blocks = _blocks(left, right)
     shortest = max(1, min(len(left), len(right)))
     if not blocks:
         return Edits(0, 0, 0, 1.0, 1.0, False, False, False, False, False, False, False, ())
@@ -198,14 +225,12 @@ def edits(a: Text, b: Text) -> Edits:
     )
 
 
-def _share(flags: Sequence[bool], weights: Sequence[float]) -> float:
-    total = sum(weights)
-    return sum(w for f, w in zip(flags, weights, strict=True) if f) / total if total else 0.0
+def _share(flags: Sequence[bool], weights: Sequence[float], total: float) -> float:
+    return sum(compress(weights, flags)) / total if total else 0.0
 
 
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    total = sum(weights)
-    return sum(v * w for v, w in zip(values, weights, strict=True)) / total if total else 0.0
+def _mean(values: Sequence[float], weights: Sequence[float], total: float) -> float:
+    return sum(map(mul, values, weights)) / total if total else 0.0
 
 
 def _places(text: Text) -> dict[str, int]:
@@ -219,16 +244,17 @@ def _places(text: Text) -> dict[str, int]:
     return place
 
 
-def _order(a: Text, b: Text) -> float:
-    """The share of shared words that stand in the same order in both."""
-    here, there = _places(a), _places(b)
+def _order(here: dict[str, int], there: dict[str, int]) -> float:
+    """The share of shared words that stand in the same order in both texts."""
     shared = sorted((p, there[s]) for s, p in here.items() if s in there)
     steps = len(shared) - 1
     kept = sum(x[1] <= y[1] or x[0] == y[0] for x, y in pairwise(shared))
     return kept / steps if steps > 0 else 1.0
 
 
-def _negation(a: Text, b: Text, al: Alignment) -> tuple[float, ...]:
+def _negation(a: Text, b: Text, al: Alignment, cover_a: float, cover_b: float) -> tuple[float, ...]:
+    if not (a.negations or b.negations or a.cancels or b.cancels):
+        return (0.0,) * 8
     status_b = {b.stems[j]: b.negated[j] for j in b.content}
     flipped = kept = total = 0.0
     for i, w in zip(a.content, al.weights_a, strict=True):
@@ -242,7 +268,6 @@ def _negation(a: Text, b: Text, al: Alignment) -> tuple[float, ...]:
             kept += w
     na, nb = a.negations, b.negations
     one = (na > 0) != (nb > 0)
-    cover_a, cover_b = _share(al.exact_a, al.weights_a), _share(al.exact_b, al.weights_b)
     cancelled = (a.cancels > 0) != (b.cancels > 0)
     return (
         float(one),
@@ -257,6 +282,8 @@ def _negation(a: Text, b: Text, al: Alignment) -> tuple[float, ...]:
 
 
 def _numbers(a: Text, b: Text) -> tuple[float, ...]:
+    if not a.quantities and not b.quantities:
+        return (0.0,) * 5
     left = {(q.dimension, f"{q.value:.10g}") for q in a.quantities.values() if q.dimension != "id"}
     right = {(q.dimension, f"{q.value:.10g}") for q in b.quantities.values() if q.dimension != "id"}
     only_a, only_b = left - right, right - left
@@ -271,10 +298,9 @@ def _numbers(a: Text, b: Text) -> tuple[float, ...]:
     )
 
 
-def _swaps(a: Text, b: Text, al: Alignment) -> tuple[float, ...]:
+def _swaps(a: Text, b: Text, al: Alignment, total_a: float, total_b: float) -> tuple[float, ...]:
     real = [s for s in al.swaps if s.cosine > 0.1]
     partner_a, partner_b = {s.left for s in real}, {s.right for s in real}
-    total_a, total_b = sum(al.weights_a) or 1.0, sum(al.weights_b) or 1.0
     share = sum(al.weights_a[s.left] / total_a + al.weights_b[s.right] / total_b for s in real) / 2
     cosines = [s.cosine for s in real] or [1.0]
     names = sum(a.capital[a.content[s.left]] and b.capital[b.content[s.right]] for s in real)
@@ -294,8 +320,7 @@ def _swaps(a: Text, b: Text, al: Alignment) -> tuple[float, ...]:
 
 
 def _names(a: Text, b: Text) -> tuple[float, ...]:
-    left = {s for s, c in zip(a.stems, a.capital, strict=True) if c}
-    right = {s for s, c in zip(b.stems, b.capital, strict=True) if c}
+    left, right = set(compress(a.stems, a.capital)), set(compress(b.stems, b.capital))
     only_a = len(left - set(b.stems))
     only_b = len(right - set(a.stems))
     shared = len(left & right)
@@ -352,10 +377,13 @@ def examine(a: Text, b: Text, similarity: float, words: Words) -> Pair:
 
 def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[float]:
     """The numbers, in the order of `NAMES`."""
-    cover_a, cover_b = _share(al.exact_a, al.weights_a), _share(al.exact_b, al.weights_b)
-    soft_a, soft_b = _mean(al.best_a, al.weights_a), _mean(al.best_b, al.weights_b)
-    total = sum(al.weights_a) + sum(al.weights_b)
-    shared = cover_a * sum(al.weights_a) + cover_b * sum(al.weights_b)
+    total_a, total_b = sum(al.weights_a), sum(al.weights_b)
+    cover_a = _share(al.exact_a, al.weights_a, total_a)
+    cover_b = _share(al.exact_b, al.weights_b, total_b)
+    soft_a, soft_b = _mean(al.best_a, al.weights_a, total_a), _mean(al.best_b, al.weights_b, total_b)
+    total = total_a + total_b
+    shared = cover_a * total_a + cover_b * total_b
+    places_a, places_b = _places(a), _places(b)
     na, nb = len(a.content), len(b.content)
     listed = al.opposites
     worst_a, worst_b = min(al.best_a, default=0.0), min(al.best_b, default=0.0)
@@ -371,14 +399,14 @@ def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[
         shared / total if total else 0.0,
         min(na, nb) / max(na, nb, 1),
         float(sorted(a.stems[i] for i in a.content) == sorted(b.stems[i] for i in b.content)),
-        (_order(a, b) + _order(b, a)) / 2,
-        *_negation(a, b, al),
+        (_order(places_a, places_b) + _order(places_b, places_a)) / 2,
+        *_negation(a, b, al, cover_a, cover_b),
         float(min(len(listed), 3)),
         opposed / swap_total if swap_total else 0.0,
         float(any(s.exclusive for s in al.swaps)),
         float(prefixed),
         *_numbers(a, b),
-        *_swaps(a, b, al),
+        *_swaps(a, b, al, total_a or 1.0, total_b or 1.0),
         *_names(a, b),
         float(min(ed.blocks, 12)),
         float(min(ed.replaced, 8)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from skep.semantics import lexicon as lx
@@ -19,6 +20,8 @@ _CLEAN = (
     (re.compile(r"[\u201c\u201d]|''"), '"'),
     (re.compile(r"\s+(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE), r"\1"),
 )
+_PLAIN = frozenset("'`")
+"""What else than brackets needs cleaning in a plain text."""
 _TOKEN = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"  # a date
     r"|[0-9]+(?:[.:][0-9]+)+(?![a-z])"  # a version, a time, a decimal
@@ -32,7 +35,9 @@ _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
 _ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
 _CURRENCY = frozenset("$€£")
-_PLAIN_MARKS = frozenset(".,;:!?'\"()-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%")
+_MARK = re.compile(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_")
+_ENDS = frozenset((".", "?", "!", ":", ""))
+"""Marks, or no word at all, after which a capital says nothing."""
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
@@ -63,13 +68,20 @@ class Text(NamedTuple):
 
 
 def _split(text: str) -> tuple[list[str], list[bool]]:
-    for pattern, with_ in _CLEAN:
-        text = pattern.sub(with_, text)
+    if not text.isascii() or not _PLAIN.isdisjoint(text) or "RB-" in text or "SB-" in text:
+        for pattern, with_ in _CLEAN:
+            text = pattern.sub(with_, text)
+    found = [match.group() for match in islice(_TOKEN.finditer(text), MAX_TOKENS)]
+    lower = [raw.lower() for raw in found]
+    if "'" not in text and "cannot" not in lower:
+        return lower, [
+            raw[0].isupper() and (before not in _ENDS or raw[1:].lower() != raw[1:])
+            for raw, before in zip(found, (".", *lower), strict=False)
+        ]
     words: list[str] = []
     capital: list[bool] = []
     start = True
-    for match in _TOKEN.finditer(text):
-        raw = match.group()
+    for raw in found:
         low = raw.lower()
         upper = raw[0].isupper() and (not start or raw[1:].lower() != raw[1:])
         tail = ""
@@ -86,7 +98,7 @@ def _split(text: str) -> tuple[list[str], list[bool]]:
         if tail:
             words.append(tail)
             capital.append(False)
-        start = low in ".?!:"
+        start = low in _ENDS
         if len(words) >= MAX_TOKENS:
             break
     return words, capital
@@ -143,10 +155,11 @@ def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], lis
     found: dict[int, Quantity] = {}
     i = 0
     while i < len(words):
-        hit = _quantity(words, i)
+        word = words[i]
+        hit = _quantity(words, i) if word[0] in _DIGITS or word in lx.NUMBER_WORDS else None
         if hit is None:
-            if words[i] not in _CURRENCY:
-                out.append(words[i])
+            if word not in _CURRENCY:
+                out.append(word)
                 upper.append(capital[i])
             i += 1
             continue
@@ -209,6 +222,6 @@ def analyse(text: str) -> Text:
         cancels=cancels,
         quantities=quantities,
         question=_is_question(text, words),
-        marks="".join(sorted(c for c in text if not (c.isalnum() or c.isspace() or c in _PLAIN_MARKS))),
+        marks="".join(sorted(_MARK.findall(text))),
         whole=len(words) < MAX_TOKENS,
     )

@@ -68,6 +68,18 @@ EQUAL = (
 )
 """Ways of saying, and the one that stands for them."""
 
+DROPPED = (
+    frozenset(
+        word for phrase in (*OPENINGS, *CLOSINGS, *(way for both in EQUAL for way in both)) for word in phrase
+    )
+    | LIGHT
+    | FILLERS
+)
+"""Words that may be left out or stand for others."""
+_OPENINGS = {phrase[0]: [each for each in OPENINGS if each[0] == phrase[0]] for phrase in OPENINGS}
+_CLOSINGS = {phrase[-1]: [each for each in CLOSINGS if each[-1] == phrase[-1]] for phrase in CLOSINGS}
+_EQUAL = {phrase[0]: [each for each in EQUAL if each[0][0] == phrase[0]] for phrase, _ in EQUAL}
+
 
 class Word(NamedTuple):
     """One word as it is compared."""
@@ -82,13 +94,42 @@ class Word(NamedTuple):
 
 def said_twice(a: Text, b: Text) -> bool:
     """Whether two statements are the same, word for word, as far as this module can see."""
-    if a.question or b.question or a.marks != b.marks or not (a.whole and b.whole):
+    if a.question or b.question or a.marks != b.marks or not (a.whole and b.whole) or _cannot(a, b):
         return False
     left, right = _spoken(a.words, a.capital), _spoken(b.words, b.capital)
     if len(left) != len(right) or len(left) < 2:
         return False
     spare = min(MOST_SYNONYMS, sum(not word.fixed for word in left) // 3)
     return _in_step(left, right, spare) or _moved(left, right, spare) or _moved(right, left, spare)
+
+
+def _cannot(a: Text, b: Text) -> bool:
+    """Whether some words have no counterpart, whatever is dropped, moved or replaced. Costs little."""
+    here, there = set(a.words), set(b.words)
+    return _lone(a, here - there - DROPPED, there) or _lone(b, there - here - DROPPED, here)
+
+
+def _lone(text: Text, only: set[str], others: set[str]) -> bool:
+    """Whether too many words that stand in one text alone are no other form of a word of the other."""
+    if not only:
+        return False
+    if any(upper and word in only for word, upper in zip(text.words, text.capital, strict=True)):
+        return True
+    lone: list[str] = []
+    for word in only:
+        if word[0].isalnum():
+            if not word.isalpha() or word in lx.STOP or word in lx.NEGATORS:
+                return True
+            lone.append(lx.lemma(word)[0])
+    if len(lone) <= MOST_SYNONYMS:
+        return False
+    forms = {lx.lemma(word)[0] for word in others}
+    return sum(each not in forms and each not in _dropped() for each in lone) > MOST_SYNONYMS
+
+
+@lru_cache(maxsize=1)
+def _dropped() -> set[str]:
+    return {lx.lemma(word)[0] for word in DROPPED}
 
 
 def _moved(front: Sequence[Word], plain: Sequence[Word], spare: int) -> bool:
@@ -156,11 +197,11 @@ def _word(word: str, *, name: bool) -> Word:
 
 def _stripped(words: list[str]) -> list[str]:
     """Without an opening and a closing that say nothing of their own."""
-    for phrase in OPENINGS:
+    for phrase in _OPENINGS.get(words[0], ()) if words else ():
         if len(words) > len(phrase) + 1 and tuple(words[: len(phrase)]) == phrase:
             words = words[len(phrase) :]
             break
-    for phrase in CLOSINGS:
+    for phrase in _CLOSINGS.get(words[-1], ()) if words else ():
         if len(words) > len(phrase) + 1 and tuple(words[-len(phrase) :]) == phrase:
             return words[: -len(phrase)]
     return words
@@ -170,8 +211,8 @@ def _replaced(words: list[str]) -> list[str]:
     out: list[str] = []
     i = 0
     while i < len(words):
-        for phrase, instead in EQUAL:
-            if words[i] == phrase[0] and tuple(words[i : i + len(phrase)]) == phrase:
+        for phrase, instead in _EQUAL.get(words[i], ()):
+            if tuple(words[i : i + len(phrase)]) == phrase:
                 out += instead
                 i += len(phrase)
                 break

@@ -6,7 +6,8 @@ of common words, and the mean of the word vectors it was trained with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,8 @@ class WordTable:
         self._rare = rare
         self._mean = mean
         self._embedder = embedder
-        self._known: dict[str, Rows] = {}
+        self._places: dict[str, int] = {}
+        self._vectors: Rows = mean[None, :][:0]
 
     def weight(self, stem: str) -> float:
         """Near 0 for the commonest words, 1 for the rarest; a word never seen counts as rare."""
@@ -46,18 +48,28 @@ class WordTable:
 
     def rows(self, words: Sequence[str]) -> Rows:
         """One centred unit row per word."""
+        places = self._places
+        try:
+            at = [places[word] for word in words]
+        except KeyError:
+            self.learn(words)
+            at = [self._places[word] for word in words]
+        return self._vectors.take(at, axis=0)
+
+    def learn(self, words: Iterable[str]) -> None:
+        """Make the vectors of many words at once, so that asking for them later costs little."""
         import numpy as np
 
-        known = self._known
-        missing = [w for w in dict.fromkeys(words) if w not in known]
+        wanted = dict.fromkeys(words)
+        missing = [word for word in wanted if word not in self._places]
+        if len(self._places) + len(missing) > MAX_REMEMBERED:
+            missing = list(wanted)
+            self._places, self._vectors = {}, self._vectors[:0]
         if missing:
-            if len(known) > MAX_REMEMBERED:
-                known.clear()
-                missing = list(dict.fromkeys(words))
             fresh = self._embedder.embed(missing) - self._mean
             fresh /= np.sqrt(np.einsum("ij,ij->i", fresh, fresh))[:, None] + 1e-9
-            known.update(zip(missing, fresh, strict=True))
-        return np.stack([known[w] for w in words])
+            self._places |= {word: place for place, word in enumerate(missing, len(self._places))}
+            self._vectors = np.concatenate([self._vectors, fresh])
 
 
 class Scorer:
@@ -66,12 +78,13 @@ class Scorer:
     def __init__(self, arrays: dict[str, Any]) -> None:
         self._feature: NDArray[np.intp] = arrays["feature"].astype("intp")
         self._threshold: Rows = arrays["threshold"]
-        self._children: NDArray[np.intp] = arrays["children"].astype("intp")
+        self._children: NDArray[np.intp] = arrays["children"].astype("intp").reshape(-1)
+        """Two per node: where its value is at most the threshold, and where it is more."""
         self._value: Rows = arrays["value"]
         self._roots: NDArray[np.intp] = arrays["roots"].astype("intp")
         self._bounds: list[int] = arrays["bounds"].tolist()
         self._depth = int(arrays["depth"])
-        self._calibration: Rows = arrays["calibration"]
+        self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
         if tuple(bytes(arrays["names"]).decode().split()) != NAMES:
             raise ValueError(
                 "the conflict model was trained with other features; run scripts/train_conflicts.py"
@@ -84,18 +97,18 @@ class Scorer:
         values = np.asarray(row, np.float32)
         node = self._roots
         for _ in range(self._depth):
-            right = values[self._feature[node]] > self._threshold[node]
-            node = self._children[node, right.view(np.int8)]
-        return np.add.reduceat(self._value[node], self._bounds)
+            more = values.take(self._feature.take(node)) > self._threshold.take(node)
+            node = self._children.take(2 * node + more)
+        return np.add.reduceat(self._value.take(node), self._bounds)
 
     def probabilities(self, row: Sequence[float]) -> tuple[float, float, float]:
         """Calibrated probabilities in the order of `CLASSES`."""
-        import numpy as np
-
-        logits = np.append(self.scores(row), np.float32(1.0)) @ self._calibration
-        odds = np.exp(logits - logits.max())
-        first, second, third = (odds / odds.sum()).tolist()
-        return first, second, third
+        same, against, apart = self.scores(row).tolist()
+        logits = [same * a + against * b + apart * c + d for a, b, c, d in self._calibration]
+        highest = max(logits)
+        odds = [math.exp(logit - highest) for logit in logits]
+        total = sum(odds)
+        return odds[0] / total, odds[1] / total, odds[2] / total
 
 
 def word_table(arrays: dict[str, Any]) -> WordTable:

@@ -21,6 +21,7 @@ from skep.storage.segments.lexical import (
     look_up,
     term_parts,
 )
+from skep.storage.segments.matching import best_by_words
 from skep.storage.segments.postings import idf
 from skep.storage.segments.scan import Scanner, codes_of, cosines_of
 from skep.storage.segments.timelines import Timelines
@@ -163,6 +164,16 @@ class SegmentIndex:
                 slots = slots[table.has_vector[slots]]
             found = near_pairs(table, table.slots_of(rows), slots, least=least, most=most)
             return Neighbours(rows[found.asked], table.rows[found.slots], found.cosine)
+
+        return self._trusting(answer)
+
+    def best_by_words(self, queries: Sequence[Sequence[str]], where: Filter, k: int) -> list[Ints]:
+        """The `k` best rows by words alone for each of many queries, best first, under one filter."""
+
+        def answer() -> list[Ints]:
+            table = self._upkeep.table
+            found = best_by_words(table, self._masks.admitted(where).mask, queries, k)
+            return [table.rows[slots] for slots in found]
 
         return self._trusting(answer)
 

@@ -104,11 +104,22 @@ class Segment:
         self, start: int, size: int, mean_length: float
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """The rows of a term and what each gives to BM25 before the weight of the term."""
+        self._weigh(mean_length)
+        classes = self.words.classes[start : start + size]
+        return self.words.docs[start : start + size], self._impacts.take(classes)
+
+    def many_postings(
+        self, starts: Ints, sizes: Ints, mean_length: float
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """The postings of several terms, one after the other."""
+        self._weigh(mean_length)
+        at = np.arange(int(sizes.sum())) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+        return self.words.docs.take(at), self._impacts.take(self.words.classes.take(at))
+
+    def _weigh(self, mean_length: float) -> None:
         if mean_length != self._mean_length:
             self._mean_length = mean_length
             self._impacts = impact(self.words.class_count, self.words.class_length, mean_length)
-        classes = self.words.classes[start : start + size]
-        return self.words.docs[start : start + size], self._impacts.take(classes)
 
     def tagged(self, key: int) -> NDArray[np.uint32]:
         """The rows that carry a tag."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -128,6 +129,20 @@ class Tail:
         slots = np.array(held[0], dtype=np.uint32)
         lengths = np.frombuffer(self.lengths, dtype=np.uint32)[slots]
         return slots, impact(np.array(held[1]), lengths, mean_length)
+
+    def many_postings(
+        self, keys: Sequence[int], mean_length: float
+    ) -> tuple[list[int], NDArray[np.uint32], Floats]:
+        """The postings of several terms, one after the other; and how many each has."""
+        none: tuple[array[int], array[int]] = array("I"), array("I")
+        held = [self._words.get(key, none) for key in keys]
+        slots, counts = array("I"), array("I")
+        for mine in held:
+            slots.extend(mine[0])
+            counts.extend(mine[1])
+        where = np.array(slots, dtype=np.uint32)
+        lengths = np.frombuffer(self.lengths, dtype=np.uint32)[where] if len(where) else where
+        return [len(mine[0]) for mine in held], where, impact(np.array(counts), lengths, mean_length)
 
     def tagged(self, key: int) -> list[int]:
         """The slots that carry a tag."""

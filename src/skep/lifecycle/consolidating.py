@@ -1,0 +1,69 @@
+"""Forgetting what was summed up, if that was asked for, even when a run was cut short in between.
+
+The event that replaces episodes by a summary stands in one transaction with a note of what is to be forgotten. The
+note goes when that is done, so a run that finds one finishes what another began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skep.engine import Engine
+from skep.engine.forgetting import forget
+from skep.lifecycle.running import Run
+from skep.model import Memory
+from skep.storage.sqlite import Plan
+
+PREFIX = "consolidate/"
+
+
+def noted(sources: Sequence[Memory]) -> Plan:
+    """The event that notes the sources of one summary as to be forgotten."""
+    return ("setting", {"key": PREFIX + sources[0].id, "value": [source.id for source in sources]})
+
+
+def finish(run: Run) -> str:
+    """Forget what is noted and still replaced by its summary; in words, what was done or could not be.
+
+    What somebody restored in the meantime stays.
+    """
+    engine = run.engine
+    notes: dict[str, list[str]] = engine.store.settings_under(PREFIX)
+    if not notes:
+        return ""
+    ids = [i for sources in notes.values() for i in sources]
+    known = {i: engine.store.get(i) for i in ids}
+    replaced = [i for i, memory in known.items() if memory is not None and memory.status == "superseded"]
+    if run.lease is None:
+        return f"would forget {_episodes(replaced)} for good" if replaced else ""
+    with engine.store.writing():
+        run.lease.check()
+        engine.write(_repointed(engine, replaced))
+    unreached: tuple[str, ...] = ()
+    again = [
+        *replaced,
+        *(i for i, memory in known.items() if memory is None and engine.store.is_forgotten(i)),
+    ]
+    if again:  # what was forgotten before a crash may still stand in the index or in copies
+        unreached = forget(engine, again).unreached
+    engine.write([("setting", {"key": key, "value": None}) for key in notes])
+    done = f"forgot {_episodes(replaced)} for good" if replaced else ""
+    return "; ".join([*([done] if done else []), *(f"not reached: {each}" for each in unreached)])
+
+
+def _episodes(ids: Sequence[str]) -> str:
+    return "1 episode" if len(ids) == 1 else f"{len(ids)} episodes"
+
+
+def _repointed(engine: Engine, sources: Sequence[str]) -> list[Plan]:
+    """Events that move what was derived from sources over to the summary that replaced them."""
+    plans: list[Plan] = []
+    for source in sources:
+        memory = engine.store.get(source)
+        summary = memory.superseded_by if memory is not None else None
+        for link in engine.store.links(source, rel="derived_from", direction="in"):
+            plans.append(("unlink", {"src": link.src, "dst": source, "rel": "derived_from"}))
+            if summary is not None and link.src != summary:
+                moved = {"src": link.src, "dst": summary, "rel": "derived_from", "strength": link.strength}
+                plans.append(("link", moved))
+    return plans

@@ -1,0 +1,129 @@
+"""The best rows by words for many queries in one go: each term is looked up and read once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skep.storage.segments.lexical import best_of, distinct_sorted, look_up
+from skep.storage.segments.postings import idf
+
+if TYPE_CHECKING:
+    from skep.storage.segments.table import Table
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+READ = 4_000_000
+"""Postings that are read at once; one query may have more."""
+
+MANY_TIMES = 32
+"""Lists of at most so many times the rows that are wanted are not thinned out."""
+
+
+class Terms(NamedTuple):
+    """Distinct terms, what each is worth, the order in which they count, and in how many rows they stand."""
+
+    words: list[str]
+    number: dict[str, int]
+    worth: Floats
+    rank: list[int]
+    found: list[int]
+
+
+def best_by_words(table: Table, mask: Mask, queries: Sequence[Sequence[str]], k: int) -> list[Ints]:
+    """For each query the `k` best slots that the mask admits, best first, ties broken by row.
+
+    Scores are those of `WordScores`: BM25, the rarest term added first.
+    """
+    words = list(dict.fromkeys(term for query in queries for term in query))
+    if not words or not table.live:
+        return [np.zeros(0, dtype=np.int64) for _ in queries]
+    lookup = look_up(table, words)
+    worth: Floats = idf(table.live, lookup.found).astype(np.float32)
+    order = np.lexsort((np.array(lookup.keys, dtype=np.uint64), -worth))
+    number = {word: place for place, word in enumerate(words)}
+    terms = Terms(words, number, worth, np.argsort(order).tolist(), lookup.found.tolist())
+    scores = np.zeros(table.count, dtype=np.float32)
+    out: list[Ints] = []
+    for part in _parts(terms, queries):
+        held = _Held(table, mask, terms, part)
+        out += (_best(table, held.of(query), scores, k) for query in part)
+    return out
+
+
+def _parts(terms: Terms, queries: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
+    """Queries in their order, as many at once as can be read at once."""
+    part: list[Sequence[str]] = []
+    seen: set[str] = set()
+    size = 0
+    for query in queries:
+        fresh = set(query) - seen
+        more = sum(terms.found[terms.number[term]] for term in fresh)
+        if part and size + more > READ:
+            yield part
+            part, seen, size = [], set[str](), 0
+            fresh = set(query)
+            more = sum(terms.found[terms.number[term]] for term in fresh)
+        part.append(query)
+        seen |= fresh
+        size += more
+    yield part
+
+
+class _Held:
+    """The postings of the terms of some queries, side by side: admitted slots, and what a term gives to each."""
+
+    def __init__(self, table: Table, mask: Mask, terms: Terms, queries: Sequence[Sequence[str]]) -> None:
+        self._terms = terms
+        used = list(dict.fromkeys(term for query in queries for term in query))
+        self._place = {term: place for place, term in enumerate(used)}
+        lookup = look_up(table, used)
+        sources: list[tuple[Ints, Ints, Floats]] = []
+        for number, segment in enumerate(table.segments):
+            sizes = np.array(lookup.sizes[number], dtype=np.int64)
+            starts = np.array(lookup.starts[number], dtype=np.int64)
+            docs, impacts = segment.many_postings(starts, sizes, table.mean_length)
+            sources.append(
+                (np.repeat(np.arange(len(used)), sizes), docs + np.int64(table.bases[number]), impacts)
+            )
+        sizes, docs, impacts = table.tail.many_postings(lookup.keys, table.mean_length)
+        sources.append((np.repeat(np.arange(len(used)), sizes), docs + np.int64(table.base), impacts))
+        term, slots, gains = (np.concatenate(each) for each in zip(*sources, strict=True))
+        admitted = mask.take(slots)
+        order = np.argsort(term[admitted], kind="stable")
+        term, self._slots = term[admitted][order], slots[admitted][order]
+        worth = terms.worth[[terms.number[word] for word in used]]
+        self._gains: Floats = gains[admitted][order] * worth[term]
+        self._edges: list[int] = np.searchsorted(term, np.arange(len(used) + 1)).tolist()
+
+    def of(self, query: Sequence[str]) -> list[tuple[Ints, Floats]]:
+        """The postings of a query's terms, rarest first."""
+        rank, number = self._terms.rank, self._terms.number
+        places = [self._place[term] for term in sorted(set(query), key=lambda term: rank[number[term]])]
+        parts = [slice(self._edges[place], self._edges[place + 1]) for place in places]
+        return [(self._slots[part], self._gains[part]) for part in parts]
+
+
+def _best(table: Table, lists: list[tuple[Ints, Floats]], scores: Floats, k: int) -> Ints:
+    """One query; `scores` is all zeros before and after."""
+    for slots, gains in lists:
+        scores[slots] += gains  # a slot stands once in a list
+    found = [slots[_reaching(scores.take(slots), k)] for slots, _ in lists]
+    slots = distinct_sorted(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+    best = best_of(scores.take(slots), table.rows, slots, k)
+    for each, _ in lists:
+        scores[each] = 0
+    return best
+
+
+def _reaching(values: Floats, k: int) -> slice | Mask:
+    """Those of one list that may be among the best: who is not among the best of a list is not among all."""
+    if len(values) <= MANY_TIMES * k:
+        return slice(None)
+    at = len(values) - k
+    return values >= np.partition(values, at)[at]
