@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from skep.embedding.static import StaticEmbedder
 from skep.semantics import scorer
 from skep.semantics.compare import REASONS, THRESHOLDS, Verdict, compare
+from skep.semantics.features import _blocks  # pyright: ignore[reportPrivateUsage]
 
 EMBEDDER = StaticEmbedder()
 
@@ -188,3 +191,9 @@ def test_the_model_was_trained_with_the_table_that_ships() -> None:
 
     with np.load(scorer.MODEL_FILE) as arrays:
         assert EMBEDDER.fingerprint == bytes(arrays["fingerprint"]).decode()
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=7), st.lists(st.sampled_from("abcdefghij"), max_size=7))
+def test_the_short_way_to_the_edits_is_that_of_difflib(left: list[str], right: list[str]) -> None:
+    wanted = [each for each in SequenceMatcher(None, left, right).get_opcodes() if each[0] != "equal"]
+    assert wanted == _blocks(left, right)

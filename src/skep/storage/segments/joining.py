@@ -37,9 +37,9 @@ ROUNDED = 0.002
 AXES, AXES_SHARE = 62, 4
 """Axes of a lens: so many, or one in so many if that is more. With two columns more, products are quickest."""
 UNSEEN = 0.95
-"""The most that the cosine of the unseen parts of two rows is taken for. Those of pairs near the bar are about as alike
-as the whole rows; a pair could only be lost if they were nearly parallel and it stood above the bar by a fiftieth or
-less."""
+"""The most that the cosine of the unseen parts of two rows is taken for. Those of pairs near the bar are about as
+alike as the whole rows; a pair could only be lost if they were nearly parallel and it stood above the bar by a
+fiftieth or less."""
 SMALL = 128
 """Up to this dimension, and for fewer rows than `FEW`, a lens is not worth grinding."""
 FEW = 400
