@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from skep.errors import EmbedderMismatchError
 from skep.storage.base import Filter
 from skep.storage.segments import SegmentIndex
-from skep.storage.segments.scan import Scanner
 
 from .bank import FakeBank, expected, unit
 
@@ -55,29 +54,7 @@ def test_the_nearest_are_found_in_any_dimension(dim: int) -> None:
     assert share >= 0.995
 
 
-@pytest.mark.parametrize("dim", [64, 384])
-def test_the_nearest_are_found_by_multiplying_few_rows(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    bank, index = filled(20_000, dim, None, limit=5000)
-    stored = np.stack([np.frombuffer(row.vector or b"", "<f4") for row in bank.live])
-    multiplied: list[int] = []
-    whole = Scanner._multiplied  # pyright: ignore[reportPrivateUsage]
-
-    def counted(self: Scanner, high: Any, places: Any, query: Any) -> Any:
-        multiplied.append(len(places))
-        return whole(self, high, places, query)
-
-    monkeypatch.setattr(Scanner, "_multiplied", counted)
-    share = 0.0
-    for query in clustered(20, dim, seed=5):
-        right = (np.argsort(-(stored @ query))[:20] + 1).tolist()
-        share += len(set(right) & set(index.similar(query, ALL, 20).rows.tolist())) / 20 / 20
-
-    assert share >= 0.99
-    assert sum(multiplied) / 20 <= 0.25 * 20_000
-
-
 def test_a_close_group_does_not_hide_the_rest() -> None:
-    """Pilots that all lie close together say little about the rows beyond them."""
     bank = FakeBank(64)
     rows = clustered(6000, 64)
     rows[:700] = rows[0] + 0.01 * np.random.default_rng(3).standard_normal((700, 64)).astype(np.float32)

@@ -277,6 +277,7 @@ class SegmentIndex:
         """Let go of what was derived from segments that are no longer there."""
         if self._masks.table is not self._upkeep.table:
             self._masks = Masks(self._upkeep.table)
+            self._scanner.forget()
             self._timelines = Timelines()
 
     def _trusting(self, answer: Callable[[], Answer]) -> Answer:

@@ -1,10 +1,9 @@
-"""The nearest vectors: signs narrow the field, products narrow it further, fine codes decide.
+"""The nearest vectors: sketches narrow the field in two rounds, fine codes decide.
 
-The first round counts, for every row, the signs of its sketch that agree with the query's. The best few by that
-count, the *pilots*, are multiplied with the query, by the coarse half of their fine codes. They tell how far the count
-can be trusted here (a line through both, and how far rows lie from it), and so which other rows may still belong to
-the nearest; those are multiplied too. The exact cosines of the last ones decide. Few rows, and the tail, are
-multiplied at once.
+The first round reads the leading words of every sketch against the signs of the query; the second reads the whole
+sketch of the rows that are left against three bits per axis; the third multiplies the coarse half of their fine
+codes. Each keeps several times more rows than are wanted, and the exact cosines of the last ones decide. Few
+rows, and the tail, go straight to the third round.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
-Bytes = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
+BITS = 3
+"""Bits per axis of the query in the second round."""
+STEP = 0.2930
+"""Half the best step of a uniform code of so many bits, in standard deviations of a normal variable."""
 MEAN_SIZE = 0.7979
 """The mean absolute value of a normal variable."""
 BLOCK = 32768
-"""Rows per step of the first round; what a step touches fits a processor's cache."""
+"""Rows per step of the first two rounds; what a step touches fits a processor's cache."""
 ROWS = 512
-"""Rows per step of the second round."""
+"""Rows per step of the third round."""
 SAMPLED = 4096
-"""Rows from which the bar of the first round is read."""
-FEW = 2500
+"""Rows on which the bar of the first round is found."""
+FEW = 2000
 """So few rows are multiplied at once."""
-GATHER_SHARE = 8
+FIRST_ROOT, FIRST_BASE, FIRST_SHARE = 44, 13000, 100
+"""Rows after the first round: so many times the root of how many there are; in large banks, fewer."""
+SECOND, SECOND_SHARE = 1200, 24
+"""Rows after the second round, or a multiple of what is wanted."""
+GATHER_SHARE = 7
 """A filter that admits fewer than one row in so many skips the first round."""
-PILOTS, PILOTS_EACH = 400, 8
-"""Rows that are multiplied first: so many, and so many more for each one wanted."""
-DOUBT = 4.2
-"""How many standard deviations a row may lie above what its signs promise."""
-LEAST_SLOPE = 0.4
-"""What a row's signs are worth at least, as a share of what they are worth on average."""
-LOWEST = float(np.finfo(np.float32).min)
-"""Below every estimate but that of a row without a vector."""
+_BITS = (1 << np.arange(BITS - 1, -1, -1)).astype(np.uint8)[:, None]
 
 
 def codes_of(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes]]:
@@ -80,21 +79,29 @@ def cosines_of(table: Table, slots: Ints, query: Floats) -> Floats:
 
 
 class Probe(NamedTuple):
-    """A query as the sketches are asked: its signs along the axes of the frame."""
+    """A query as the sketches are asked: its axes coded with `BITS` bits each, of which the first is the sign."""
 
     bias_worth: np.float32
     """What bias counts against agreeing signs."""
-    signs: list[np.uint64]
-    """Per word."""
+    planes: list[list[np.uint64]]
+    """Per bit, most significant first, per word."""
+    worths: list[np.float32]
+    """Per bit, what an agreeing sign is worth."""
 
 
 def make_probe(frame: Frame, query: Floats) -> Probe:
-    """The signs of a query in the frame."""
+    """Turn a query into the frame and code it."""
     turned = np.vecdot(frame.axes, query - frame.mean)
     size = max(math.sqrt(np.vecdot(turned, turned) / len(turned)), TINY)
+    gain = 2 * float(frame.gain[0])
+    levels = turned * np.float32(0.5 / (STEP * size))
+    levels += np.float32(1 << BITS - 1)
+    np.clip(levels, 0, (1 << BITS) - 1, out=levels)
+    planes = pack(levels.astype(np.uint8) & _BITS)
     return Probe(
-        bias_worth=np.float32(1 / max(2 * float(frame.gain[0]) * size * MEAN_SIZE, TINY)),
-        signs=list(pack(turned > 0)),
+        bias_worth=np.float32(1 / max(gain * size * MEAN_SIZE, TINY)),
+        planes=[list(plane) for plane in planes],
+        worths=[np.float32(gain * STEP * size * (1 << bit)) for bit in range(BITS - 1, -1, -1)],
     )
 
 
@@ -103,159 +110,174 @@ class Scanner:
 
     def __init__(self) -> None:
         self._crossed = np.empty(BLOCK, dtype=np.uint64)
+        self._own = np.empty(MAX_WORDS * BLOCK, dtype=np.uint64)
         self._counts = np.empty(BLOCK, dtype=np.uint8)
         self._differing = np.empty(BLOCK, dtype=np.uint8)
+        self._estimates = np.empty(BLOCK, dtype=np.float32)
         self._spare = np.empty(BLOCK, dtype=np.float32)
-        self._estimates = np.empty(0, dtype=np.float32)
+        self._flags = np.empty(BLOCK, dtype=bool)
         self._bytes = np.empty((0, 0), dtype=np.int8)
         self._singles = np.empty((0, 0), dtype=np.float32)
+        self._sample = Sample(None)
+
+    def forget(self) -> None:
+        """Let go of the table that was searched last."""
+        self._sample = Sample(None)
 
     def near(self, table: Table, query: Floats, admitted: Admitted, k: int) -> Ints:
         """Sorted slots that hold, all but surely, the `k` nearest of the admitted rows."""
-        wanted = k + k // 4 + 16
-        if admitted.count <= FEW or admitted.count * GATHER_SHARE < table.count or table.frame is None:
+        if admitted.count <= FEW or table.frame is None:
             slots = admitted.slots
             if not table.all_vectors:
                 slots = slots[table.has_vector[slots]]
-            if len(slots) <= wanted:
-                return slots
-            scores = self._products(table, slots, query)
         else:
-            slots, scores = self._narrow(table, query, table.frame, admitted, k)
-        return slots[_top(scores, wanted)]
+            slots = self._narrow(table, make_probe(table.frame, query), admitted.mask[: table.base], k)
+            tail = np.flatnonzero(admitted.mask[table.base :] & table.has_vector[table.base : table.count])
+            if len(tail):
+                slots = np.concatenate([slots, tail + table.base])
+        wanted = k + k // 4 + 16
+        return slots if len(slots) <= wanted else slots[_top(self._coarse(table, slots, query), wanted)]
 
-    def _narrow(
-        self, table: Table, query: Floats, frame: Frame, admitted: Admitted, k: int
-    ) -> tuple[Ints, Floats]:
-        """The sorted slots that may be among the `k` nearest, with their products."""
-        probe = make_probe(frame, query)
-        estimates = self._estimated(table, probe)
-        mask = None if admitted.count == table.count else admitted.mask
-        bar = _bar(estimates, mask, admitted.count, PILOTS + PILOTS_EACH * k)
-        slots = _reaching(estimates, mask, bar)
-        scores = self._products(table, slots, query)
-        if len(slots) > k:
-            bar, upper = _trusted(estimates[slots], scores, k, 1 / float(probe.bias_worth)), bar
-            if bar < upper:
-                more = _reaching(estimates, mask, bar)
-                more = more[estimates[more] < upper]
-                slots = np.concatenate([slots, more])
-                scores = np.concatenate([scores, self._products(table, more, query)])
-                order = slots.argsort()
-                slots, scores = slots[order], scores[order]
-        tail = np.flatnonzero(admitted.mask[table.base :] & table.has_vector[table.base : table.count])
-        if len(tail):
-            tail += table.base
-            slots = np.concatenate([slots, tail])
-            scores = np.concatenate([scores, self._products(table, tail, query)])
-        return slots, scores
-
-    def _estimated(self, table: Table, probe: Probe) -> Floats:
-        """What the signs of every row of the segments promise; minus infinity for rows without a vector."""
-        if len(self._estimates) < table.base:
-            self._estimates = np.empty(table.base, dtype=np.float32)
-        out = self._estimates[: table.base]
+    def _narrow(self, table: Table, probe: Probe, mask: Mask, k: int) -> Ints:
+        """Two rounds over the sketches, block by block while a block is in the cache."""
+        count = max(int(np.count_nonzero(mask)), 1)
+        slots: list[Ints] = []
+        estimates: list[Floats] = []
+        selective = count * GATHER_SHARE < len(mask)
+        wanted = max(min(FIRST_ROOT * count**0.5, FIRST_BASE + count / FIRST_SHARE), 40.0 * k)
+        bar = -np.inf if selective else self._bar(table, probe, mask, count, wanted)
         for base, segment in zip(table.bases, table.segments, strict=False):
             if segment.sketches is None:
-                out[base : base + segment.count] = -np.inf
                 continue
             for start in range(0, segment.count, BLOCK):
                 stop = min(start + BLOCK, segment.count)
-                self._promised(
-                    segment.sketches.stretch(slice(start, stop)), probe, out[base + start : base + stop]
-                )
+                sketches = segment.sketches.stretch(slice(start, stop))
+                flags = mask[base + start : base + stop]
+                agreement = None
+                if not selective:
+                    agreement = self._agreeing(sketches.planes, probe.planes[0], stop - start)
+                    passed = self._flags[: stop - start]
+                    np.greater_equal(self._first_round(sketches, probe, agreement), bar, out=passed)
+                    flags = passed if count == len(mask) else np.logical_and(passed, flags, out=passed)
+                local = flags.nonzero()[0]
+                if len(local):
+                    estimates.append(self._second_round(sketches, probe, local, agreement))
+                    local += base + start
+                    slots.append(local)
+        if not slots:
+            return np.zeros(0, dtype=np.int64)
+        return np.concatenate(slots)[_top(np.concatenate(estimates), max(SECOND, SECOND_SHARE * k))]
+
+    def _bar(self, table: Table, probe: Probe, mask: Mask, count: int, wanted: float) -> float:
+        """What about `wanted` of the admitted rows reach in the first round, found on a sample."""
+        if self._sample.table is not table:
+            self._sample = Sample(table)
+        sample = self._sample
+        sketches = sample.sketches
+        agreement = self._agreeing(sketches.planes, probe.planes[0], len(sample.slots))
+        values = self._first_round(sketches, probe, agreement)
+        if count < len(mask):
+            values = values[mask[sample.slots]]
+        above = min(len(values), max(1, round(len(values) * wanted / count)))
+        return float(np.partition(values, len(values) - above)[len(values) - above]) if above else -np.inf
+
+    def _first_round(self, sketches: Sketches, probe: Probe, agreement: NDArray[np.int8]) -> Floats:
+        """Rank a block by how many signs agree, given the spread and bias of each row."""
+        size = len(agreement)
+        here, spare = self._estimates[:size], self._spare[:size]
+        np.copyto(here, agreement)
+        here *= sketches.spread
+        here += np.multiply(sketches.bias, probe.bias_worth, out=spare)
+        return here
+
+    def _second_round(
+        self, sketches: Sketches, probe: Probe, local: Ints, agreement: NDArray[np.int8] | None
+    ) -> Floats:
+        """Estimate, up to a constant, the cosines of some rows of a block, whose signs may be counted already."""
+        planes, spread, bias = sketches
+        words, size = len(planes), len(local)
+        out = np.zeros(size, dtype=np.float32)
+        known = 0
+        if agreement is not None:
+            np.copyto(out, agreement.take(local))
+            out *= probe.worths[0]
+            known = 1
+        own = self._own[: words * size].reshape(words, size)
+        for plane, row in zip(planes, own, strict=True):
+            plane.take(local, out=row, mode="clip")
+        spare = self._spare[:size]
+        for plane, worth in zip(probe.planes[known:], probe.worths[known:], strict=True):
+            np.copyto(spare, self._agreeing(own, plane, size))
+            spare *= worth
+            out += spare
+        out *= spread.take(local)
+        out += bias.take(local)
         return out
 
-    def _promised(self, sketches: Sketches, probe: Probe, out: Floats) -> None:
-        """Agreeing signs of a block, given the spread and bias of each row."""
-        np.copyto(out, self._agreeing(sketches.planes, probe.signs, len(out)))
-        out *= sketches.spread
-        out += np.multiply(sketches.bias, probe.bias_worth, out=self._spare[: len(out)])
-
-    def _agreeing(self, planes: Words, signs: list[np.uint64], size: int) -> Bytes:
+    def _agreeing(self, planes: Words, signs: list[np.uint64], size: int) -> NDArray[np.int8]:
         """Per row, half the signs less those that differ (and one less, so that it fits a byte).
 
         One-dimensional calls, because numpy sets them up several times faster than others.
         """
         crossed, counts, differing = self._crossed[:size], self._counts[:size], self._differing[:size]
-        differing.fill(0)
+        into = differing
         for plane, sign in zip(planes, signs, strict=True):
-            np.bitwise_count(np.bitwise_xor(plane, sign, out=crossed), out=counts)
-            differing += counts
+            np.bitwise_count(np.bitwise_xor(plane, sign, out=crossed), out=into)
+            if into is counts:
+                differing += counts
+            into = counts
         np.subtract(np.uint8(len(signs) * WORD // 2 - 1), differing, out=differing)
         return differing.view(np.int8)
 
-    def _products(self, table: Table, slots: Ints, query: Floats) -> Floats:
+    def _coarse(self, table: Table, slots: Ints, query: Floats) -> Floats:
         """Cosines of sorted slots from the coarse half of their fine codes."""
+        if self._bytes.shape[1] != len(query):
+            self._bytes = np.empty((ROWS, len(query)), dtype=np.int8)
+            self._singles = np.empty((ROWS, len(query)), dtype=np.float32)
         out = np.full(len(slots), -np.inf, dtype=np.float32)
         for number, part in table.parts(slots):
             local = slots[part] - table.bases[number]
             if number == len(table.segments):
-                high, scale = table.tail.high[local], table.tail.scale[local]
-                np.multiply(np.vecdot(high, query), scale, out=out[part])
-            elif (held := table.segments[number].codes) is not None:
-                here = self._multiplied(held.high, local, query)
-                np.multiply(here, held.scale.take(local), out=out[part])
-        return out
-
-    def _multiplied(self, high: Bytes, places: Ints, query: Floats) -> Floats:
-        """The products of some rows, a step at a time; rows side by side are read where they lie."""
-        if self._bytes.shape[1] != len(query):
-            self._bytes = np.empty((ROWS, len(query)), dtype=np.int8)
-            self._singles = np.empty((ROWS, len(query)), dtype=np.float32)
-        out = np.empty(len(places), dtype=np.float32)
-        dense = len(places) > 0 and int(places[-1]) - int(places[0]) + 1 == len(places)
-        for start in range(0, len(places), ROWS):
-            piece = places[start : start + ROWS]
-            if dense:
-                rows = high[piece[0] : piece[0] + len(piece)]
-            else:
-                rows = high.take(piece, axis=0, out=self._bytes[: len(piece)], mode="clip")
-            singles = self._singles[: len(piece)]
-            np.copyto(singles, rows)
-            np.vecdot(singles, query, out=out[start : start + ROWS])
+                np.multiply(
+                    np.vecdot(table.tail.high[local], query),
+                    table.tail.scale[local],
+                    out=out[part],
+                )
+                continue
+            held = table.segments[number].codes
+            if held is None:
+                continue
+            here = np.empty(len(local), dtype=np.float32)
+            for start in range(0, len(local), ROWS):
+                piece = local[start : start + ROWS]
+                packed, single = self._bytes[: len(piece)], self._singles[: len(piece)]
+                held.high.take(piece, axis=0, out=packed, mode="clip")
+                np.copyto(single, packed)
+                np.vecdot(single, query, out=here[start : start + ROWS])
+            np.multiply(here, held.scale.take(local), out=out[part])
         return out
 
 
-def _bar(estimates: Floats, mask: Mask | None, count: int, wanted: int) -> float:
-    """What about `wanted` of the admitted rows reach in the first round, read from a sample."""
-    stride = max(1, -(-len(estimates) // SAMPLED))
-    values = estimates[::stride]
-    if mask is not None:
-        values = values[mask[: len(estimates) : stride]]
-    above = min(len(values), max(1, round(len(values) * wanted / count)))
-    if not above:
-        return LOWEST
-    return max(LOWEST, float(np.partition(values, len(values) - above)[len(values) - above]))
+class Sample:
+    """The sketches of some rows from all over a table, side by side."""
 
-
-def _reaching(estimates: Floats, mask: Mask | None, bar: float) -> Ints:
-    """The admitted rows that reach the bar, sorted."""
-    passed = estimates >= np.float32(bar)
-    if mask is not None:
-        passed &= mask[: len(passed)]
-    return passed.nonzero()[0]
-
-
-def _trusted(estimates: Floats, scores: Floats, k: int, worth: float) -> float:
-    """The estimate below which a row is hardly among the `k` nearest.
-
-    A line through the estimates and products of the pilots says what to expect of an estimate, and how far off it is.
-
-    Args:
-        estimates: Of the pilots.
-        scores: Their products.
-        k: How many are wanted.
-        worth: What one more in an estimate is worth on average.
-    """
-    middle, level = float(estimates.mean()), float(scores.mean())
-    across, along = estimates - np.float32(middle), scores - np.float32(level)
-    spread = float(np.vecdot(across, across))
-    slope = max(float(np.vecdot(across, along)) / max(spread, TINY), LEAST_SLOPE * worth)
-    off = along - np.float32(slope) * across
-    error = math.sqrt(float(np.vecdot(off, off)) / len(off))
-    kth = float(np.partition(scores, len(scores) - k)[len(scores) - k])
-    return max(LOWEST, middle + (kth - DOUBT * error - level) / slope)
+    def __init__(self, table: Table | None) -> None:
+        self.table = table
+        self.slots = np.zeros(0, dtype=np.int64)
+        parts: list[Sketches] = []
+        if table is not None:
+            stride = -(-table.base // SAMPLED)
+            slots: list[Ints] = []
+            for base, segment in zip(table.bases, table.segments, strict=False):
+                if segment.sketches is not None:
+                    parts.append(segment.sketches.stretch(slice(None, None, stride)))
+                    slots.append(np.arange(base, base + segment.count, stride, dtype=np.int64))
+            self.slots = np.concatenate(slots) if slots else self.slots
+        self.sketches = Sketches(
+            np.concatenate([part.planes for part in parts], axis=1) if parts else np.zeros((0, 0), np.uint64),
+            np.concatenate([part.spread for part in parts] or [np.zeros(0, np.float32)]),
+            np.concatenate([part.bias for part in parts] or [np.zeros(0, np.float32)]),
+        )
 
 
 def _top(scores: Floats, wanted: int) -> Ints:
