@@ -46,6 +46,7 @@ PRESETS: dict[str, RecallConfig] = {
             peers=0.4,
             subject=0.3,
             wanted=0.2,
+            guidance=1.0,
             temporal="boost",
             temporal_boost=0.4,
             currency=True,

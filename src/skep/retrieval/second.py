@@ -9,7 +9,7 @@ import numpy as np
 
 from skep.linear import product
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, late, reading
+from skep.retrieval import currency, guidance, late, reading
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def second_look(found: Candidates, call: Call) -> Candidates:
     config = call.config
     if (config.context > 0 or config.coverage > 0 or config.numbers > 0) and call.asked.terms:
         found = _words_again(found, call)
-    if config.late > 0 or config.close > 0 or config.subject > 0 or config.wanted > 0:
+    if config.late > 0 or config.close > 0 or config.subject > 0 or config.wanted > 0 or config.guidance > 0:
         found = _texts(found, call)
     if (config.contrast > 0 or config.peers > 0) and call.vector is not None:
         found = _company(found, call)
@@ -114,7 +114,7 @@ def _texts(found: Candidates, call: Call) -> Candidates:
     extra = np.zeros(size)
     shown: dict[str, Floats] = {}
     table = call.sources.tokens
-    matched = late.matches(asked.text, texts, table) if table is not None else None
+    matched = late.matches(asked.about, texts, table) if table is not None else None
     if config.late > 0 and matched is not None:
         shown["late"] = _padded(late.whole_texts(matched), found)
         extra += config.late * shown["late"][:size]
@@ -126,6 +126,10 @@ def _texts(found: Candidates, call: Call) -> Candidates:
         extra += config.subject * shown["subject"][:size]
     if config.wanted > 0 and asked.wants in reading.READERS:
         extra += config.wanted * reading.wanted(asked.wants, texts)
+    if config.guidance > 0:
+        told = guidance.guidance(asked.text, texts, found.cosine[:size])
+        extra += config.guidance * told
+        shown |= {"guidance": _padded(told, found)} if told.any() else {}
     score = found.score.copy()
     score[:size] += stage.unit(config) * extra
     return found.scored(score, **shown).ordered().noted("texts", note=", ".join(shown))
