@@ -47,6 +47,7 @@ PRESETS: dict[str, RecallConfig] = {
             subject=0.3,
             wanted=0.2,
             guidance=1.0,
+            echo=0.1,
             temporal="boost",
             temporal_boost=0.4,
             currency=True,

@@ -9,7 +9,7 @@ import numpy as np
 
 from skep.linear import product
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, guidance, late, reading
+from skep.retrieval import currency, echo, guidance, late, reading
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +35,8 @@ def second_look(found: Candidates, call: Call) -> Candidates:
         found = _texts(found, call)
     if (config.contrast > 0 or config.peers > 0) and call.vector is not None:
         found = _company(found, call)
+    if config.echo > 0 and len(found) > 1:
+        found = _echoed(found, call)
     if config.temporal == "boost" and call.asked.spans:
         found = _in_time(found, call)
     if config.currency and not call.asked.former:
@@ -152,6 +154,23 @@ def _company(found: Candidates, call: Call) -> Candidates:
     score = found.score.copy()
     score[:size] += stage.unit(config) * extra
     return found.scored(score, **shown).ordered().noted("company", note=", ".join(shown))
+
+
+def _echoed(found: Candidates, call: Call) -> Candidates:
+    """The short list by the words that its first hits share and the query has not."""
+    config, sources = call.config, call.sources
+    size = min(config.shortlist, len(found))
+    rows, score = found.rows[:size], found.score[: echo.VOICES]
+    said = echo.voices(sources.texts(rows[: echo.VOICES]), score, call.asked.terms)
+    if not said or score[0] <= 0:
+        return found
+    words = sorted(said)
+    order = np.argsort(-sources.idf(words) * [said[word] for word in words], kind="stable")
+    chosen: list[str] = [words[place] for place in order[: echo.WORDS].tolist()]
+    heard = echo.echo(sources.impacts(chosen, rows).astype(np.float64), score)
+    lifted = found.score.copy()
+    lifted[:size] += stage.unit(config) * config.echo * heard
+    return found.scored(lifted, echo=_padded(heard, found)).ordered().noted("echo", note=" ".join(chosen))
 
 
 def contrast(vector: Singles, vectors: Singles) -> Floats:
