@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from skep.retrieval.dates import spans
-from skep.retrieval.query import names, understand
+from skep.retrieval.query import names, subject_matter, understand
 
 NOW = datetime(2025, 6, 18, 15, 30, tzinfo=UTC).timestamp()
 """A Wednesday."""
@@ -95,3 +95,30 @@ def test_questions_about_now_and_about_before_are_told_apart() -> None:
     assert understand("What was the limit originally?", NOW).former
     assert understand("Who leads Atlas?", NOW).present
     assert not understand("Who did lead Atlas?", NOW).present
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        (
+            "List the order in which I brought up the garden across our conversations, in order? "
+            "Mention ONLY and ONLY five items.",
+            "the garden , ? .",
+        ),
+        ("Give me a short summary of how the budget has grown so far", "the budget has grown"),
+        ("Summarize what we've discussed about ovens", "about ovens"),
+        ("Where is the summary of the audit?", "Where is the summary of the audit?"),
+        ("What do I need in order to travel?", "What do I need in order to travel?"),
+        ("Summarize what we've discussed so far", "Summarize what we've discussed so far"),
+        ("How many sessions did the server keep?", "How many sessions did the server keep?"),
+    ],
+)
+def test_what_only_says_how_to_answer_is_left_out(text: str, about: str) -> None:
+    assert subject_matter(text) == about
+
+
+def test_words_are_looked_up_from_the_subject_matter_alone() -> None:
+    asked = understand("Summarize how the oven project went across our conversations", NOW)
+
+    assert asked.terms == ("oven", "project", "went")
+    assert asked.text.startswith("Summarize")

@@ -80,8 +80,9 @@ class BankSources:
             if (self._rows[at] == rows).all():
                 return self._impacts[at]
         found = self._engine.index.impacts(terms, rows)
-        order = np.argsort(rows, kind="stable")
-        self._terms, self._rows, self._impacts = tuple(terms), rows[order], found[order]
+        if len(rows) >= len(self._rows):  # what fewer rows are asked for is not asked for again
+            order = np.argsort(rows, kind="stable")
+            self._terms, self._rows, self._impacts = tuple(terms), rows[order], found[order]
         return found
 
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:

@@ -86,6 +86,11 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Weight of the query's names standing at the head of a memory."""
     wanted: float = 0.0
     """Weight of holding what the question is for: a time for "when", a number for "how many"."""
+    echo: float = 0.0
+    """Weight of holding words that the first hits share and the query has not."""
+    guidance: float = 0.0
+    """Weight of saying how to answer: a standing instruction for such questions, or a preference where advice is
+    asked."""
     reach: int = 200
     """How many of the best candidates are scored again by words: context, coverage."""
     shortlist: int = 50
@@ -236,6 +241,8 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("peers", 0, 10),
     ("subject", 0, 10),
     ("wanted", 0, 10),
+    ("echo", 0, 10),
+    ("guidance", 0, 10),
     ("reach", 1, 10_000),
     ("shortlist", 1, 10_000),
     ("context", 0, 10),

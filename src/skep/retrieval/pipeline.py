@@ -63,7 +63,7 @@ def run(
     """
     asked = understand(query, now) if _reads(config) else plain(query)
     if vector is None and config.k_vectors:
-        vector = sources.embed(query)
+        vector = sources.embed(asked.about)
     call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector)
     found = _gather(call)
     if len(found):

@@ -25,6 +25,7 @@ _identifier = lazy(
     re.VERBOSE,
 )
 _name = lazy(r"\b[A-Z][\w'’-]*(?:\.[A-Z])*\.?(?: (?:of |the |de |van |von |al |el )?[A-Z][\w'’-]*)*")
+_blanks = lazy(r"\s+")
 _current = lazy(
     r"\b(?:current(?:ly)?|now|latest|newest|most recent(?:ly)?|today|up[- ]to[- ]date|still|at present)\b"
 )
@@ -56,12 +57,37 @@ _OPENERS = """
 """
 _openers = frozenset(_OPENERS.split())
 """Words that are capitalised only because they open a sentence."""
+_framing = lazy(
+    r"""
+    \b(?:(?:list|(?:tell|give|show)\ me|walk\ me\ through|describe|recount)\ )?(?:the\ )?(?:order|sequence)
+        \ in\ which\ (?:i|we)\ (?:brought\ up|mentioned|discussed|talked\ about|raised|asked\ about|covered)\b
+    | \b(?:different|various|key|main)\ (?:aspects|concepts|topics)\ (?:of|related\ to|about|in|regarding)\b
+    | \b(?:throughout|across|over|in|from|through|during)\ (?:all\ (?:of\ )?)?(?:our|my|these)
+        \ (?:conversations?|discussions?|sessions|chats|exchanges)\b
+    | \bin\ (?:chronological\ )?order\b(?!\ to\b)
+    | \b(?:mention|list|name|include|give)\ only\ (?:and\ only\ )?\w+\ (?:items?|things?|points?|entries)\b
+    | \b(?:give(?:\ me|\ us)?|provide(?:\ me\ with)?|write|make|want|need)\ (?:an?|the)\ (?:\w+\ )?
+        (?:summary|overview|recap)\ of(?:\ (?:how|what|everything|all)\b)?
+    | \bsummari[sz]e(?:\ (?:how|what|everything|all)\b)?
+    | \b(?:we|i)(?:['’]ve|\ have)\ (?:covered|discussed|talked\ about|brought\ up|mentioned)\b
+    | \bso\ far\b
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What says how to answer, and not about what."""
+_framed = lazy(
+    r"\border\b|sequence|aspects|concepts|topics|summar|overview|recap|conversation|discuss|session|chat|"
+    r"exchange|so far|covered|talked|brought|mentioned|only"
+)
+"""Without one of these, nothing of the kind can be there."""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """A query as the pipeline sees it."""
 
     text: str
+    about: str
+    """The text without what only says how to answer."""
     terms: tuple[str, ...]
     """The distinct index terms to look up."""
     identifiers: tuple[str, ...] = ()
@@ -82,7 +108,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 def plain(text: str) -> Query:
     """A query as nothing but its words."""
-    return Query(text=text, terms=tuple(query_terms(text)))
+    return Query(text=text, about=text, terms=tuple(query_terms(text)))
 
 
 def understand(text: str, now: float) -> Query:
@@ -93,9 +119,11 @@ def understand(text: str, now: float) -> Query:
     ('time', ('Ana', 'May'), ('blue green',), ('store_sync',), 'may 2023')
     """
     lowered = text.lower()
+    about = subject_matter(text)
     return Query(
         text=text,
-        terms=tuple(query_terms(text)),
+        about=about,
+        terms=tuple(query_terms(about)),
         identifiers=_identifiers(text),
         phrases=_phrases(text),
         names=names(text),
@@ -105,6 +133,18 @@ def understand(text: str, now: float) -> Query:
         former=_former.search(lowered) is not None,
         present=_past.search(lowered) is None,
     )
+
+
+def subject_matter(text: str) -> str:
+    """A question without what only says how to answer; the whole of it where nothing else would be left.
+
+    >>> subject_matter("Can you list the order in which I brought up my garden across our conversations?")
+    'Can you my garden ?'
+    """
+    if _framed.search(text.lower()) is None:
+        return text
+    rest = _blanks.sub(" ", _framing.sub(" ", text)).strip()
+    return rest if any(term not in STOP for term in query_terms(rest)) else text
 
 
 def _identifiers(text: str) -> tuple[str, ...]:

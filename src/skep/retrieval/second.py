@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from skep.linear import product
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, late, reading
+from skep.retrieval import currency, echo, guidance, late, reading
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,10 +31,12 @@ def second_look(found: Candidates, call: Call) -> Candidates:
     config = call.config
     if (config.context > 0 or config.coverage > 0 or config.numbers > 0) and call.asked.terms:
         found = _words_again(found, call)
-    if config.late > 0 or config.close > 0 or config.subject > 0 or config.wanted > 0:
+    if config.late > 0 or config.close > 0 or config.subject > 0 or config.wanted > 0 or config.guidance > 0:
         found = _texts(found, call)
     if (config.contrast > 0 or config.peers > 0) and call.vector is not None:
         found = _company(found, call)
+    if config.echo > 0 and len(found) > 1:
+        found = _echoed(found, call)
     if config.temporal == "boost" and call.asked.spans:
         found = _in_time(found, call)
     if config.currency and not call.asked.former:
@@ -122,10 +124,10 @@ def _texts(found: Candidates, call: Call) -> Candidates:
     by_subject = config.subject > 0 and len(asked.names) > 0
     by_want = config.wanted > 0 and asked.wants in reading.READERS
     shown: dict[str, Floats] = {}
-    if by_pieces or by_subject or by_want:
+    if by_pieces or by_subject or by_want or config.guidance > 0:
         texts = call.sources.texts(found.rows[: config.shortlist])
         extra = np.zeros(len(texts))
-        matched = late.matches(asked.text, texts, table) if by_pieces and table is not None else None
+        matched = late.matches(asked.about, texts, table) if by_pieces and table is not None else None
         if config.late > 0 and matched is not None:
             shown["late"] = late.whole_texts(matched)
             extra += config.late * shown["late"]
@@ -137,6 +139,10 @@ def _texts(found: Candidates, call: Call) -> Candidates:
             extra += config.subject * shown["subject"]
         if by_want:
             extra += config.wanted * reading.wanted(asked.wants, texts)
+        if config.guidance > 0:
+            told = guidance.guidance(asked.text, texts, found.cosine[: len(texts)])
+            extra += config.guidance * told
+            shown |= {"guidance": told} if told.any() else {}
         found = found.lifted(stage.unit(config) * extra, **shown)
     return found.noted("texts", note=", ".join(shown))
 
@@ -155,6 +161,21 @@ def _company(found: Candidates, call: Call) -> Candidates:
         shown["peers"] = peers(alike, found.score[: len(vectors)])
         extra += config.peers * shown["peers"]
     return found.lifted(stage.unit(config) * extra, **shown).noted("company", note=", ".join(shown))
+
+
+def _echoed(found: Candidates, call: Call) -> Candidates:
+    """The short list by the words that its first hits share and the query has not."""
+    config, sources = call.config, call.sources
+    rows, score = found.rows[: config.shortlist], found.score[: echo.VOICES]
+    said = echo.voices(sources.texts(rows[: echo.VOICES]), score, call.asked.terms)
+    if not said or score[0] <= 0:
+        return found
+    words = sorted(said)
+    order = np.argsort(-sources.idf(words) * [said[word] for word in words], kind="stable")
+    chosen: list[str] = [words[place] for place in order[: echo.WORDS].tolist()]
+    heard = echo.echo(sources.impacts(chosen, rows).astype(np.float64), score)
+    lifted = found.lifted(stage.unit(config) * config.echo * heard, echo=heard)
+    return lifted.noted("echo", note=" ".join(chosen))
 
 
 def contrast(vector: Singles, vectors: Singles) -> Floats:

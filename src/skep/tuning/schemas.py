@@ -134,6 +134,8 @@ CONFIG: Schema = {
                     "peers": _number(0, 10, "Weight of being close to another result that ranks high."),
                     "subject": _number(0, 10, "Weight of a name of the query at the head of a result."),
                     "wanted": _number(0, 10, "Weight of holding the kind of answer that is asked for."),
+                    "guidance": _number(0, 10, "Weight of saying how such a question is to be answered."),
+                    "echo": _number(0, 10, "Weight of holding words that the first results share."),
                     "context": _number(0, 10, "Weight of the words of neighbours in time; 0 leaves it out."),
                     "temporal": _choice(("off", "boost", "filter"), "What times named in a query do."),
                     "currency": _flag("Newest first among results that give different values."),

@@ -45,6 +45,8 @@ SECOND_LOOK = (
     "peers",
     "subject",
     "wanted",
+    "guidance",
+    "echo",
     "context",
 )
 """Weights of what is looked at on the short list; the same names in a config file and in a recall config."""
@@ -73,6 +75,8 @@ class Retrieval(_Section, frozen=True, kw_only=True):
     peers: float = 0.0
     subject: float = 0.0
     wanted: float = 0.0
+    guidance: float = 0.0
+    echo: float = 0.0
     context: float = 0.0
     temporal: Literal["off", "boost", "filter"] = "off"
     currency: bool = False

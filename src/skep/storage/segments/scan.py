@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skep.storage.segments.codes import (
+    MAX_WORDS,
     TINY,
     WORD,
     FineCodes,
