@@ -40,8 +40,7 @@ WITH_MODEL = ("chroma", "default+minilm")
 
 def prepare(data: EvalSet, wanted: Sequence[str], model: Path | None = None) -> dict[str, Ranker]:
     """The rankers by name, over one index of the set (and another with a model, where one is asked for)."""
-    table = default_embedder()
-    sources = InMemorySources(data.memories, table)
+    sources = InMemorySources(data.memories, default_embedder())
     every: dict[str, Ranker] = {
         "bm25": lambda question, limit: _by_scores(sources, question, limit, words=1.0, vectors=0.0),
         "vectors": lambda question, limit: _by_scores(sources, question, limit, words=0.0, vectors=1.0),
@@ -50,8 +49,7 @@ def prepare(data: EvalSet, wanted: Sequence[str], model: Path | None = None) -> 
     for name, config in PRESETS.items():
         every[name] = _preset(sources, config)
     if model is not None and (not wanted or set(wanted) & set(WITH_MODEL)):
-        embedder = open_embedder(f"minilm:{model}")
-        deep = InMemorySources(data.memories, embedder, tokens=table)  # type: ignore[arg-type]
+        deep = InMemorySources(data.memories, open_embedder(f"minilm:{model}"))
         every["chroma"] = lambda question, limit: _by_scores(deep, question, limit, words=0.0, vectors=1.0)
         every["default+minilm"] = _preset(deep, PRESETS["default"])
     unknown = [name for name in wanted if name not in every]

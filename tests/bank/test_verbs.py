@@ -402,3 +402,21 @@ def test_settings_are_listed_by_prefix(plain_bank: Bank) -> None:
     plain_bank.set_setting("trust/b", 0.5)
     plain_bank.set_setting("other", 1)
     assert plain_bank.settings("trust/") == {"trust/a": 1.5, "trust/b": 0.5}
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_a_list_among_the_tags_asks_for_one_of_them(tmp_path: Path, count: int) -> None:
+    with Bank.open(tmp_path / "bank.skep", embedder=HashingEmbedder()) as bank:
+        for i in range(count):
+            tags = ("tea", ("red", "green", "blue")[i % 3])
+            bank.remember(f"leaf {i} of the harvest", tags=tags, on_conflict="ignore")
+        asked = ["tea", ["red", "green"]]
+
+        found = {memory.tags for memory in bank.find(tags=asked, limit=1000)}
+        recalled = {hit.memory.tags for hit in bank.recall("leaf of the harvest", tags=asked, limit=1000)}
+
+        assert found == recalled == {("tea", "red"), ("tea", "green")}
+        with pytest.raises(InvalidInputError, match="empty list"):
+            bank.recall("leaf", tags=["tea", []])
+        with pytest.raises(WrongTypeError):
+            bank.find(tags=[["tea", 7]])  # type: ignore[list-item]

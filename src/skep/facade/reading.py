@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from skep.engine import Progress
-from skep.errors import InvalidInputError, WrongTypeError
+from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.history import History
 from skep.model import CURRENT, KINDS, STATUSES, Conflict, Memory, Recalled
@@ -33,6 +33,7 @@ from skep.words import query_terms
 if TYPE_CHECKING:
     from random import Random
 
+    from skep.config import Settings
     from skep.recall.search import Recaller
 
 
@@ -70,7 +71,7 @@ class Reading(History):
         *,
         kind: str | Iterable[str] | None = None,
         status: str | Iterable[str] | None = CURRENT,
-        tags: Iterable[str] = (),
+        tags: Iterable[str | Sequence[str]] = (),
         domain: str | None = None,
         agent: str | None = None,
         scope: ScopeLike | None = None,
@@ -147,7 +148,7 @@ class Reading(History):
             include_shared=clean_flag("include_shared", given.get("include_shared", False)),
             kinds=several("kind", KINDS),
             statuses=several("status", STATUSES) or CURRENT,
-            tags=tuple((tag,) for tag in clean_tags("tags", given.get("tags") or (), self._engine.settings)),
+            tags=_tag_groups("tags", given.get("tags") or (), self._engine.settings),
             domains=several("domain"),
             agents=several("agent"),
             since=moment("since"),
@@ -204,7 +205,7 @@ class Reading(History):
         *,
         limit: int | None = None,
         kind: str | Iterable[str] | None = None,
-        tags: Iterable[str] = (),
+        tags: Iterable[str | Sequence[str]] = (),
         domain: str | None = None,
         agent: str | None = None,
         scope: ScopeLike | None = None,
@@ -229,7 +230,7 @@ class Reading(History):
             query: A question or a few words.
             limit: At most this many; 5, or what the deployed config says.
             kind: Only these kinds.
-            tags: Only memories with all of these tags.
+            tags: Only memories with all of these tags; a list among them asks for at least one of its tags.
             domain: Only this domain.
             agent: Only what this agent wrote.
             scope: Only memories of exactly this scope; `"*"` in a part stands for anything.
@@ -315,6 +316,29 @@ class Reading(History):
 
             self._recaller = Recaller(self._engine)
         return self._recaller
+
+
+def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:
+    """Tags to look for: every one of those given, and at least one of each list among them."""
+    if isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping):
+        return tuple((tag,) for tag in clean_tags(field, value, settings))
+    groups: dict[tuple[str, ...], None] = {}
+    for each in cast("Iterable[Any]", value):
+        if isinstance(each, list | tuple | set | frozenset):
+            group = clean_tags(field, sorted(each, key=str), settings)  # pyright: ignore
+            if not group:
+                raise InvalidInputError(
+                    f"{field} holds an empty list, which nothing can match; leave it out", field=field
+                )
+        else:
+            group = (clean_text(field, each, settings.label_limit),)
+        groups[group] = None
+    if len(groups) > settings.tags_limit:
+        raise OutOfRangeError(
+            f"{field} holds {len(groups)}, over the limit of {settings.tags_limit}; leave some out",
+            field=field,
+        )
+    return tuple(groups)
 
 
 def _counted(reranker: Callable[[str, Sequence[str]], Sequence[float]]) -> Callable[..., Sequence[float]]:

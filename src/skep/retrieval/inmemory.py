@@ -45,15 +45,10 @@ class InMemorySources:
     """Everything a recall asks for, answered by arrays. Rows are positions in the list of memories."""
 
     def __init__(
-        self,
-        memories: Sequence[Memory],
-        embedder: Embedder | None = None,
-        links: Iterable[Link] = (),
-        tokens: Tokens | None = None,
+        self, memories: Sequence[Memory], embedder: Embedder | None = None, links: Iterable[Link] = ()
     ) -> None:
         self.all: list[Memory] = list(memories)
         self.embedder = embedder
-        self._tokens = tokens
         self._links = list(links)
         self._texts = [f"{m.title}. {m.text}" if m.title else m.text for m in self.all]
         self._row = {memory.id: row for row, memory in enumerate(self.all)}
@@ -110,8 +105,8 @@ class InMemorySources:
 
     @property
     def tokens(self) -> Tokens | None:
-        """What knows word pieces: the embedder itself, or the table that was given."""
-        return self.embedder if hasattr(self.embedder, "token_vectors") else self._tokens  # pyright: ignore
+        """The embedder itself, where it knows word pieces."""
+        return self.embedder if hasattr(self.embedder, "token_vectors") else None  # pyright: ignore
 
     def embed(self, text: str) -> Singles | None:
         """The unit vector of a query."""
