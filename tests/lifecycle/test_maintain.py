@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.conftest import Clock
 
 from skep.bank import Bank
-from skep.errors import ConfigError, InvalidInputError, JudgeError, NotFoundError
+from skep.errors import ConfigError, ForgottenError, InvalidInputError, JudgeError, NotFoundError
 from skep.lifecycle.judge import Case, RulesJudge, Verdicts, prompt_for, read_answer
 from skep.lifecycle.maintain import STEPS, MaintainConfig
 from skep.model import STATUSES
@@ -184,6 +184,26 @@ def test_reflection_sums_up_and_keeps_the_sources(bank: Bank) -> None:
     assert {bank.get(m.id).superseded_by for m in sources} == {summary.id}
     assert not summary.stale
     assert {link.dst for link in bank.neighbors(summary.id, "derived_from").links} == {m.id for m in sources}
+
+
+def test_only_what_its_summary_still_replaces_is_forgotten_later(bank: Bank) -> None:
+    episodes = [bank.remember(f"met Anna in the office, day {i}", kind="episode").memory for i in range(3)]
+    summary = bank.remember("met Anna often", kind="episode", level=1, on_conflict="ignore").memory
+    for each in episodes:
+        bank.link(summary.id, each.id, rel="derived_from")
+        bank.supersede(each.id, summary.id)
+    bank.set_setting("consolidate/" + episodes[0].id, [each.id for each in episodes])
+    bank.set_setting("consolidate/policy", 7)
+    bank.restore(episodes[1].id)
+    own = bank.remember("met Anna and Bob on day 1", kind="episode", on_conflict="ignore").memory
+    bank.supersede(episodes[1].id, own.id)
+
+    bank.maintain()
+
+    assert bank.get(episodes[1].id).text == episodes[1].text
+    with pytest.raises(ForgottenError):
+        bank.get(episodes[0].id)
+    assert bank.setting("consolidate/policy") == 7
 
 
 def test_hard_consolidation_forgets_the_sources(bank: Bank) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import apsw
@@ -74,6 +75,11 @@ def test_an_older_bank_that_cannot_be_changed_is_read_as_it_is(bank_path: Path, 
         assert everything(bank) == before
         assert [event.kind for event in bank.history(before[-1].id)] == ["remember", "revise"]
         assert bank.find(text="drops token").memories == (before[-1],)
+        assert bank.as_of(2e9).get(before[-1].id).text == before[-1].text
+        child = os.fork()
+        if not child:
+            os._exit(0 if len(bank.history(before[-1].id)) == 2 else 1)
+        assert os.waitpid(child, 0)[1] == 0
     assert not bank_path.with_name(f"bank.skep.before-v{VERSION}").exists()
 
 

@@ -7,6 +7,7 @@ note goes when that is done, so a run that finds one finishes what another began
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 from skep.engine import Engine
 from skep.engine.forgetting import forget
@@ -28,27 +29,49 @@ def finish(run: Run) -> str:
     What somebody restored in the meantime stays.
     """
     engine = run.engine
-    notes: dict[str, list[str]] = engine.store.settings_under(PREFIX)
+    notes = {key: ids for key, ids in engine.store.settings_under(PREFIX).items() if _is_note(key, ids)}
     if not notes:
         return ""
     ids = [i for sources in notes.values() for i in sources]
-    known = {i: engine.store.get(i) for i in ids}
-    replaced = [i for i, memory in known.items() if memory is not None and memory.status == "superseded"]
     if run.lease is None:
-        return f"would forget {_episodes(replaced)} for good" if replaced else ""
-    with engine.store.writing():
+        would = [i for i in ids if _summed_up(engine, i)]
+        return f"would forget {_episodes(would)} for good" if would else ""
+    with engine.store.writing():  # looked at and forgotten at one moment: what somebody restores now stays
         run.lease.check()
-        engine.write(_repointed(engine, replaced))
+        replaced = [i for i in ids if _summed_up(engine, i)]
+        plans = _repointed(engine, replaced)
+        if replaced:
+            plans.append(("forget", {"memories": replaced}))
+        engine.write(plans)
     unreached: tuple[str, ...] = ()
-    again = [
-        *replaced,
-        *(i for i, memory in known.items() if memory is None and engine.store.is_forgotten(i)),
-    ]
-    if again:  # what was forgotten before a crash may still stand in the index or in copies
+    again = [i for i in ids if engine.store.is_forgotten(i)]
+    if again:  # what is forgotten may still stand in the index or in copies
         unreached = forget(engine, again).unreached
     engine.write([("setting", {"key": key, "value": None}) for key in notes])
     done = f"forgot {_episodes(replaced)} for good" if replaced else ""
     return "; ".join([*([done] if done else []), *(f"not reached: {each}" for each in unreached)])
+
+
+def _is_note(key: str, value: Any) -> bool:
+    """Whether a setting is a note of ours; anybody may have settings under any name."""
+    return (
+        isinstance(value, list)
+        and len(cast("list[object]", value)) > 0
+        and all(isinstance(each, str) for each in cast("list[object]", value))
+        and key == PREFIX + value[0]
+    )
+
+
+def _summed_up(engine: Engine, memory_id: str) -> bool:
+    """Whether a memory is replaced by a summary of it, and not by something else since."""
+    memory = engine.store.get(memory_id)
+    if memory is None or memory.status != "superseded" or memory.superseded_by is None:
+        return False
+    summary = engine.store.get(memory.superseded_by)
+    links = engine.store.links(memory_id, rel="derived_from", direction="in")
+    return (
+        summary is not None and summary.level > memory.level and any(link.src == summary.id for link in links)
+    )
 
 
 def _episodes(ids: Sequence[str]) -> str:

@@ -7,11 +7,13 @@ of common words, and the mean of the word vectors it was trained with.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skep import forking
 from skep.embedding.static import StaticEmbedder
 from skep.semantics.features import NAMES
 
@@ -37,6 +39,9 @@ class WordTable:
         self._embedder = embedder
         self._places: dict[str, int] = {}
         self._vectors: Rows = mean[None, :][:0]
+        self._lock = threading.RLock()
+        """The table is one for the whole process."""
+        forking.hold(self._lock)
 
     def weight(self, stem: str) -> float:
         """Near 0 for the commonest words, 1 for the rarest; a word never seen counts as rare."""
@@ -48,28 +53,30 @@ class WordTable:
 
     def rows(self, words: Sequence[str]) -> Rows:
         """One centred unit row per word."""
-        places = self._places
-        try:
-            at = [places[word] for word in words]
-        except KeyError:
-            self.learn(words)
-            at = [self._places[word] for word in words]
-        return self._vectors.take(at, axis=0)
+        with self._lock:
+            try:
+                at = [self._places[word] for word in words]
+            except KeyError:
+                self.learn(words)
+                at = [self._places[word] for word in words]
+            return self._vectors.take(at, axis=0)
 
     def learn(self, words: Iterable[str]) -> None:
         """Make the vectors of many words at once, so that asking for them later costs little."""
         import numpy as np
 
         wanted = dict.fromkeys(words)
-        missing = [word for word in wanted if word not in self._places]
-        if len(self._places) + len(missing) > MAX_REMEMBERED:
-            missing = list(wanted)
-            self._places, self._vectors = {}, self._vectors[:0]
-        if missing:
-            fresh = self._embedder.embed(missing) - self._mean
-            fresh /= np.sqrt(np.einsum("ij,ij->i", fresh, fresh))[:, None] + 1e-9
-            self._places |= {word: place for place, word in enumerate(missing, len(self._places))}
-            self._vectors = np.concatenate([self._vectors, fresh])
+        with self._lock:
+            missing = [word for word in wanted if word not in self._places]
+            if len(self._places) + len(missing) > MAX_REMEMBERED:
+                missing = list(wanted)
+                self._places, self._vectors = {}, self._vectors[:0]
+            if missing:
+                fresh = self._embedder.embed(missing) - self._mean
+                fresh /= np.sqrt(np.einsum("ij,ij->i", fresh, fresh))[:, None] + 1e-9
+                known = len(self._places)  # places come last: an interrupt in between must not shift them
+                self._vectors = np.concatenate([self._vectors[:known], fresh])
+                self._places |= {word: place for place, word in enumerate(missing, known)}
 
 
 class Scorer:

@@ -57,6 +57,7 @@ class Connection:
         self._left = False
         """Whether the handle that came with a fork was let go."""
         self._closed = False
+        self._prelude = ""
         self._db: Any = self._connect()
         self._cursor: Any = self._db.cursor()
         """For statements that are over when they return; a new one for each costs as much as a small statement."""
@@ -100,7 +101,14 @@ class Connection:
             ).fetchall()
             # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
+            if self._prelude:
+                db.execute(self._prelude).fetchall()
         return db
+
+    def begin_with(self, sql: str) -> None:
+        """Run something now and on every later handle of this connection, such as one that a child opens."""
+        self._prelude = sql
+        self.db.execute(sql).fetchall()
 
     def log_ahead(self) -> None:
         """Switch to write-ahead logging, synced to disk at every commit."""
@@ -206,10 +214,30 @@ class Connection:
         self._turns += 1
         self._version = None
 
+    @property
+    def mine(self) -> bool:
+        """Whether this thread is inside a transaction or a snapshot already."""
+        return self.lock._is_owned()  # type: ignore[attr-defined]  # pyright: ignore
+
+    def abandon(self) -> None:
+        """Roll back a transaction that an interrupt left open; what is written later must not become a part of it."""
+        if self.db.in_transaction:
+            self.moment = 0
+            self._undo()
+
+    def let_go(self) -> None:
+        """After an interrupt in the outermost transaction of this thread: nothing stays open, nothing stays locked."""
+        self.abandon()
+        while self.mine:
+            self.lock.release()
+
     @contextlib.contextmanager
     def snapshot(self) -> Generator[None]:
         """Every read inside sees the same moment."""
+        outermost = not self.mine
         with self.lock, translated(self.path):
+            if outermost:
+                self.abandon()
             if self.db.in_transaction:
                 yield
                 return
@@ -297,10 +325,15 @@ class _Transaction:
         self._begun: bool | None = None
 
     def __enter__(self) -> None:
+        outermost = not self._c.mine
         self._c.lock.acquire()
         try:
+            if outermost:
+                self._c.abandon()
             self._begun = self._c.begin(apart=self._apart)
         except BaseException as error:
+            if outermost and not isinstance(error, apsw.Error | StorageError):
+                self._c.abandon()
             self._c.lock.release()
             if isinstance(error, apsw.Error):
                 raise explained(error, self._c.path) from error

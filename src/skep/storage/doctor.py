@@ -16,7 +16,7 @@ from skep.storage.fold import fold, fold_links, fold_setting
 from skep.storage.opening import free_bytes
 from skep.storage.schema import VERSION
 from skep.storage.sqlite import SqliteStore
-from skep.storage.wording import waiting
+from skep.storage.wording import TAIL, waiting
 
 Level = Literal["ok", "warning", "error"]
 LOW_DISK = 64 << 20
@@ -119,12 +119,12 @@ def _words(store: SqliteStore) -> Iterator[Finding]:
         rows = store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
         missing = store.tables.wording.missing()
         waits = len(waiting(store.connection))
-        level: Level = "error" if missing else "ok"
+        level: Level = "error" if missing or waits > TAIL else "ok"
         yield Finding(
             check="words",
             level=level,
             message=f"{rows - missing - waits} of {rows} memories are in the full-text index"
-            + (f", {waits} more are about to be" if waits else ""),
+            + (f", {waits} more are {'missing' if waits > TAIL else 'about to be'}" if waits else ""),
             fix="" if level == "ok" else "skep doctor --mend",
         )
     except apsw.CorruptError as error:

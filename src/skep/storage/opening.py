@@ -75,7 +75,7 @@ def _connected(path: Path | str, *, busy_seconds: float, read_only: bool, copies
             _read_as_it_is(connection)
         else:
             connection.log_ahead()
-            _migrate(connection, copies=copies)
+            migrate(connection, copies=copies)
     except BaseException:
         connection.close()
         raise
@@ -107,10 +107,11 @@ def _read_as_it_is(connection: Connection) -> None:
     with translated(connection.path):
         for last, views in AS_IT_IS.items():
             if version <= last:
-                connection.db.execute(views)
+                connection.begin_with(views)
 
 
-def _migrate(connection: Connection, *, copies: bool) -> None:
+def migrate(connection: Connection, *, copies: bool) -> None:
+    """Bring a file to this version's schema, after a copy where those are wanted."""
     version = connection.db.pragma("user_version")
     if version == VERSION:
         return

@@ -109,6 +109,16 @@ class Reads:
         self, where: Filter, *, limit: int, before_row: int | None = None, terms: Sequence[str] = ()
     ) -> list[tuple[int, Memory]]:
         """Memories that pass a filter, newest first, with their rows. With `terms`: that hold all of them."""
+        if terms:
+            with (
+                self.connection.snapshot()
+            ):  # what waits for the full-text index, and the index, of one moment
+                return self._find(where, limit, before_row, terms)
+        return self._find(where, limit, before_row, terms)
+
+    def _find(
+        self, where: Filter, limit: int, before_row: int | None, terms: Sequence[str]
+    ) -> list[tuple[int, Memory]]:
         condition, values = where_clause(where)
         values |= {"limit": limit}
         if before_row is not None:

@@ -17,7 +17,7 @@ from skep.model import Event
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
 from skep.storage.log import scrubbed_body
-from skep.storage.opening import actor_of, claim_actor, connect, copy_file, prepare
+from skep.storage.opening import actor_of, claim_actor, connect, copy_file, migrate, prepare
 from skep.storage.reads import Reads
 from skep.storage.rows import searched_text
 from skep.storage.tables import Changes, Tables
@@ -106,16 +106,22 @@ class SqliteStore(Reads):
     def writing(self) -> Generator[None]:
         """One transaction; what was cached of the state is looked up again afterwards, whatever the end."""
         self._refuse_read_only()
-        with self.connection.transaction(apart=True):
-            self.log.newest.look()
-            try:
-                yield
-            except BaseException:
-                self._seen = -1
-                self.log.newest.drop()
-                raise
-            finally:
-                self._dirty = True
+        outermost = not self.connection.mine
+        try:
+            with self.connection.transaction(apart=True):
+                self.log.newest.look()
+                try:
+                    yield
+                except BaseException:
+                    self._seen = -1
+                    self.log.newest.drop()
+                    raise
+                finally:
+                    self._dirty = True
+        except BaseException as error:
+            if outermost and not isinstance(error, Exception):  # an interrupt may come between any two steps
+                self.connection.let_go()
+            raise
 
     def write(
         self,
@@ -413,6 +419,7 @@ class SqliteStore(Reads):
         ):
             while not backup.done:
                 backup.step(4096)
+        migrate(copy, copies=False)  # a file of an older version may be open for reading only
         return SqliteStore(copy, self.settings)
 
     def rewind(self, stamp: int) -> None:

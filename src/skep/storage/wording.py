@@ -52,7 +52,8 @@ class Wording:
         """The tags of a row are others now."""
         if row <= self._newest.worded:
             self._c.run("DELETE FROM tags WHERE row = ?", (row,))
-            self._c.db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", [(tag, row) for tag in tags])
+            each = [(tag, row) for tag in dict.fromkeys(tags)]
+            self._c.db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", each)
 
     def erase(self, row: int, text: str) -> None:
         """Nothing of a row may be left."""
@@ -88,9 +89,9 @@ class Wording:
             "INSERT INTO words(rowid, terms) VALUES(?,?)",
             [(row, joined_terms(text)) for row, text, _ in rows],
         )
-        tags = sorted((tag, row) for row, _, its in rows for tag in its)
-        if tags:
-            db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", tags)
+        tags = sorted({(tag, row) for row, _, its in rows for tag in its})
+        if tags:  # some may be there already, where the full-text index was lost and is made again
+            db.executemany("INSERT OR IGNORE INTO tags(tag, row) VALUES(?,?)", tags)
 
     def _take_out(self, row: int, text: str) -> None:
         self._c.run(

@@ -1,0 +1,114 @@
+"""What an interrupt, two threads or an odd peer leaves behind must not cost anybody a memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+
+from skep.bank import Bank
+from skep.clock import pack
+from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static import StaticEmbedder
+from skep.model import Event
+from skep.semantics.scorer import WordTable
+from skep.storage import reads
+from skep.storage.connection import Connection
+from skep.storage.wording import TAIL
+
+
+def opened(path: Path) -> Bank:
+    return Bank.open(path, embedder=HashingEmbedder(32))
+
+
+@pytest.mark.parametrize("step", ["_notice", "finish"])
+def test_an_interrupt_inside_a_write_takes_no_later_write_with_it(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    with opened(bank_path) as bank:
+        bank.remember("first", on_conflict="ignore")
+        whole = getattr(Connection, step)
+
+        def interrupted(*given: object, **how: object) -> object:
+            monkeypatch.setattr(Connection, step, whole)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Connection, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bank.remember("interrupted", on_conflict="ignore")
+        for i in range(5):
+            bank.remember(f"acknowledged {i}", on_conflict="ignore")
+        other = threading.Thread(target=bank.remember, args=("from another thread",))
+        other.start()
+        other.join(timeout=60)
+        assert not other.is_alive()
+
+        file = apsw.Connection(str(bank_path))
+        assert file.execute("SELECT count(*) FROM memories WHERE text LIKE 'acknowledged%'").get == 5
+        file.close()
+
+
+def test_a_peers_memory_with_a_tag_twice_stops_nobody(bank_path: Path) -> None:
+    with opened(bank_path) as bank:
+        body = {"text": "hello from a peer", "tags": ["a", "a"]}
+        event = Event(actor="peeractor1", counter=1, hlc=pack(time.time() - 10), kind="remember", body=body)
+        bank.engine.store.apply([event], now=time.time())
+        for i in range(TAIL + 5):
+            bank.remember(f"note {i}", on_conflict="ignore")
+
+        assert [memory.text for memory in bank.find(tags=["a"])] == ["hello from a peer"]
+        assert all(finding.level == "ok" for finding in bank.doctor() if finding.check == "words")
+
+
+def test_a_lost_word_index_is_seen_and_stops_nobody(bank_path: Path) -> None:
+    with opened(bank_path) as bank:
+        bank.remember_many([{"text": f"alpha {i}", "tags": ["t"]} for i in range(3 * TAIL)])
+        apsw.Connection(str(bank_path)).execute("INSERT INTO words(words) VALUES('delete-all')")
+        assert [finding.level for finding in bank.doctor() if finding.check == "words"] == ["error"]
+
+        bank.remember("omega", tags=["t"], on_conflict="ignore")
+
+        assert len(bank.find("alpha", limit=1000)) == 3 * TAIL
+        assert all(finding.level == "ok" for finding in bank.doctor() if finding.check == "words")
+
+
+def test_words_and_rows_are_of_one_moment(bank_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(bank_path) as bank, opened(bank_path) as other:
+        memory = bank.remember("alpha", on_conflict="ignore").memory
+        whole = reads.waiting
+
+        def revised(connection: Connection) -> list[tuple[int, frozenset[str]]]:
+            found = whole(connection)
+            other.revise(memory.id, text="beta")
+            return found
+
+        monkeypatch.setattr(reads, "waiting", revised)
+        assert [found.text for found in bank.find("alpha")] == ["alpha"]
+
+
+def test_threads_share_the_vectors_of_words() -> None:
+    embedder = StaticEmbedder()
+    mean = np.zeros(embedder.dim, np.float32)
+    table, alone = (WordTable({}, 1.0, mean, embedder) for _ in range(2))
+    words = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "klmnprst"]
+    failed: list[BaseException] = []
+
+    def ask(start: int) -> None:
+        try:
+            for i in range(start, len(words), 2):
+                table.rows(words[i : i + 3])
+        except Exception as error:  # noqa: BLE001 - shown below
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask, args=(start,)) for start in (0, 1, 0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failed == []
+    np.testing.assert_allclose(table.rows(words), alone.rows(words), atol=1e-6)
