@@ -7,7 +7,7 @@ note goes when that is done, so a run that finds one finishes what another began
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from skep.engine import Engine
 from skep.engine.forgetting import forget
@@ -52,14 +52,12 @@ def finish(run: Run) -> str:
     return "; ".join([*([done] if done else []), *(f"not reached: {each}" for each in unreached)])
 
 
-def _is_note(key: str, value: Any) -> bool:
+def _is_note(key: str, value: object) -> bool:
     """Whether a setting is a note of ours; anybody may have settings under any name."""
-    return (
-        isinstance(value, list)
-        and len(cast("list[object]", value)) > 0
-        and all(isinstance(each, str) for each in cast("list[object]", value))
-        and key == PREFIX + value[0]
-    )
+    if not isinstance(value, list) or not value:
+        return False
+    ids = cast("list[object]", value)
+    return all(isinstance(each, str) for each in ids) and key == f"{PREFIX}{ids[0]}"
 
 
 def _summed_up(engine: Engine, memory_id: str) -> bool:
