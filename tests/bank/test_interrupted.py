@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import apsw
 import numpy as np
@@ -18,6 +19,7 @@ from skep.model import Event
 from skep.semantics.scorer import WordTable
 from skep.storage import reads
 from skep.storage.connection import Connection
+from skep.storage.segments import tail
 from skep.storage.wording import TAIL
 
 
@@ -50,6 +52,27 @@ def test_an_interrupt_inside_a_write_takes_no_later_write_with_it(
         file = apsw.Connection(str(bank_path))
         assert file.execute("SELECT count(*) FROM memories WHERE text LIKE 'acknowledged%'").get == 5
         file.close()
+
+
+def test_an_interrupt_while_the_index_catches_up_is_made_good(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(bank_path) as bank:
+        for i in range(6):
+            bank.remember(f"the ledger of case k{i}", on_conflict="ignore")
+        whole, calls = tail.Entry, iter(range(100))
+
+        def interrupted(*parts: Any) -> tail.Entry:
+            if next(calls) == 2:
+                raise KeyboardInterrupt
+            return whole(*parts)
+
+        monkeypatch.setattr(tail, "Entry", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bank.recall("ledger of case k3", limit=10, preset="hybrid")
+
+        found = bank.recall("ledger of case k3", limit=10, preset="hybrid")
+        assert {hit.memory.text for hit in found} == {f"the ledger of case k{i}" for i in range(6)}
 
 
 def test_a_peers_memory_with_a_tag_twice_stops_nobody(bank_path: Path) -> None:

@@ -111,7 +111,11 @@ class Upkeep:
             self._write(0)
 
     def _apply(self, rows: Sequence[IndexRow], head: int) -> None:
-        self.position = max(self.position, head, self.table.apply(rows))
+        try:
+            self.position = max(self.position, head, self.table.apply(rows))
+        except BaseException:  # an interrupt in between leaves a row half there
+            self._take()
+            raise
 
     @property
     def _limit(self) -> int:
