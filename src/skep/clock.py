@@ -25,11 +25,6 @@ def pack(seconds: float, logical: int = 0) -> int:
     return (int(seconds * 1000) << LOGICAL_BITS) | logical
 
 
-def seconds_of(stamp: int) -> float:
-    """The wall-clock part of a stamp, in seconds."""
-    return (stamp >> LOGICAL_BITS) / 1000
-
-
 def tick(last: int, seconds: float) -> int:
     """The next local stamp after `last`, given the wall clock.
 

@@ -12,8 +12,6 @@ STEP = 0.05
 CONTRADICTED = 0.5
 """What a clear contradiction leaves of the confidence of both sides."""
 DECAY_PER_DAY = 0.01
-DECAY_PER_HOUR = 0.01
-"""Where a bank turns TTL on."""
 DEPRECATED = 0.3
 """Below this a memory is set aside."""
 STREAMED = 0.5
@@ -21,7 +19,6 @@ STREAMED = 0.5
 ABOVE = 1e-6
 """What makes "at least" mean "above"; more than single precision loses."""
 DAY = 86_400.0
-HOUR = 3_600.0
 
 
 def supported(confidence: float) -> float:
@@ -56,11 +53,6 @@ def effective(
     0.593
     """
     return confidence * math.exp(-per_day * max(0.0, now - last_evidence_at) / DAY)
-
-
-def effective_with_ttl(confidence: float, last_evidence_at: float, now: float) -> float:
-    """The same where a bank turns TTL on: by the hour."""
-    return confidence * math.exp(-DECAY_PER_HOUR * max(0.0, now - last_evidence_at) / HOUR)
 
 
 def procedure_score(success: float, usage: float, recency: float, context: float) -> float:

@@ -9,6 +9,7 @@ from benchmarks.maintenance.planted import planted
 
 from skep.bank import Bank
 from skep.embedding.static import StaticEmbedder
+from skep.engine import Engine
 from skep.lifecycle.nearness import neighbours, raw_bar, sharing_words
 from skep.model import CURRENT, Memory
 from skep.storage.base import Filter
@@ -23,6 +24,13 @@ def filled(bank: Bank, count: int) -> list[Memory]:
         [{"text": text, "kind": "fact" if n % 5 else "episode"} for n, text in enumerate(texts)]
     )
     return list(bank.find(limit=10_000))
+
+
+def indexed(bank: Bank, folder: Path, tail: int) -> Engine:
+    """The engine of a bank, with an index whose tail holds no more than so many rows."""
+    bank.engine._index = SegmentIndex(folder, bank.engine.store, tail_limit=tail)  # pyright: ignore
+    bank.engine.index.refresh()
+    return bank.engine
 
 
 def by_hand(memories: list[Memory], threshold: float) -> dict[str, dict[str, float]]:
@@ -47,9 +55,7 @@ def test_the_pass_finds_what_comparing_all_with_all_finds(
     monkeypatch.setattr(join_module, "ASKED", 70)
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 300)
-        engine = bank.engine
-        engine._index = SegmentIndex(tmp_path / "index", engine.store, tail_limit=tail)  # pyright: ignore
-        engine.index.refresh()
+        engine = indexed(bank, tmp_path / "index", tail)
         assert (engine.index.stats().segments > 0) == (tail == 64)
         found = neighbours(engine, memories, threshold=threshold, limit=1000)
         wanted = by_hand(memories, threshold)
@@ -111,9 +117,7 @@ def test_a_lens_loses_no_pair(
     monkeypatch.setattr(join_module, "WASTE", 1.0)
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 600)
-        engine = bank.engine
-        engine._index = SegmentIndex(tmp_path / "index", engine.store, tail_limit=tail)  # pyright: ignore
-        engine.index.refresh()
+        engine = indexed(bank, tmp_path / "index", tail)
         ground: list[tuple[int, ...]] = []
         grind = join_module._foremost  # pyright: ignore[reportPrivateUsage]
         monkeypatch.setattr(
@@ -145,9 +149,7 @@ def test_words_of_many_queries_are_searched_as_those_of_one(
         memories = filled(bank, 300)
         for memory in memories[::9]:
             bank.retract(memory.id)
-        engine = bank.engine
-        engine._index = SegmentIndex(tmp_path / "index", engine.store, tail_limit=tail)  # pyright: ignore
-        engine.index.refresh()
+        engine = indexed(bank, tmp_path / "index", tail)
         where = Filter(kinds=("fact",), statuses=CURRENT)
         queries = [query_terms(memory.text) for memory in memories] + [[], ["nobody-said-this"]]
         at_once = engine.index.best_by_words(queries, where, 7)

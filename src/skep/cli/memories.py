@@ -214,7 +214,7 @@ def list_(
     if page.cursor:
         click.echo(f"more: --cursor {page.cursor}", err=True)
     if not page:
-        click.echo("nothing found; `skep add` remembers something", err=True)
+        click.echo("nothing found", err=True)
 
 
 @click.command()

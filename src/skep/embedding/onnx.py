@@ -35,6 +35,7 @@ EXTRA = "quality"
 BATCH = 32
 MAX_TOKENS = 256
 MINILM = "minilm-int8"
+ADVICE = "give a model's folder, or make MiniLM with scripts/build_minilm_int8.py"
 _SAMPLES, _SAMPLE_BYTES = 64, 16_384
 
 Tokenize = Callable[[str], list[int]]
@@ -134,7 +135,7 @@ class OnnxEmbedder:
     """Sentence vectors from a local ONNX model. Slow enough that a bank embeds in the background."""
 
     def __init__(self, path: Path, *, batch: int = BATCH, threads: int = 1) -> None:
-        self._file = model_file(path)
+        self._file = model_file(path, EmbedderUnavailableError, ADVICE)
         self._folder = self._file.parent.parent if self._file.parent.name == "onnx" else self._file.parent
         self._batch = batch
         self._threads = threads
@@ -231,16 +232,14 @@ class OnnxEmbedder:
         return np.divide(output, norms, out=np.zeros_like(output), where=norms > 0)
 
 
-def model_file(path: Path) -> Path:
+def model_file(path: Path, refused: type[SkepError], advice: str) -> Path:
     """The ONNX file a path means."""
     candidates = [path] if path.suffix == ".onnx" else [path / "model.onnx", path / "onnx" / "model.onnx"]
     for candidate in candidates:
         if candidate.is_file():
             return candidate
     looked = " or ".join(str(candidate) for candidate in candidates)
-    raise EmbedderUnavailableError(
-        f"no model at {looked}; give a model's folder, or make MiniLM with scripts/build_minilm_int8.py"
-    )
+    raise refused(f"no model at {looked}; {advice}")
 
 
 def _wordpiece(vocabulary: Path, limit: int) -> Tokenize:

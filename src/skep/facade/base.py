@@ -63,9 +63,9 @@ class Base:
     def _seen(self, memory_id: str, sees: Sees | None) -> Memory:
         """A memory that a read may show. Of what lies outside its scope, a read does not even say that it exists."""
         if sees is None:
-            return self._engine.memory(memory_id)
+            return self._found(memory_id)
         try:
-            memory = self._engine.memory(memory_id)
+            memory = self._found(memory_id)
         except NotFoundError:
             memory = None
         if memory is None or not sees(memory):
@@ -73,6 +73,10 @@ class Base:
                 f"there is no memory {memory_id!r} in that scope; ask without a scope, or with include_shared=True"
             )
         return memory
+
+    def _found(self, memory_id: str) -> Memory:
+        """A memory by id, wherever this looks for it."""
+        return self._engine.memory(memory_id)
 
     def _shown(self, event: Event, sees: Sees | None) -> bool:
         """Whether a read may show an event: only if it may show every memory the event speaks of."""

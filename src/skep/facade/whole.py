@@ -269,7 +269,7 @@ def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
             Finding(
                 check="index",
                 level="ok",
-                message=f"{rows} memories in {stats.segments} segments and the tail",
+                message=f"{rows} memories in {stats.segments} segment{'s' * (stats.segments != 1)} and the tail",
             )
         ]
     return [

@@ -7,9 +7,9 @@ what went.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
+from skep.confidence import DECAY_PER_DAY, effective
 from skep.errors import InvalidInputError
 from skep.hive.blast import Keeps, everything
 from skep.hive.calls import Listed
@@ -20,8 +20,6 @@ from skep.model import CURRENT, Memory
 if TYPE_CHECKING:
     from skep.hive.hive import Hive
 
-DECAY_PER_DAY = 0.01
-
 
 def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> float:
     """How sure a memory is at a moment: by the hour where the hive has a ttl, else by the day.
@@ -30,9 +28,8 @@ def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> floa
     >>> [round(effective_confidence(day_old, 86_400.0, p), 3) for p in (HivePolicy(ttl=1e6), HivePolicy())]
     [0.629, 0.792]
     """
-    seconds = max(0.0, now - memory.last_evidence_at)
-    per_second = DECAY_PER_DAY / 86_400 if policy.ttl is None else policy.decay_per_hour / 3600
-    return memory.confidence * math.exp(-per_second * seconds)
+    per_day = DECAY_PER_DAY if policy.ttl is None else 24 * policy.decay_per_hour
+    return effective(memory.confidence, memory.last_evidence_at, now, per_day=per_day)
 
 
 def expired_of(member: Keeps, query: ExpiredQuery) -> ExpiredAnswer:

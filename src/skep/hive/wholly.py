@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep.bank import Bank
-from skep.errors import NotFoundError
 from skep.facade.whole import BankStatus
 from skep.hive.asking import faded
 from skep.hive.calls import Listed
@@ -257,18 +256,8 @@ class Wholly(Bank):
         memories = self._known([effect.memory for effect in found])
         return [one for one in found if one.memory in memories and sees(memories[one.memory])]
 
-    def _seen(self, memory_id: str, sees: Sees | None) -> Memory:
-        try:
-            memory = self.get(memory_id)
-        except NotFoundError:
-            if sees is None:
-                raise
-            memory = None
-        if memory is None or (sees is not None and not sees(memory)):
-            raise NotFoundError(
-                f"there is no memory {memory_id!r} in that scope; ask without a scope, or with include_shared=True"
-            )
-        return memory
+    def _found(self, memory_id: str) -> Memory:
+        return self.get(memory_id)
 
     def _shown(self, event: Event, sees: Sees | None) -> bool:
         if sees is None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skep.embedding.onnx import open_session, optional, read_json, run_session
+from skep.embedding.onnx import model_file, open_session, optional, read_json, run_session
 from skep.embedding.wordpiece import WordPiece
 from skep.errors import ConfigError
 
@@ -41,7 +41,8 @@ class CrossEncoder:
     """
 
     def __init__(self, path: str | Path, *, batch: int = BATCH, threads: int = 1) -> None:
-        self._file = _model_file(Path(path))
+        advice = "give the folder of a cross-encoder exported to ONNX"
+        self._file = model_file(Path(path), ConfigError, advice)
         self._folder = self._file.parent.parent if self._file.parent.name == "onnx" else self._file.parent
         self._batch = batch
         self._threads = threads
@@ -116,16 +117,6 @@ def in_two_passes(answer: Callable[[Reranker], Recalled], query: str, reranker: 
         return [noted.get(text, last) for text in texts]
 
     return answer(look_up)
-
-
-def _model_file(path: Path) -> Path:
-    """The ONNX file a path means."""
-    candidates = [path] if path.suffix == ".onnx" else [path / "model.onnx", path / "onnx" / "model.onnx"]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    looked = " or ".join(str(candidate) for candidate in candidates)
-    raise ConfigError(f"no model at {looked}; give the folder of a cross-encoder exported to ONNX")
 
 
 def _wordpiece(vocabulary: Path, limit: int) -> Callable[[str, str], Pair]:
