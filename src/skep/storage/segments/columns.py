@@ -98,7 +98,7 @@ COLUMNS: dict[str, Column] = {
 def column_of(name: str, rows: Sequence[IndexRow]) -> Array:
     """One column of some rows."""
     column = COLUMNS[name]
-    return np.array([column.value(row) for row in rows], dtype=column.dtype)
+    return column.values([[getattr(row, field) for row in rows] for field in column.fields])
 
 
 def defaults(name: str, count: int) -> Array:
