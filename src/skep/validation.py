@@ -23,14 +23,15 @@ from skep.errors import (
     WrongTypeError,
 )
 from skep.model import ANY, KINDS, Scope
+from skep.patterns import lazy
 
 Time = float | int | str | datetime
 """A moment: seconds since the epoch, an ISO 8601 string, or a datetime (naive means UTC)."""
 
-_BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_BAD = lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
 
-_PRIVATE = re.compile(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
+_PRIVATE = lazy(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
 
 REMEMBER_KEYS = (
     "text",
