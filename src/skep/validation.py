@@ -7,8 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -24,6 +23,9 @@ from skep.errors import (
 )
 from skep.model import ANY, KINDS, Scope
 from skep.patterns import lazy
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Time = float | int | str | datetime
 """A moment: seconds since the epoch, an ISO 8601 string, or a datetime (naive means UTC)."""
@@ -284,6 +286,13 @@ def clean_call(field: str, value: Any) -> Any:
 
 def clean_path(field: str, value: object) -> Path:
     """Where a file is."""
+    from pathlib import Path
+
+    return Path(clean_file(field, value))
+
+
+def clean_file(field: str, value: object) -> str:
+    """The name of a file."""
     if not isinstance(value, str | os.PathLike):
         raise WrongTypeError(f"{field} must be the path of a file, got {type(value).__name__}", field=field)
     try:
@@ -293,7 +302,7 @@ def clean_path(field: str, value: object) -> Path:
     if not named or b"\x00" in named:
         problem = "is empty" if not named else "holds a NUL character"
         raise BadTextError(f"{field} {problem}; give the path of a file", field=field)
-    return Path(os.fsdecode(named))
+    return os.fsdecode(named)
 
 
 def clean_mapping(field: str, value: object) -> Mapping[str, Any]:

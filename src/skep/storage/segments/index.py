@@ -29,7 +29,7 @@ from skep.storage.segments.turning import turn_back, turn_one
 from skep.storage.segments.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from os import PathLike
 
     from skep.storage.base import Filter, IndexSource
     from skep.storage.segments.table import Table
@@ -99,7 +99,7 @@ class SegmentIndex:
 
     def __init__(
         self,
-        folder: Path | None,
+        folder: str | PathLike[str] | None,
         source: IndexSource,
         *,
         tail_limit: int = 4096,

@@ -23,7 +23,7 @@ from skep.storage.segments.shelf import Shelf
 from skep.storage.segments.table import Table
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from os import PathLike
 
     from skep.storage.base import IndexRow, IndexSource
     from skep.storage.segments.builder import Content
@@ -51,7 +51,7 @@ class Upkeep:
 
     def __init__(
         self,
-        folder: Path | None,
+        folder: str | PathLike[str] | None,
         source: IndexSource,
         *,
         tail_limit: int,
