@@ -13,17 +13,19 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.model import ANY, Scope
 from skep.storage.segments.columns import KIND_CODES, STATUS_CODES
 from skep.storage.segments.hashing import key_of, maybe_key, scope_key
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.base import Filter
     from skep.storage.segments.table import Table
 
-Mask = NDArray[np.bool_]
+    Mask = NDArray[np.bool_]
+
 DAY = 86400.0
 SLACK = 1.0
 """Seconds around a crossing within which a mask is not kept, so that rounding never decides."""
@@ -63,7 +65,7 @@ class _Kept:
 
 
 Kept = OrderedDict[tuple[Any, ...], _Kept]
-Decide = Callable[["Table", "Filter", slice, Mask, _Kept], None]
+Decide = Callable[["Table", "Filter", slice, "Mask", _Kept], None]
 
 
 class Masks:

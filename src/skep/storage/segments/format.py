@@ -16,20 +16,22 @@ import os
 import struct
 import zlib
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Arrays = Mapping[str, Array]
 
 MAGIC = b"skepseg1"
 VERSION = 2
 ALIGN = 64
 FILE_MODE = 0o600
 _PREFIX = struct.Struct("<8sII")
-
-Array = NDArray[Any]
-Arrays = Mapping[str, Array]
 
 
 class BadFileError(Exception):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from skep.storage.segments.codes import Frame
 from skep.storage.segments.columns import SCHEMA
 from skep.storage.segments.format import (
     VERSION,
-    Arrays,
     BadFileError,
     MappedFile,
     open_file,
@@ -26,6 +26,9 @@ from skep.storage.segments.manifest import (
     sweep,
 )
 from skep.storage.segments.reader import Segment
+
+if TYPE_CHECKING:
+    from skep.storage.segments.format import Arrays
 
 VITAL = ("rows", "gone", "words.offsets", "tag_offsets")
 """Small arrays that lead to everything else; checked whenever a segment is opened."""

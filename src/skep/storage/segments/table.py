@@ -10,19 +10,21 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.segments.columns import COLUMNS, column_of
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.tail import Tail
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.base import IndexRow
     from skep.storage.segments.codes import Frame
     from skep.storage.segments.lexical import Lookup
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
+
 ROOM = 1024
 
 

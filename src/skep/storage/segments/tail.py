@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.segments.codes import FineCodes, encode
 from skep.storage.segments.columns import unpack_vectors
@@ -17,9 +16,12 @@ from skep.storage.segments.postings import impact
 from skep.words import terms as terms_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.base import IndexRow
 
-Floats = NDArray[np.float32]
+    Floats = NDArray[np.float32]
+
 Number = TypeVar("Number", np.float32, np.uint8)
 
 

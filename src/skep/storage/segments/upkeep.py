@@ -14,7 +14,6 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.errors import BusyError
 from skep.storage.segments.codes import SAMPLE, Frame, fit_frame
@@ -25,10 +24,13 @@ from skep.storage.segments.table import Table
 if TYPE_CHECKING:
     from os import PathLike
 
+    from numpy.typing import NDArray
+
     from skep.storage.base import IndexRow, IndexSource
     from skep.storage.segments.builder import Content
 
-Ints = NDArray[np.int64]
+    Ints = NDArray[np.int64]
+
 
 SEGMENT_ROWS = 1 << 18
 """No segment grows beyond this, so that no merge takes long."""
