@@ -11,6 +11,7 @@ checked when the file is opened; the arrays are only mapped, and checked by `ver
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import struct
@@ -80,7 +81,7 @@ class MappedFile:
                 raise BadFileError(f"{os.path.basename(self.path)}: {entry.name} is damaged")
 
     def _view(self, entry: Entry) -> Array:
-        count = int(np.prod(entry.shape, dtype=np.int64))
+        count = math.prod(entry.shape)
         flat = np.frombuffer(self._data, dtype=np.dtype(entry.dtype), count=count, offset=entry.offset)
         return flat.reshape(entry.shape)
 
@@ -167,7 +168,7 @@ def _bytes(array: Array) -> memoryview:
 
 
 def _nbytes(entry: Entry) -> int:
-    return int(np.prod(entry.shape, dtype=np.int64)) * np.dtype(entry.dtype).itemsize
+    return math.prod(entry.shape) * np.dtype(entry.dtype).itemsize
 
 
 def _layout(kind: str, owner: str, arrays: Arrays) -> tuple[bytes, list[int]]:
@@ -206,8 +207,12 @@ def _read_header(prefix: bytes, read: Any) -> Header:
     if len(body) != length or zlib.crc32(body) != checksum:
         raise ValueError("damaged header")
     try:
-        return msgspec.json.decode(body, type=Header)
-    except msgspec.MsgspecError as error:
+        raw: Any = msgspec.json.decode(body)  # untyped: preparing for a type takes a millisecond
+        raw["arrays"] = tuple(
+            Entry(n, dtype, tuple(shape), *rest) for n, dtype, shape, *rest in raw["arrays"]
+        )
+        return Header(**raw)
+    except (msgspec.MsgspecError, TypeError, KeyError) as error:
         raise ValueError("unreadable header") from error
 
 
