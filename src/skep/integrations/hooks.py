@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -101,11 +100,11 @@ def respond(client: str, raw: bytes, *, bank: str | None, environ: Mapping[str, 
 
 def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -> SqliteStore | None:
     """The bank for reading words; None when there is none yet."""
-    from skep.config import Settings, find_bank
+    from skep.config import Settings, bank_file
     from skep.storage.sqlite import SqliteStore
 
-    path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
-    if not path.is_file():
+    path = bank_file(bank, environ, payload.cwd or os.getcwd())
+    if not os.path.isfile(path):
         return None
     return SqliteStore.open(path, Settings(busy_seconds=BUSY_SECONDS), create=False, read_only=True)
 
