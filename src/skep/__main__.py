@@ -26,7 +26,8 @@ def main() -> None:
 
 def _run(words: list[str]) -> None:
     if words[:1] == ["hook"]:
-        from skep.integrations.hooks import main as hook
+        with undisturbed():
+            from skep.integrations.hooks import main as hook
 
         hook(words[1:])
         return
@@ -35,6 +36,8 @@ def _run(words: list[str]) -> None:
 
         plain = read_plain(words)
         if plain is not None:
+            with undisturbed():
+                import skep.server.mcp.profiles  # noqa: F401
             _serve(plain)
             return
     with undisturbed():

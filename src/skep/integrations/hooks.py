@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from skep.integrations.transcripts import without_private
+from skep.loading import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,11 +102,13 @@ def respond(client: str, raw: bytes, *, bank: str | None, environ: Mapping[str, 
 def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -> SqliteStore | None:
     """The bank for reading words; None when there is none yet."""
     from skep.config import Settings, bank_file
-    from skep.storage.sqlite import SqliteStore
 
     path = bank_file(bank, environ, payload.cwd or os.getcwd())
     if not os.path.isfile(path):
         return None
+    with undisturbed():
+        from skep.storage.sqlite import SqliteStore
+
     return SqliteStore.open(path, Settings(busy_seconds=BUSY_SECONDS), create=False, read_only=True)
 
 
