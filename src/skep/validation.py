@@ -7,8 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -23,14 +22,18 @@ from skep.errors import (
     WrongTypeError,
 )
 from skep.model import ANY, KINDS, Scope
+from skep.patterns import lazy
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Time = float | int | str | datetime
 """A moment: seconds since the epoch, an ISO 8601 string, or a datetime (naive means UTC)."""
 
-_BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_BAD = lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
 
-_PRIVATE = re.compile(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
+_PRIVATE = lazy(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
 
 REMEMBER_KEYS = (
     "text",
@@ -283,6 +286,13 @@ def clean_call(field: str, value: Any) -> Any:
 
 def clean_path(field: str, value: object) -> Path:
     """Where a file is."""
+    from pathlib import Path
+
+    return Path(clean_file(field, value))
+
+
+def clean_file(field: str, value: object) -> str:
+    """The name of a file."""
     if not isinstance(value, str | os.PathLike):
         raise WrongTypeError(f"{field} must be the path of a file, got {type(value).__name__}", field=field)
     try:
@@ -292,7 +302,7 @@ def clean_path(field: str, value: object) -> Path:
     if not named or b"\x00" in named:
         problem = "is empty" if not named else "holds a NUL character"
         raise BadTextError(f"{field} {problem}; give the path of a file", field=field)
-    return Path(os.fsdecode(named))
+    return os.fsdecode(named)
 
 
 def clean_mapping(field: str, value: object) -> Mapping[str, Any]:

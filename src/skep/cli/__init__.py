@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from skep.loading import undisturbed
 from skep.server.mcp.launch import one_thread
 
 LONG = ("bench", "hive", "maintain", "reembed", "tune")
@@ -77,7 +78,8 @@ class LazyGroup(click.Group):
         if cmd_name not in LONG:
             one_thread()
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
+        with undisturbed():
+            return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

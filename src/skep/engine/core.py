@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -21,6 +20,8 @@ from skep.storage.tables import Changes
 from skep.validation import clean_id
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from skep.storage.segments import SegmentIndex
 
 Sign = Callable[[Event], bytes]
@@ -41,7 +42,7 @@ class Engine:
         spec: str | None,
         settings: Settings,
         now: Now,
-        index_folder: Path | None = None,
+        index_folder: str | PathLike[str] | None = None,
         frozen: bool = False,
         adopts: bool = True,
     ) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skep.engine.core import Engine
 from skep.errors import SkepError
 from skep.model import Receipt
 from skep.storage.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +25,8 @@ from skep.validation import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skep.storage.doctor import Finding
 
 SETTING_LIMIT = 1 << 20

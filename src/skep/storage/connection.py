@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Generator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -36,7 +35,7 @@ class Counted(Protocol):
 class Connection:
     """A connection that is safe to share between threads and notices a fork."""
 
-    def __init__(self, path: Path | str, *, busy_seconds: float, read_only: bool = False) -> None:
+    def __init__(self, path: str, *, busy_seconds: float, read_only: bool = False) -> None:
         self.path = path
         self.read_only = read_only
         self._busy_ms = int(busy_seconds * 1000)
@@ -78,7 +77,7 @@ class Connection:
         parent would then find itself alone on leaving, and delete the log that the child writes to.
         """
         self._came_along = True
-        if self._closed or self._left or str(self.path) == MEMORY:
+        if self._closed or self._left or self.path == MEMORY:
             return
         if forking.missed(self.lock) or self._db.in_transaction:
             return  # closing what is in use would harm the parent
@@ -91,7 +90,7 @@ class Connection:
         if self.read_only:
             flags = apsw.SQLITE_OPEN_READONLY
         with translated(self.path):
-            db: Any = apsw.Connection(str(self.path), flags=flags)
+            db: Any = apsw.Connection(self.path, flags=flags)
             db.set_busy_timeout(self._busy_ms)
             # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -112,7 +111,7 @@ class Connection:
 
     def log_ahead(self) -> None:
         """Switch to write-ahead logging, synced to disk at every commit."""
-        self._ahead = str(self.path) != MEMORY
+        self._ahead = self.path != MEMORY
         if self._ahead:
             with translated(self.path):
                 self.db.execute(
@@ -298,7 +297,7 @@ class Connection:
         """A child must not use its parent's connection: SQLite's locks do not survive a fork."""
         if self._closed:
             return
-        if str(self.path) == MEMORY:
+        if self.path == MEMORY:
             raise StorageError("an in-memory bank cannot be used after a fork; open a new one in the child")
         if not self._left:
             raise StorageError(
@@ -357,7 +356,7 @@ class translated:
 
     __slots__ = ("_path",)
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
 
     def __enter__(self) -> None:
@@ -370,7 +369,7 @@ class translated:
             raise explained(error, self._path) from error
 
 
-def explained(error: apsw.Error, path: Path | str) -> StorageError:
+def explained(error: apsw.Error, path: str) -> StorageError:
     """One of SQLite's errors, in words that say what to do."""
     match error:
         case apsw.BusyError():
