@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,6 +20,7 @@ from skep.errors import (
     UnknownKeyError,
     WrongTypeError,
 )
+from skep.jsonable import BAD, clean_metadata
 from skep.model import ANY, KINDS, Scope
 from skep.patterns import lazy
 
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 Time = float | int | str | datetime | date
 """A moment: seconds since the epoch, an ISO 8601 string, a date, or a datetime (naive means UTC)."""
 
-_BAD = lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _BREAK = lazy("[\t\n\r\u2028\u2029]")
-DEEP = 500
-"""How far metadata is looked through; what is nested deeper, JSON refuses."""
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
 
 _PRIVATE = lazy(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
@@ -164,7 +161,7 @@ def clean_text(field: str, value: object, limit: int) -> str:
     """A text that can be stored faithfully."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{field} must be a string, got {type(value).__name__}", field=field)
-    found = None if value.isprintable() else _BAD.search(value)
+    found = None if value.isprintable() else BAD.search(value)
     if found:
         raise BadTextError(
             f"{field} holds the character U+{ord(found.group()):04X} at position {found.start()}, which cannot be"
@@ -394,82 +391,6 @@ def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     raise InvalidInputError(
         f"{field} must be one of {', '.join(choices)}, got {_short(value)}{hint}", field=field
     )
-
-
-def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
-    """A JSON object that round-trips."""
-    if not isinstance(value, Mapping):
-        raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
-    _refuse_changed(field, value)
-    return clean_json(field, value, limit)
-
-
-def _refuse_changed(field: str, value: Any, depth: int = 0) -> None:
-    """Refuse what JSON would give back as something else, and characters that no text may hold."""
-    if isinstance(value, str):
-        bad = None if value.isprintable() else _BAD.search(value)
-        if bad:
-            raise BadTextError(
-                f"{field} holds the character U+{ord(bad.group()):04X}; remove or escape it", field=field
-            )
-    elif isinstance(value, Mapping):
-        for key, held in cast("Mapping[Any, Any]", value).items():
-            if not isinstance(key, str):
-                raise WrongTypeError(
-                    f"a key of {field} must be a string, got {type(key).__name__}; JSON has no others",
-                    field=field,
-                )
-            _refuse_changed(field, key, depth)
-            if depth < DEEP:
-                _refuse_changed(field, held, depth + 1)
-    elif isinstance(value, list | tuple):
-        for held in cast("list[Any]", value):
-            if depth < DEEP:
-                _refuse_changed(field, held, depth + 1)
-    elif value is not None and not isinstance(value, int | float):
-        raise WrongTypeError(
-            f"{field} holds a {type(value).__name__}, which JSON would give back as something else; use texts,"
-            " numbers, lists and mappings",
-            field=field,
-        )
-
-
-def clean_json(field: str, value: Any, limit: int) -> Any:
-    """Anything that JSON can hold and give back."""
-    try:
-        encoded = msgspec.json.encode(value)
-        decoded: Any = msgspec.json.decode(encoded)
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-        UnicodeEncodeError,
-        msgspec.MsgspecError,
-    ) as error:
-        raise InvalidInputError(
-            f"{field} is not plain JSON ({error}); use texts, numbers, lists and mappings", field=field
-        ) from None
-    if len(encoded) > limit:
-        raise TextTooLongError(
-            f"{field} is {len(encoded):,} bytes, over the limit of {limit:,}; keep it elsewhere and refer to it",
-            field=field,
-        )
-    if b"\\u0000" in encoded:
-        raise BadTextError(f"{field} holds a NUL character; remove it", field=field)
-    if decoded != value and _has_nan(value):
-        raise OutOfRangeError(f"{field} holds NaN or infinity, which JSON cannot; use null", field=field)
-    return decoded
-
-
-def _has_nan(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, Mapping):
-        return any(_has_nan(v) for v in cast("Mapping[str, Any]", value).values())
-    if isinstance(value, list | tuple):
-        return any(_has_nan(v) for v in cast("list[Any]", value))
-    return False
 
 
 Check = Callable[[str, Any, Settings], Any]

@@ -13,13 +13,13 @@ from skep.engine import Engine, Progress
 from skep.engine.forgetting import clean_derived, forget_in_backups
 from skep.errors import InvalidInputError, NotFoundError, WrongTypeError
 from skep.facade.base import BULK, Base, file_errors
+from skep.jsonable import clean_json
 from skep.model import Event
 from skep.storage.sqlite import Applied
 from skep.validation import (
     clean_call,
     clean_count,
     clean_flag,
-    clean_json,
     clean_mapping,
     clean_path,
     clean_text,
