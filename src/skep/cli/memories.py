@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Generator
 from typing import Any
 
 import click
@@ -21,6 +23,7 @@ from skep.cli.shared import (
     stage_line,
     when,
 )
+from skep.engine import Progress
 from skep.errors import InvalidInputError
 from skep.model import KINDS, STATUSES, Conflict
 from skep.validation import CLEARED
@@ -96,13 +99,31 @@ def add(
         items = [
             _item(number, line, fields) for number, line in enumerate(sys.stdin.buffer, 1) if line.strip()
         ]
-        with progress_bar("remembering") as progress:
-            results = bank.remember_many(items, on_conflict=on_conflict or "ignore", progress=progress)  # type: ignore[arg-type]
+        with progress_bar("remembering") as progress, _told_where_it_stopped(progress) as counted:
+            results = bank.remember_many(items, on_conflict=on_conflict or "ignore", progress=counted)  # type: ignore[arg-type]
         if as_json:
             print_json([result.memory.id for result in results])
         else:
             for result in results:
                 click.echo(result.memory.id)
+
+
+@contextlib.contextmanager
+def _told_where_it_stopped(progress: Progress) -> Generator[Progress]:
+    """Counts what is stored; an interrupt says how much, so that nobody stores it twice."""
+    at = (0, 0)
+
+    def counted(done: int, total: int) -> None:
+        nonlocal at
+        at = (done, total)
+        progress(done, total)
+
+    try:
+        yield counted
+    except KeyboardInterrupt:
+        if at[0]:
+            click.echo(f"stopped: {at[0]:,} of {at[1]:,} are stored, in the order given", err=True)
+        raise
 
 
 def _metadata(given: str) -> dict[str, Any]:
