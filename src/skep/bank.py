@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from skep.clock import Now, system_now
 from skep.config import Settings, bank_file
@@ -19,6 +19,9 @@ from skep.facade.whole import BankStatus, Whole
 from skep.facade.writing import Writing
 from skep.storage.sqlite import SqliteStore
 from skep.validation import clean_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Bank(Writing, Linking, Living, Whole):
@@ -74,6 +77,35 @@ class Bank(Writing, Linking, Living, Whole):
         return cls(
             Engine(store, embedder, spec=spec, settings=settings, now=now, index_folder=folder, adopts=adopts)
         )
+
+    @staticmethod
+    def put_back(
+        backup: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
+        *,
+        now: Now = system_now,
+    ) -> Path | None:
+        """Put a copy that `backup` made in the place of a bank, also of a damaged one.
+
+        Close every program that uses the bank first. The copy stays as it is.
+
+        Args:
+            backup: The copy.
+            path: The bank; by default the one that `Bank.open` would open.
+            now: The clock, in seconds since the epoch.
+
+        Returns:
+            Where what stood there is kept now, None if there was nothing. `forget` reaches that file too.
+        """
+        from pathlib import Path
+
+        from skep.facade.base import file_errors
+        from skep.storage.restoring import put_back
+
+        copy = clean_file("backup", backup)
+        named = path if path is None or path == "" else clean_file("path", path)
+        with file_errors(Path(copy)):
+            return put_back(Path(copy), Path(bank_file(named, os.environ, os.getcwd())), now())
 
     def __enter__(self) -> Self:
         return self

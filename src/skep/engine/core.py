@@ -132,6 +132,8 @@ class Engine:
             self.validity(memory_id)
 
     def _missing(self, memory_id: str) -> NoReturn:
+        if self.frozen and not self.store.log.of(memory_id):
+            raise NotFoundError(f"there was no memory {memory_id!r} at that time")
         if self.store.is_forgotten(memory_id):
             raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
         raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")

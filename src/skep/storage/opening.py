@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+FIRST_SECONDS = 2.0
+"""How long a file may stay empty while another process makes a bank of it."""
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 
 
@@ -41,6 +43,8 @@ def prepare(path: str | os.PathLike[str], *, create: bool) -> str:
         raise NotABankError(f"{path!r:.200} cannot be a bank ({why}); choose another path") from error
     if stat.S_ISDIR(mode):
         raise NotABankError(f"{path} is a folder; give the path of the bank file inside it")
+    if mode and not os.path.getsize(path):
+        _refuse_emptied(path, create=create)
     if not mode:
         if not create:
             raise BankNotFoundError(f"there is no bank at {path}; create one with `skep init`")
@@ -52,6 +56,24 @@ def prepare(path: str | os.PathLike[str], *, create: bool) -> str:
                 f"{path} cannot be created ({error.strerror}); choose a folder you may write"
             ) from error
     return path
+
+
+def _refuse_emptied(path: str, *, create: bool) -> None:
+    """Refuse an empty file, unless a bank is to be made of it and nothing shows that it was one before."""
+    if not create:
+        deadline = time.monotonic() + FIRST_SECONDS
+        while not os.path.getsize(path):  # another process may be making it at this moment
+            if time.monotonic() > deadline:
+                raise NotABankError(
+                    f"{path} is empty; put a backup in its place with `skep backup --restore`, or delete the file"
+                )
+            time.sleep(0.02)
+    beside = [name for name in (f"{path}.index", f"{path}-wal") if os.path.exists(name)]
+    if beside and not os.path.getsize(path) and any(os.path.isdir(n) or os.path.getsize(n) for n in beside):
+        raise NotABankError(
+            f"{path} is empty, but {' and '.join(beside)} beside it shows that it held memories; put a backup in its"
+            " place with `skep backup --restore`, or delete all of them to begin anew"
+        )
 
 
 def _mode(path: str) -> int:

@@ -291,6 +291,8 @@ class SqliteStore(Reads):
 
     def _refuse_read_only(self) -> None:
         if self.read_only:
+            if self.path is None:
+                raise ReadOnlyError("this is a view of the past, for reading only; write to the bank itself")
             raise ReadOnlyError(f"{self.connection.path} is open for reading only; check its permissions")
 
     # Spaces
