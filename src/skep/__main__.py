@@ -36,8 +36,6 @@ def _run(words: list[str]) -> None:
 
         plain = read_plain(words)
         if plain is not None:
-            with undisturbed():
-                import skep.server.mcp.profiles  # noqa: F401
             _serve(plain)
             return
     with undisturbed():

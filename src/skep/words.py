@@ -54,6 +54,11 @@ _WORD = rf"[\w{_MARKS}]"
 _BEFORE, _AFTER = "([{<\"'`*", ")]}>\"'`*.,:;!?"
 """What may stand around a plain word without making it anything else."""
 
+_AROUND = "".join(chr(point) for point in range(128) if not (chr(point).isalnum() or point == ord("_")))
+"""What `_edges` takes away where a text is plain ASCII."""
+_SIGILS = frozenset("#@$.-")
+"""Without any of these `_sigil` finds nothing."""
+
 _special = lazy(rf"[{_CJK}]+|[{_FLAGS}]{{2}}|[{_PICTURES}{_FLAGS}]")
 _cjk = lazy(rf"[{_CJK}]")
 _pieces = lazy(r"""[()\[\]{}<>"`|;,!*^¡¿«»“”„‹›、。，；！？（）「」…—–]+""")
@@ -196,7 +201,7 @@ def _words(chunk: str) -> list[str]:
     bare = chunk.lstrip(_BEFORE).rstrip(_AFTER)
     if bare.isalpha() and (bare[1:].islower() or len(bare) == 1):
         return [_word(bare)]
-    if _thousands.match(chunk):
+    if "," in chunk and _thousands.match(chunk):
         chunk = chunk.replace(",", "")
     out: list[str] = []
     for piece in _pieces.split(chunk):
@@ -207,15 +212,16 @@ def _words(chunk: str) -> list[str]:
 
 def _piece(piece: str, out: list[str]) -> None:
     """One stretch without brackets, quotes and commas: a word, an identifier, a path or an address."""
-    sharp = _sharp.search(piece)
+    sharp = _sharp.search(piece) if "#" in piece or "+" in piece else None
     if sharp:
         out.append(fold(sharp.group()))
-    sigil = _sigil.match(piece)
+    sigil = _sigil.match(piece) if not _SIGILS.isdisjoint(piece) else None
     if sigil and sigil.group(1) != "-":
-        tail = _edges.sub("", piece[sigil.end() :])
+        tail = _core(piece[sigil.end() :])
         out.append(fold(sigil.group(1) + tail))
-    out += _ticket.findall(piece)
-    core = _edges.sub("", piece)
+    if "#" in piece:
+        out += _ticket.findall(piece)
+    core = _core(piece)
     core = core.partition("://")[2] or core
     if core.isalnum():
         _atom(core, out)
@@ -223,17 +229,22 @@ def _piece(piece: str, out: list[str]) -> None:
         _split(core, 0, out)
 
 
+def _core(piece: str) -> str:
+    """A stretch without what stands around its words."""
+    return piece.strip(_AROUND) if piece.isascii() else _edges.sub("", piece)
+
+
 def _split(core: str, level: int, out: list[str]) -> None:
     """The whole, if it is made of parts, and then its parts."""
     if core.isalnum():
         _atom(core, out)
         return
-    if level == 2:
+    if level == 2 and "'" in core:
         core = _clitic.sub("", core)
         if _negated.match(core):
             out.append(_word(core.replace("'", "")))
             return
-    if _version.match(core):
+    if "." in core and _version.match(core):
         _number(core, out)
         return
     if level == len(_levels):
@@ -274,7 +285,7 @@ def _atom(atom: str, out: list[str]) -> None:
     if len(runs) > 1 or (runs and atom.startswith("__") and atom.endswith("__")):
         out.append(fold(atom if atom.startswith("__") else atom.strip("_")))
     for run in runs:
-        humps = _humps.split(run)
+        humps = [run] if run.isascii() and run[1:].lower() == run[1:] else _humps.split(run)
         if len(humps) > 1:
             out.append(fold(run))
             if run.isalpha() and (stemmed := _word(run)) != out[-1]:
@@ -284,7 +295,7 @@ def _atom(atom: str, out: list[str]) -> None:
 
 
 def _part(part: str, out: list[str]) -> None:
-    mixed = _mixed.match(part)
+    mixed = None if part.isalpha() else _mixed.match(part)
     if mixed:
         out.append(fold(part))
         out += (_word(each) for each in mixed.groups() if each)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_initialize_and_the_lists_are_answered_without_numpy_bank_or_index(tmp_p
 USED = """
 import sys
 from skep.__main__ import main
-sys.argv = ["skep", "--bank", sys.argv[1], *sys.argv[2:]]
+sys.argv[0] = "skep"
 main()
 print(*(name for name in {names!r} if name in sys.modules), file=sys.stderr)
 """
@@ -65,15 +66,27 @@ IDLE = (
 )  # fmt: skip
 
 
-def used(bank: Path, names: tuple[str, ...], *words: str, given: bytes = b"") -> list[str]:
-    """Which of the modules a fresh process of the command has loaded when it ends."""
+class Loaded(NamedTuple):
+    """What a fresh process of a command printed, and which of some modules it had loaded when it ended."""
+
+    printed: str
+    modules: set[str]
+
+
+def loaded(names: tuple[str, ...], *words: str, given: bytes = b"") -> Loaded:
+    """Run a command line."""
     done = subprocess.run(
-        [sys.executable, "-c", USED.format(names=names), str(bank), *words],
+        [sys.executable, "-c", USED.format(names=names), *words],
         input=given,
         capture_output=True,
         check=True,
     )
-    return done.stderr.decode().split()
+    return Loaded(done.stdout.decode(), set(done.stderr.decode().splitlines()[-1].split()))
+
+
+def used(bank: Path, names: tuple[str, ...], *words: str, given: bytes = b"") -> list[str]:
+    """Which of the modules a command on a bank loads."""
+    return sorted(loaded(names, "--bank", str(bank), *words, given=given).modules)
 
 
 def asked(query: str) -> bytes:
@@ -100,6 +113,40 @@ def filled(tmp_path: Path) -> Path:
 
 def test_the_first_recall_loads_nothing_it_does_not_need(filled: Path) -> None:
     assert used(filled, (*IDLE, "numpy"), "mcp", given=asked("gateway of Ana")) == ["numpy"]
+
+
+SPARED = (
+    "pathlib", "urllib", "zipfile", "difflib", "json", "numpy.typing", "numpy.ma", "numpy.random",
+    "skep.semantics.compare", "skep.lifecycle",
+)  # fmt: skip
+
+
+def test_a_search_loads_numpy_and_what_it_answers_with(filled: Path) -> None:
+    assert loaded((*SPARED, "numpy"), "--bank", str(filled), "search", "gateway of Ana").modules == {"numpy"}
+
+
+def test_comparing_a_new_memory_with_old_ones_needs_no_archives(tmp_path: Path) -> None:
+    bank = tmp_path / "bank.skep"
+    with Bank.open(bank) as opened:
+        opened.remember("Use ruff for linting")
+    names = ("skep.semantics.compare", "zipfile", "pathlib", "importlib.resources")
+
+    found = loaded(names, "--bank", str(bank), "add", "Never use ruff for linting")
+
+    assert found.modules == {"skep.semantics.compare"}
+
+
+def test_a_hook_before_a_prompt_answers_from_words_alone(filled: Path) -> None:
+    given = {"hook_event_name": "UserPromptSubmit", "prompt": "which server stands in rack 3?"}
+
+    found = loaded(
+        ("numpy", "click", *SPARED),
+        *("hook", "claude-code", "--bank", str(filled)),
+        given=json.dumps(given).encode(),
+    )
+
+    assert "rack 3" in found.printed
+    assert found.modules == set()
 
 
 def test_a_plain_command_line_is_read_as_the_full_reader_would(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from skep.config import Settings
 from skep.embedding.base import Embedder
 from skep.engine.embeddings import Embeddings
 from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError
+from skep.loading import undisturbed
 from skep.model import Event, Memory
 from skep.storage.sqlite import Plan, SqliteStore
 from skep.storage.tables import Changes
@@ -80,7 +81,8 @@ class Engine:
         return self._index
 
     def _opened(self) -> SegmentIndex:
-        from skep.storage.segments import SegmentIndex
+        with undisturbed():
+            from skep.storage.segments import SegmentIndex
 
         return SegmentIndex(
             self._index_folder,

@@ -39,7 +39,8 @@ class Recaller:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._sources: BankSources | None = None
+        self._loaded: tuple[BankSources, Callable[..., Recalled]] | None = None
+        """What the first recall loads: what the pipeline reads from, and the pipeline."""
         self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
         self._position: tuple[int, int] | None = None
         self._verdicts: dict[tuple[str, str, int, int], bool] = {}
@@ -149,11 +150,9 @@ class Recaller:
         vector: Any,
     ) -> Recalled:
         """Run the pipeline. Call inside a snapshot, so that everything it reads is of one moment."""
-        sources = self._sources
-        if sources is None:
-            sources = self._sources = _opened(self._engine)
-        from skep.retrieval.pipeline import run
-
+        if self._loaded is None:
+            self._loaded = _load(self._engine)
+        sources, run = self._loaded
         self._engine.index.refresh()
         found = run(
             query,
@@ -212,12 +211,12 @@ class Recaller:
                 self._answers.popitem(last=False)
 
 
-def _opened(engine: Engine) -> BankSources:
-    """What the pipeline reads from, with everything that the first recall has to load."""
+def _load(engine: Engine) -> tuple[BankSources, Callable[..., Recalled]]:
+    """What the pipeline reads from, and the pipeline."""
     with undisturbed():
-        import skep.retrieval.pipeline  # noqa: F401
         from skep.recall.sources import BankSources
+        from skep.retrieval.pipeline import run
 
         sources = BankSources(engine)
         _ = engine.index
-    return sources
+    return sources, run

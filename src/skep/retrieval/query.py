@@ -162,6 +162,8 @@ def _phrases(text: str) -> tuple[str, ...]:
 
 
 def _wanted(lowered: str) -> Wants:
+    if "wh" not in lowered and "how" not in lowered:  # no pattern is without
+        return "thing"
     for pattern, kind in _asks:
         if pattern.search(lowered):
             return kind
@@ -174,6 +176,8 @@ def names(text: str) -> tuple[str, ...]:
     >>> names("Where does Dr. Aisha Patel work since May?")
     ('Dr. Aisha Patel', 'May')
     """
+    if text == text.lower():
+        return ()
     found: dict[str, None] = {}
     for match in _name.finditer(text):
         words = match.group().split()

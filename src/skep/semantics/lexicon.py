@@ -5,9 +5,12 @@ Small and written by hand, except for the list of opposites in `data/antonyms.tx
 
 from __future__ import annotations
 
+import os
 import re
 from functools import lru_cache
-from importlib import resources
+from itertools import chain
+
+DATA = os.path.join(os.path.dirname(__file__), "data")
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -320,22 +323,29 @@ def stem(word: str) -> str:
     return _base(word)
 
 
-def _pairs(text: str) -> set[tuple[str, str]]:
-    pairs: set[tuple[str, str]] = set()
-    for entry in text.replace("\n", " ").split(";"):
-        words = entry.split()
-        if len(words) == 2:
-            a, b = stem(words[0]), stem(words[1])
-            pairs.update(((a, b), (b, a)))
-    return pairs
+def listed(name: str) -> set[tuple[str, str]]:
+    """The pairs of stems of a list of words and of those written here, from which `scripts/build_stems.py` makes the
+    file that is read."""
+    with open(os.path.join(DATA, f"{name}.txt"), encoding="utf-8") as file:
+        lines = [line for line in file.read().splitlines() if not line.startswith("#")]
+    written = {"antonyms": OPPOSITES, "synonyms": ALIKE}[name].replace("\n", " ").split(";")
+    pairs = (entry.split() for entry in (*written, *lines))
+    return {(stem(pair[0]), stem(pair[1])) for pair in pairs if len(pair) == 2}
+
+
+def _stems(name: str) -> frozenset[tuple[str, str]]:
+    """Both orders of the pairs in a file of stems. Finding six thousand stems would take ten times as long."""
+    with open(os.path.join(DATA, f"{name}.stems"), encoding="utf-8") as file:
+        words = file.read().partition("\n")[2].split()
+    return frozenset(
+        chain(zip(words[::2], words[1::2], strict=True), zip(words[1::2], words[::2], strict=True))
+    )
 
 
 @lru_cache(maxsize=1)
 def antonyms() -> frozenset[tuple[str, str]]:
     """Every pair of opposite stems, in both orders."""
-    listed = resources.files("skep.semantics").joinpath("data/antonyms.txt").read_text(encoding="utf-8")
-    body = ";".join(line for line in listed.splitlines() if not line.startswith("#"))
-    return frozenset(_pairs(OPPOSITES) | _pairs(body))
+    return _stems("antonyms")
 
 
 @lru_cache(maxsize=1)
@@ -373,9 +383,7 @@ def plural(word: str) -> bool:
 @lru_cache(maxsize=1)
 def synonyms() -> frozenset[tuple[str, str]]:
     """Every pair of stems that may stand for each other, in both orders."""
-    listed = resources.files("skep.semantics").joinpath("data/synonyms.txt").read_text(encoding="utf-8")
-    body = ";".join(line for line in listed.splitlines() if not line.startswith("#"))
-    return frozenset(_pairs(ALIKE) | _pairs(body))
+    return _stems("synonyms")
 
 
 _PREFIXES = ("un", "in", "im", "il", "ir", "non", "dis", "mis", "anti", "de")

@@ -7,14 +7,15 @@ of common words, and the mean of the word vectors it was trained with.
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skep import forking
 from skep.embedding.static import StaticEmbedder
+from skep.semantics.arrays import read_arrays
 from skep.semantics.features import NAMES
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 CLASSES: tuple[str, str, str] = ("duplicate", "contradiction", "neutral")
-MODEL_FILE = Path(__file__).parent / "data" / "conflicts.npz"
+MODEL_FILE = os.path.join(os.path.dirname(__file__), "data", "conflicts.npz")
 MAX_REMEMBERED = 20_000
 """How many word vectors are kept before the memory starts anew."""
 
@@ -128,8 +129,5 @@ def word_table(arrays: dict[str, Any]) -> WordTable:
 @lru_cache(maxsize=1)
 def load() -> tuple[Scorer, WordTable]:
     """The shipped model; read once per process."""
-    import numpy as np
-
-    with np.load(MODEL_FILE, allow_pickle=False) as arrays:
-        found = dict(arrays)
+    found = read_arrays(MODEL_FILE)
     return Scorer(found), word_table(found)

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from skep.loading import undisturbed
+
 PROFILE_NAMES: Final = ("default", "full", "reference", "search")
 
 
@@ -57,11 +59,12 @@ class Serving:
     def __init__(
         self, bank: str | None, profile: str, judge: str | None, environ: Mapping[str, str], *, local: bool
     ) -> None:
-        from pathlib import Path
+        with undisturbed():
+            from pathlib import Path
 
-        from skep import __version__
-        from skep.server.mcp.banks import Banks
-        from skep.server.mcp.profiles import build_server
+            from skep import __version__
+            from skep.server.mcp.banks import Banks
+            from skep.server.mcp.profiles import build_server
 
         one_thread()
         command = _words(judge) if judge else None

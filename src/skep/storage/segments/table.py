@@ -45,7 +45,12 @@ class Table:
         self.lookup: tuple[tuple[int, tuple[str, ...]], Lookup] | None = None
         """The terms that were looked up last, and at which version."""
         self._columns: dict[str, Array] = {}
-        self.rows = self._gathered([segment.rows for segment in segments], "i8")
+        self.rows: Ints
+        """By slot; where there is one segment alone, its own array, until a row is put after it."""
+        if len(segments) == 1 and self.base:
+            self.rows = self.segments[0].rows
+        else:
+            self.rows = self._gathered([segment.rows for segment in segments], "i8")
         self.alive = np.zeros(len(self.rows), dtype=bool)
         self.alive[: self.base] = True
         self.has_vector = np.zeros(len(self.rows), dtype=bool)

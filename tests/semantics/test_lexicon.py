@@ -1,0 +1,16 @@
+"""The lists of words, as they are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from skep.semantics import lexicon as lx
+
+
+@pytest.mark.parametrize("name", ["antonyms", "synonyms"])
+def test_the_stems_are_those_of_the_lists(name: str) -> None:
+    read = {"antonyms": lx.antonyms, "synonyms": lx.synonyms}[name]()
+
+    listed = lx.listed(name)
+
+    assert read == listed | {(b, a) for a, b in listed}, "run scripts/build_stems.py"
