@@ -111,7 +111,9 @@ class Engine:
         if changes.waiting or embedder is None:
             found = self.store.memories([row for row, _m, _t in changes.created])
             return [found[row] for row, _m, _t in changes.created]
-        return [msgspec.structs.replace(m, embedder=embedder) for _r, m, _t in changes.created]
+        for _row, memory, _text in changes.created:  # nobody has seen them yet, so they need not be copied
+            msgspec.structs.force_setattr(memory, "embedder", embedder)
+        return [memory for _row, memory, _text in changes.created]
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""

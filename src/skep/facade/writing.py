@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from skep.engine import Progress
+from skep.engine.bulk import uncollected
 from skep.engine.forgetting import forget
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import BULK, Base, ScopeLike
@@ -31,7 +33,9 @@ from skep.validation import (
 )
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
-_GIVEN = dict.fromkeys((*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
+_HOW = frozenset(("on_conflict", "contradiction_fn", "redact"))
+"""What is said of the writing, and not of the memory."""
+_GIVEN = dict.fromkeys((*REMEMBER_KEYS, *sorted(_HOW)))
 
 
 class Writing(Base):
@@ -153,26 +157,38 @@ class Writing(Base):
                 field="items",
             )
         checked: list[writing.Item] = []
-        for number, item in enumerate(items):
-            try:
-                if not isinstance(item, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-                    raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
-                checked.append(self._item({"text": item} if isinstance(item, str) else item, on_conflict))
-            except InvalidInputError as error:
-                error.args = (f"item {number}: {error}",)
-                raise
+        rest = iter(items)
+        while some := list(islice(rest, BULK)):
+            uncollected(lambda some=some: self._check(some, on_conflict, checked))
         return writing.remember_many(self._engine, checked, bulk=BULK, progress=progress)
+
+    def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[writing.Item]) -> None:
+        """Put items, checked, after those that were."""
+        for item in items:
+            try:
+                if not isinstance(item, str | Mapping):
+                    raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
+                given: Mapping[str, Any] = {"text": item} if isinstance(item, str) else item
+                checked.append(self._item(given, on_conflict))
+            except InvalidInputError as error:
+                error.args = (f"item {len(checked)}: {error}",)
+                raise
 
     def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> writing.Item:
         """What was given to `remember`, checked."""
-        refuse_unknown(given, _GIVEN)
-        fields = dict(given)
-        policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
-        asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
-        redact = clean_flag("redact", fields.pop("redact", None) or False)
+        if not (isinstance(given, dict) and given.keys() <= _GIVEN.keys()):
+            refuse_unknown(given, _GIVEN)
+        fields, policy, asks, redact = given, on_conflict, None, False
+        if not _HOW.isdisjoint(given):
+            fields = dict(given)
+            policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
+            asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
+            redact = clean_flag("redact", fields.pop("redact", None) or False)
         redactions: tuple[str, ...] = ()
         if "text" in fields:
-            fields["text"], redactions = cleaned(fields["text"], redact=redact)
+            text, redactions = cleaned(fields["text"], redact=redact)
+            if text is not fields["text"]:
+                fields = {**fields, "text": text}
         return writing.Item(
             body=body_of(fields, self._engine.settings),
             on_conflict=policy,  # type: ignore[arg-type]

@@ -181,10 +181,9 @@ def _unit(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def first_state(event: Event) -> State:
-    """The state after a `remember` that nothing else mentions: what `fold` gives, without the machinery."""
-    fields, memory_id = _known(_initial(event)), event.id
-    return State(memory=Memory(id=memory_id, **fields), dots=(memory_id,))
+def first_memory(event: Event) -> Memory:
+    """The memory after a `remember` that nothing else mentions: what `fold` gives, without the machinery."""
+    return Memory(id=f"{event.actor}-{event.counter}", **_known(_initial(event)))
 
 
 def _known(fields: dict[str, Any]) -> dict[str, Any]:
@@ -203,18 +202,15 @@ def _tombstone(memory_id: str) -> State:
 
 
 def _initial(event: Event) -> dict[str, Any]:
-    body = dict(event.body)
-    scope = body.pop("scope", None)
-    ttl = body.pop("ttl", None)
     at = event.at
-    created = body.setdefault("created_at", at)
+    body: dict[str, Any] = {"kind": "fact", "created_at": at, "tags": (), "evidence": (), **event.body}
+    created = body["created_at"]
+    scope, ttl = body.pop("scope", None), body.pop("ttl", None)
     body["scope"] = Scope(**scope) if scope else SHARED
-    body["tags"] = tuple(body.get("tags", ()))
-    body["evidence"] = tuple(body.get("evidence", ()))
+    body["tags"], body["evidence"] = tuple(body["tags"]), tuple(body["evidence"])
     body["last_evidence_at"] = max(created, at)  # told now, however long ago it was learnt
     if ttl is not None:
         body["expires_at"] = created + ttl
-    body.setdefault("kind", "fact")
     return body
 
 

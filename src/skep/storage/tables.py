@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from skep.model import Event, Memory
+from skep.storage.births import form_of
 from skep.storage.connection import Connection
 from skep.storage.fold import (
     SETTING,
     Kept,
     Seen,
     State,
-    first_state,
+    first_memory,
     fold,
     fold_links,
     fold_on,
@@ -81,12 +82,12 @@ class Tables:
             fresh: They were minted here, so nothing can mention a memory before it is created.
         """
         changes = Changes()
-        new: list[State] = []
+        born: list[Event] = []
         subjects: dict[str, list[Event]] = {}
         linked: dict[str, list[Event]] = {}
         for event in events:
             if event.kind == "remember" and (fresh or not self._mentioned(event.id)):
-                new.append(first_state(event) if "text" in event.body else _known(fold(event.id, (event,))))
+                born.append(event)
             elif event.kind == "use":
                 self._count_uses(event)
             elif event.kind in ("link", "unlink"):  # says nothing of the memories themselves
@@ -96,7 +97,8 @@ class Tables:
                     subjects.setdefault(subject, []).append(event)
                     if event.kind == "undo" and not subject.startswith(SETTING):
                         linked.setdefault(subject, []).append(event)
-        self._create(new, changes)
+        if born:
+            self._bear(born, changes)
         moved: set[str] = set()
         for subject, its in subjects.items():
             if subject.startswith(SETTING):
@@ -154,9 +156,30 @@ class Tables:
         """Whether any event but the one that creates it speaks of a memory."""
         return self._c.one("SELECT 1 FROM subjects WHERE subject = ? LIMIT 1", (memory_id,)) is not None
 
-    def _create(self, states: Sequence[State], changes: Changes) -> None:
-        if not states:
+    def _bear(self, events: Sequence[Event], changes: Changes) -> None:
+        """Create what these events remember; nothing else speaks of it yet."""
+        bodies = [event.body for event in events]
+        form = form_of(bodies)
+        if form is None or not all("text" in body for body in bodies):
+            self._create([_known(fold(event.id, (event,))) for event in events], changes)
             return
+        newest = self._newest
+        row, change = newest.row, newest.change
+        values: list[tuple[Any, ...]] = []
+        worded: list[Worded] = []
+        for event in events:
+            row += 1
+            change += 1
+            memory = first_memory(event)
+            text = searched_text(memory.title, memory.text)
+            values.append(form.values(memory, row, change))
+            worded.append((row, text, memory.tags))
+            changes.created.append((row, memory, text))
+        self._c.db.executemany(form.sql, values)
+        newest.row, newest.change = row, change
+        self.wording.created(worded)
+
+    def _create(self, states: Sequence[State], changes: Changes) -> None:
         newest = self._newest
         values: list[list[Any]] = []
         worded: list[Worded] = []
