@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -24,6 +24,7 @@ from skep.validation import (
     clean_call,
     clean_choice,
     clean_flag,
+    clean_id,
     clean_ids,
     clean_sources,
     clean_text,
@@ -168,7 +169,7 @@ class Writing(Base):
             try:
                 if not isinstance(item, str | Mapping):
                     raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
-                given: Mapping[str, Any] = {"text": item} if isinstance(item, str) else item
+                given = {"text": item} if isinstance(item, str) else cast("Mapping[str, Any]", item)
                 checked.append(self._item(given, on_conflict))
             except InvalidInputError as error:
                 error.args = (f"item {len(checked)}: {error}",)
@@ -206,13 +207,15 @@ class Writing(Base):
                 whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
                 good. Text, confidence and importance always hold something and cannot be cleared.
         """
-        start, end = self._engine.validity(memory_id)
+        clean_id(memory_id)
         body = body_of(changes, self._engine.settings, partial=True)
         if not body:
+            self._engine.known(memory_id)
             raise InvalidInputError("nothing to revise; pass at least one field, such as text=...")
-        refuse_inverted(body.get("valid_from", start), body.get("valid_to", end))
-        self._engine.write([("revise", {"memory": memory_id, "changes": body})])
-        return self._engine.memory(memory_id)
+        if "valid_from" in body or "valid_to" in body:
+            start, end = self._engine.validity(memory_id)
+            refuse_inverted(body.get("valid_from", start), body.get("valid_to", end))
+        return self._engine.revise(memory_id, body)
 
     def retract(self, memory_id: str, reason: str | None = None) -> Memory:
         """Take a memory back: out of every recall, kept in history; `restore` brings it back."""

@@ -50,7 +50,7 @@ class Form(NamedTuple):
 
 def form_of(bodies: Sequence[dict[str, Any]]) -> Form | None:
     """How to write what these events create; None if one of them says more than a `remember` of today does."""
-    return _form(frozenset().union(*bodies))
+    return _form(frozenset[str]().union(*bodies))
 
 
 @lru_cache(maxsize=64)

@@ -173,11 +173,12 @@ def revised(memory: Memory, events: Iterable[Event]) -> Memory:
     fold = _Fold(memory.id, {name: getattr(memory, name) for name in _OWN})
     for event in sorted(events, key=order):
         fold.step(event)
-    certain = {"confidence": _unit(fold.confidence), "importance": _unit(fold.importance)}
+    certain = {"confidence": unit(fold.confidence), "importance": unit(fold.importance)}
     return Memory(id=memory.id, **_known(fold.fields | certain))
 
 
-def _unit(value: float) -> float:
+def unit(value: float) -> float:
+    """A number between 0 and 1."""
     return min(1.0, max(0.0, value))
 
 
@@ -362,8 +363,8 @@ class _Fold:
         if not dots:
             status = "retracted"
         fields = self.fields | {
-            "confidence": _unit(self.confidence),
-            "importance": _unit(self.importance),
+            "confidence": unit(self.confidence),
+            "importance": unit(self.importance),
             "evidence": tuple(self.evidence),
             "successes": self.successes,
             "failures": self.failures,

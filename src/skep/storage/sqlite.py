@@ -131,6 +131,7 @@ class SqliteStore(Reads):
         embed: Embed | None = None,
         sign: Callable[[Event], bytes] | None = None,
         check: Callable[[], None] | None = None,
+        accept: Callable[[Changes], None] | None = None,
     ) -> tuple[list[Event], Changes]:
         """Append events of our own and everything they mean, in one transaction.
 
@@ -140,6 +141,7 @@ class SqliteStore(Reads):
             embed: Called with new texts; gives vectors per space. Rows without one are queued.
             sign: Signs an event before it is written.
             check: Runs inside the transaction, before anything is written; may raise to refuse.
+            accept: Runs inside the transaction, with what was written; may raise to take it all back.
         """
         actor = self.actor
         with self.writing():
@@ -149,6 +151,8 @@ class SqliteStore(Reads):
             if sign is not None:
                 events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
             changes = self._take(events, fresh=True, embed=embed)
+            if accept is not None:
+                accept(changes)
             self._take_note()
         if self._erasing:
             self.truncate_wal(0.0)
