@@ -5,9 +5,9 @@ Words repeat, so a text is cut into chunks, every chunk is a number, and the ter
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,15 +111,15 @@ def _stretches(starts: Ints, sizes: Ints) -> Ints:
 
 def _terms_of(texts: Sequence[str]) -> tuple[Keys, Small, Ints]:
     """The keys of the terms of some chunks, the terms chunk after chunk as places in them, and how many each has."""
-    found = [chunk_terms(chunk) for chunk in texts]
-    sizes = _numbers(map(len, found), np.int64)
     numbers = _Numbering()
-    terms = _numbers(map(numbers.__getitem__, chain.from_iterable(found)), np.uint32)
+    number = numbers.__getitem__
+    places, counts = array("I"), array("I")
+    for chunk in texts:
+        found = chunk_terms(chunk)
+        counts.append(len(found))
+        places.extend(map(number, found))
+    terms, sizes = np.array(places, dtype=np.uint32), np.array(counts, dtype=np.int64)
     keys, rank = np.unique(
         np.frombuffer(keys_of(list(numbers)), dtype="<u8").astype(np.uint64), return_inverse=True
     )
     return keys, rank.astype(np.uint32)[terms], sizes
-
-
-def _numbers(values: Iterable[int], dtype: type[np.generic]) -> NDArray[Any]:
-    return np.fromiter(values, dtype=dtype)
