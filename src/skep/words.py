@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from skep.patterns import lazy
 
@@ -97,7 +98,12 @@ def joined_terms(text: str) -> str:
     >>> joined_terms("Deployed the store")
     'deploi the store'
     """
-    return " ".join(map(_indexed.__getitem__, chunks(text)))
+    return joined_chunks(chunks(text))
+
+
+def joined_chunks(chunks: Iterable[str]) -> str:
+    """The same, of the `chunks` of a text."""
+    return " ".join(map(_indexed.__getitem__, chunks))
 
 
 def chunk_terms(chunk: str) -> list[str]:

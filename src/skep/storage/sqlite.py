@@ -16,6 +16,7 @@ from skep.errors import BusyError, ClosedError, DiskFullError, ReadOnlyError
 from skep.model import Event
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
+from skep.storage.handover import Handover
 from skep.storage.log import scrubbed_body
 from skep.storage.opening import actor_of, claim_actor, connect, copy_file, migrate, prepare
 from skep.storage.reads import Reads
@@ -154,9 +155,18 @@ class SqliteStore(Reads):
             if accept is not None:
                 accept(changes)
             self._take_note()
+        if changes.cut is not None:
+            with self.connection.lock:
+                if not self.connection.db.in_transaction:  # that may still be rolled back
+                    self.tables.handover.keep(changes.cut)
         if self._erasing:
             self.truncate_wal(0.0)
         return events, changes
+
+    def hand_over(self) -> Handover | None:
+        """What was written in bulk since the index was last built, for whoever builds it now."""
+        with self.connection.lock:
+            return self.tables.handover.take()
 
     def apply(
         self,

@@ -26,6 +26,7 @@ from skep.storage.fold import (
     revised,
     seen,
 )
+from skep.storage.handover import Batch, Handover
 from skep.storage.log import Log
 from skep.storage.revising import revised_row
 from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
@@ -60,6 +61,8 @@ class Changes(msgspec.Struct):
     """What became of memories that were revised, as reading them back would give them; as far as that is known."""
     unknown: list[str] = msgspec.field(default_factory=list[str])
     """Ids that our own events speak of, and no memory bears."""
+    cut: Batch | None = None
+    """The texts of what is new, for the index, once they are on disk."""
     embedder: str | None = None
     """The fingerprint of the active space, where it has a vector of what is new."""
     waiting: bool = False
@@ -77,7 +80,8 @@ class Tables:
         self._vectors = vectors
         self._newest = log.newest
         self._staleness = Staleness(connection, log.newest)
-        self.wording = Wording(connection, log.newest)
+        self.handover = Handover()
+        self.wording = Wording(connection, log.newest, self.handover)
         self.long = LONG
 
     def apply(self, events: Sequence[Event], *, fresh: bool) -> Changes:
@@ -182,8 +186,8 @@ class Tables:
             worded.append((row, text, memory.tags))
             changes.created.append((row, memory, text))
         self._c.db.executemany(form.sql, values)
-        newest.row, newest.change = row, change
-        self.wording.created(worded)
+        first, newest.row, newest.change = newest.change + 1, row, change
+        changes.cut = self.wording.created(worded, first)
 
     def _create(self, states: Sequence[State], changes: Changes) -> None:
         newest = self._newest

@@ -23,6 +23,7 @@ from skep.storage.segments.postings import (
 )
 
 if TYPE_CHECKING:
+    from skep.storage.handover import Handover
     from skep.storage.segments.reader import Segment
 
 Array = NDArray[Any]
@@ -89,11 +90,11 @@ class _Codes:
 class Builder:
     """Collects rows, the newest version of each, and turns them into the content of a segment."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, given: Handover | None = None) -> None:
         self._rows: list[Ints] = []
         self._gone: list[NDArray[np.bool_]] = []
         self._columns: dict[str, list[Array]] = {name: [] for name in COLUMNS}
-        self._words = Counter()
+        self._words = Counter(given)
         self._tags: list[Keys] = []
         self._tag_counts: list[Ints] = []
         self._codes = _Codes(dim)
@@ -118,7 +119,8 @@ class Builder:
         for name, parts in self._columns.items():
             column = COLUMNS[name]
             parts.append(column.values([fields[field] for field in column.fields]))
-        self._words.add(texts)
+        if gone.any() or not self._words.add_given(fields["row"], fields["seq"]):
+            self._words.add(texts)
         self._add_tags(tags)
         self._codes.add(vectors)
 

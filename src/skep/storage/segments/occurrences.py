@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skep.storage.handover import Handover, Numbering
 from skep.storage.segments.hashing import keys_of
 from skep.words import chunk_terms, chunks
 
@@ -35,19 +36,16 @@ class Occurrences(NamedTuple):
     """How many terms each text has."""
 
 
-class _Numbering(dict[str, int]):
-    """Strings numbered in order of appearance."""
-
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
-        return number
-
-
 class Counter:
-    """Takes in texts and gives their terms."""
+    """Takes in texts and gives their terms.
 
-    def __init__(self) -> None:
-        self._numbers = _Numbering()
+    Args:
+        given: Texts that were cut up before, whose numbers are used for the others too.
+    """
+
+    def __init__(self, given: Handover | None = None) -> None:
+        self._given = given
+        self._numbers = Numbering() if given is None else given.numbers
         self._blocks: list[Small] = [np.zeros(0, dtype=np.uint32)]
         self._sizes: list[int] = []
         """Per text, how many chunks it has."""
@@ -67,6 +65,20 @@ class Counter:
         self._blocks.append(np.array(block, dtype=np.uint32))
         if len(self._numbers) > CHUNKS:
             self._seal()
+
+    def add_given(self, rows: Sequence[int], changes: Sequence[int]) -> bool:
+        """Take in the texts of these versions of rows, if they were cut up before."""
+        pieces = None if self._given is None else self._given.pieces(rows, changes)
+        if pieces is None:
+            return False
+        for batch, start, stop in pieces:
+            sizes = np.frombuffer(batch.sizes, dtype=np.uint32)
+            first = int(sizes[:start].sum())
+            mine = sizes[start:stop]
+            self._sizes.extend(mine.tolist())
+            numbers = np.frombuffer(batch.chunks, dtype=np.uint32)
+            self._blocks.append(numbers[first : first + int(mine.sum())])
+        return True
 
     def finish(self) -> Occurrences:
         """The terms of all texts so far; it begins anew."""
@@ -88,6 +100,7 @@ class Counter:
         keys, terms, sizes = _terms_of(list(self._numbers))
         blocks, counts = self._blocks, np.array(self._sizes, dtype=np.int64)
         self._numbers.clear()
+        self._given = None
         self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
         if (sizes == 1).all():
             lengths = counts
@@ -111,7 +124,7 @@ def _stretches(starts: Ints, sizes: Ints) -> Ints:
 
 def _terms_of(texts: Sequence[str]) -> tuple[Keys, Small, Ints]:
     """The keys of the terms of some chunks, the terms chunk after chunk as places in them, and how many each has."""
-    numbers = _Numbering()
+    numbers = Numbering()
     number = numbers.__getitem__
     places, counts = array("I"), array("I")
     for chunk in texts:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skep.errors import BusyError
+from skep.storage.handover import handed_over
 from skep.storage.segments.codes import SAMPLE, Frame, fit_frame
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.shelf import Shelf
@@ -165,7 +166,7 @@ class Upkeep:
         from skep.storage.segments.builder import Builder
 
         entries = list(self.table.tail.entries.values())
-        builder = Builder(self._dim)
+        builder = Builder(self._dim, handed_over(self._source))
         builder.add([entry.row for entry in entries])
         builder.add(list(self.table.tail.gone.values()))
         position = self.position
