@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 
 from skep.patterns import lazy
 
@@ -98,21 +97,16 @@ def joined_terms(text: str) -> str:
     >>> joined_terms("Deployed the store")
     'deploi the store'
     """
-    return joined_chunks(chunks(text))
+    return " ".join(map(_indexed.__getitem__, chunks(text)))
 
 
-def joined_chunks(chunks: Iterable[str]) -> str:
-    """The same, of the `chunks` of a text."""
-    return " ".join(map(_indexed.__getitem__, chunks))
+def joined_chunk(chunk: str) -> str:
+    """The same, of one of the `chunks` of a text.
 
-
-def chunk_terms(chunk: str) -> list[str]:
-    """The terms of one of the `chunks` of a text.
-
-    >>> [chunk_terms(chunk) for chunk in chunks("the foo_bar")]
-    [['the'], ['foo_bar', 'foo', 'bar']]
+    >>> [joined_chunk(chunk) for chunk in chunks("the foo_bar")]
+    ['the', 'foo_bar foo bar']
     """
-    return _indexed[chunk].split()
+    return _indexed[chunk]
 
 
 def query_terms(text: str) -> list[str]:

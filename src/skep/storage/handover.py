@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from skep.words import chunks, joined_chunks
+from skep.words import chunks, joined_chunk, joined_terms
 
 FEW = 256
 """Fewer rows at once are not worth it: they are not made into a segment of their own."""
@@ -23,10 +23,16 @@ CHUNKS = 1 << 17
 
 
 class Numbering(dict[str, int]):
-    """Strings numbered in order of appearance."""
+    """Chunks numbered in order of appearance."""
 
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
+    def __init__(self) -> None:
+        super().__init__()
+        self.terms: list[str] = []
+        """Per number the terms of the chunk, joined by blanks."""
+
+    def __missing__(self, chunk: str) -> int:
+        number = self[chunk] = len(self)
+        self.terms.append(joined_chunk(chunk))
         return number
 
 
@@ -66,15 +72,16 @@ class Handover:
     def cut(self, texts: Sequence[str], row: int, change: int) -> tuple[list[str], Batch | None]:
         """The terms of each text, joined by blanks; and their chunks, if there is room for them."""
         if self._rows + len(texts) > ROWS or len(self.numbers) > CHUNKS:
-            return [joined_chunks(chunks(text)) for text in texts], None
+            return list(map(joined_terms, texts)), None
         batch = Batch(row, change, array("I"), array("I"), self.numbers)
-        number, size, extend = self.numbers.__getitem__, batch.sizes.append, batch.chunks.extend
+        number, joined = self.numbers.__getitem__, self.numbers.terms.__getitem__
+        size, extend = batch.sizes.append, batch.chunks.extend
         terms: list[str] = []
         for text in texts:
-            found = chunks(text)
-            terms.append(joined_chunks(found))
+            found = list(map(number, chunks(text)))
+            terms.append(" ".join(map(joined, found)))
             size(len(found))
-            extend(map(number, found))
+            extend(found)
         return terms, batch
 
     def keep(self, batch: Batch) -> None:

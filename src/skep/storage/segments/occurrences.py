@@ -6,6 +6,7 @@ Words repeat, so a text is cut into chunks, every chunk is a number, and the ter
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from skep.storage.handover import Handover, Numbering
 from skep.storage.segments.hashing import keys_of
-from skep.words import chunk_terms, chunks
+from skep.words import chunks
 
 Ints = NDArray[np.int64]
 Small = NDArray[np.uint32]
@@ -97,9 +98,9 @@ class Counter:
 
     def _seal(self) -> None:
         """Turn chunks into terms, and forget the chunks."""
-        keys, terms, sizes = _terms_of(list(self._numbers))
+        keys, terms, sizes = _terms_of(self._numbers.terms)
         blocks, counts = self._blocks, np.array(self._sizes, dtype=np.int64)
-        self._numbers.clear()
+        self._numbers = Numbering()
         self._given = None
         self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
         if (sizes == 1).all():
@@ -122,13 +123,14 @@ def _stretches(starts: Ints, sizes: Ints) -> Ints:
     return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
 
-def _terms_of(texts: Sequence[str]) -> tuple[Keys, Small, Ints]:
+def _terms_of(joined: Iterable[str]) -> tuple[Keys, Small, Ints]:
     """The keys of the terms of some chunks, the terms chunk after chunk as places in them, and how many each has."""
-    numbers = Numbering()
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
     number = numbers.__getitem__
     places, counts = array("I"), array("I")
-    for chunk in texts:
-        found = chunk_terms(chunk)
+    for terms_here in joined:
+        found = terms_here.split()
         counts.append(len(found))
         places.extend(map(number, found))
     terms, sizes = np.array(places, dtype=np.uint32), np.array(counts, dtype=np.int64)
