@@ -85,10 +85,10 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
             body[key] = check(key, value, settings)
     if not partial and "text" not in body:
         raise EmptyTextError("there is no text; pass the text to remember", field="text")
-    scope = body.get("scope")
-    if scope is not None:
-        body["scope"] = msgspec.to_builtins(scope)
-    refuse_inverted(body.get("valid_from"), body.get("valid_to"))
+    if body.get("scope") is not None:
+        body["scope"] = msgspec.to_builtins(body["scope"])
+    if "valid_to" in body:
+        refuse_inverted(body.get("valid_from"), body["valid_to"])
     return body
 
 
@@ -171,9 +171,7 @@ def clean_text(field: str, value: object, limit: int) -> str:
 
 def public_text(field: str, value: object, limit: int) -> str:
     """A text without what is marked as private, if something is left of it."""
-    if not isinstance(value, str):
-        return clean_text(field, value, limit)
-    if "<" not in value:
+    if not isinstance(value, str) or "<" not in value:
         return clean_text(field, value, limit)
     kept = without_private(value)
     if value.strip() and not kept.strip():
@@ -334,7 +332,9 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
     """Tags in the order given, each once."""
     if isinstance(value, str):
         value = (value,)
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+    if not isinstance(value, tuple | list) and (
+        not isinstance(value, Iterable) or isinstance(value, Mapping)
+    ):
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
     most = settings.tags_limit if most is None else most

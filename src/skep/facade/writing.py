@@ -34,6 +34,7 @@ from skep.validation import (
 )
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
+_ITEM = (str, dict, Mapping)
 _HOW = frozenset(("on_conflict", "contradiction_fn", "redact"))
 """What is said of the writing, and not of the memory."""
 _GIVEN = dict.fromkeys((*REMEMBER_KEYS, *sorted(_HOW)))
@@ -98,8 +99,6 @@ class Writing(Base):
                 marked `<private>` are never stored, whatever this says.
         """
         given = {
-            "text": text,
-            "kind": kind,
             "title": title,
             "domain": domain,
             "agent": agent,
@@ -117,11 +116,12 @@ class Writing(Base):
             "ttl": ttl,
             "evidence": evidence or None,
             "metadata": metadata,
-            "on_conflict": on_conflict,
             "contradiction_fn": contradiction_fn,
-            "redact": redact,
+            "redact": redact or None,
         }
-        item = self._item(given, on_conflict)
+        given = {key: value for key, value in given.items() if value is not None}
+        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        item = self._item({"text": text, "kind": kind, **given}, on_conflict)
         result = writing.remember(
             self._engine,
             item.body,
@@ -167,7 +167,7 @@ class Writing(Base):
         """Put items, checked, after those that were."""
         for item in items:
             try:
-                if not isinstance(item, str | Mapping):
+                if not isinstance(item, _ITEM):
                     raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
                 given = {"text": item} if isinstance(item, str) else cast("Mapping[str, Any]", item)
                 checked.append(self._item(given, on_conflict))
@@ -186,9 +186,10 @@ class Writing(Base):
             asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
             redact = clean_flag("redact", fields.pop("redact", None) or False)
         redactions: tuple[str, ...] = ()
-        if "text" in fields:
-            text, redactions = cleaned(fields["text"], redact=redact)
-            if text is not fields["text"]:
+        text = fields.get("text")
+        if redact or (isinstance(text, str) and "<" in text):
+            text, redactions = cleaned(text, redact=redact)
+            if text is not None:
                 fields = {**fields, "text": text}
         return writing.Item(
             body=body_of(fields, self._engine.settings),
