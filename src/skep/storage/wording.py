@@ -21,6 +21,8 @@ from skep.words import joined_terms, terms
 TAIL = 64
 """From so many rows on, what waits is put into the index."""
 
+_TAGGED = "INSERT OR IGNORE INTO tags(tag, row) SELECT ?1, value FROM json_each(?2)"
+"""Many rows have few tags. Some may be there already, where the full-text index was lost and is made again."""
 _tags = msgspec.json.Decoder(tuple[str, ...]).decode
 
 Worded = tuple[int, str, Sequence[str]]
@@ -104,9 +106,12 @@ class Wording:
             "INSERT INTO words(rowid, terms) VALUES(?,?)",
             [(row, joined) for (row, _, _), joined in zip(rows, terms, strict=True)],
         )
-        tags = sorted({(tag, row) for row, _, its in rows for tag in its})
-        if tags:  # some may be there already, where the full-text index was lost and is made again
-            db.executemany("INSERT OR IGNORE INTO tags(tag, row) VALUES(?,?)", tags)
+        tagged: dict[str, list[int]] = {}
+        for row, _, its in rows:
+            for tag in its:
+                tagged.setdefault(tag, []).append(row)
+        if tagged:
+            db.executemany(_TAGGED, [(tag, str(tagged[tag])) for tag in sorted(tagged)])
         return batch
 
     def _take_out(self, row: int, text: str) -> None:
