@@ -38,7 +38,7 @@ RATIO = 3
 TAIL_BYTES = 8 << 20
 """Long vectors make for a shorter tail."""
 CHUNK = 1024
-LARGE = 1 << 15
+LARGE = 1 << 12
 """Building a segment of so many rows leaves enough unused memory behind to be worth handing back."""
 PATIENCE = 60.0
 """Seconds to wait for another process that builds, when there is no way around it."""
