@@ -29,33 +29,17 @@ if TYPE_CHECKING:
 
 Time = float | int | str | datetime | date
 """A moment: seconds since the epoch, an ISO 8601 string, a date, or a datetime (naive means UTC)."""
+MEMO_ENTRIES = 1 << 10
+"""Sets of keys, and sets of tags, that are remembered as checked: most repeat."""
+MEMO_TAGS = 8
+"""Larger sets of tags are seldom seen twice."""
+Check = Callable[[str, Any, Settings], Any]
 
 _BREAK = lazy("[\t\n\r\u2028\u2029]")
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
 
 _PRIVATE = lazy(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
 
-REMEMBER_KEYS = (
-    "text",
-    "kind",
-    "title",
-    "domain",
-    "agent",
-    "scope",
-    "tags",
-    "source",
-    "confidence",
-    "importance",
-    "polarity",
-    "pinned",
-    "level",
-    "created_at",
-    "valid_from",
-    "valid_to",
-    "ttl",
-    "evidence",
-    "metadata",
-)
 REVISABLE = (
     "text",
     "title",
@@ -94,12 +78,8 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         settings: The limits.
         partial: Only check what is there; None clears a field.
     """
-    checks = _REVISE_CHECKS if partial else _CHECKS
-    refuse_unknown(given, checks)
     body: dict[str, Any] = {}
-    for key, check in checks.items():
-        if key not in given:
-            continue
+    for key, check in _checks_of(given, partial=partial):
         value = given[key]
         if value is None and partial and key in CLEARED:
             body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
@@ -107,11 +87,24 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
             body[key] = check(key, value, settings)
     if not partial and "text" not in body:
         raise EmptyTextError("there is no text; pass the text to remember", field="text")
-    scope = body.get("scope")
-    if scope is not None:
-        body["scope"] = msgspec.to_builtins(scope)
-    refuse_inverted(body.get("valid_from"), body.get("valid_to"))
+    if body.get("scope") is not None:
+        body["scope"] = msgspec.to_builtins(body["scope"])
+    if "valid_to" in body:
+        refuse_inverted(body.get("valid_from"), body["valid_to"])
     return body
+
+
+def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Check]]:
+    """What to check of these keys, in the order of the body. Many calls give the same keys, so that is remembered."""
+    asked = (partial, *given)
+    found = _asked.get(asked)
+    if found is None:
+        checks = _REVISE_CHECKS if partial else _CHECKS
+        refuse_unknown(given, checks)
+        if len(_asked) >= MEMO_ENTRIES:
+            _asked.clear()
+        found = _asked[asked] = [(key, check) for key, check in checks.items() if key in given]
+    return found
 
 
 def refuse_inverted(start: float | None, end: float | None) -> None:
@@ -195,7 +188,7 @@ def clean_line(field: str, value: object, limit: int) -> str:
 
 def public_text(field: str, value: object, limit: int) -> str:
     """A text without what is marked as private, if something is left of it."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "<" not in value:
         return clean_text(field, value, limit)
     kept = without_private(value)
     if value.strip() and not kept.strip():
@@ -365,16 +358,31 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
     """Tags in the order given, each once."""
     if isinstance(value, str):
         value = (value,)
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+    if not isinstance(value, tuple | list) and (
+        not isinstance(value, Iterable) or isinstance(value, Mapping)
+    ):
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
-    given = cast("Iterable[Any]", value)
-    tags = tuple(dict.fromkeys(clean_line(field, tag, settings.label_limit) for tag in given))
     most = settings.tags_limit if most is None else most
+    return _clean_tags(field, tuple(cast("Iterable[Any]", value)), settings.label_limit, most)
+
+
+def _clean_tags(field: str, given: tuple[Any, ...], limit: int, most: int) -> tuple[str, ...]:
+    try:
+        known = _tags.get((given, limit, most))
+    except TypeError:  # something that is no text
+        known = None
+    if known is not None:
+        return known
+    tags = tuple(dict.fromkeys(clean_line(field, tag, limit) for tag in given))
     if len(tags) > most:
         raise OutOfRangeError(
             f"{field} holds {len(tags)}, over the limit of {most}; leave some out", field=field
         )
+    if len(given) <= MEMO_TAGS:
+        if len(_tags) >= MEMO_ENTRIES:
+            _tags.clear()
+        _tags[given, limit, most] = tags
     return tags
 
 
@@ -393,7 +401,6 @@ def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     )
 
 
-Check = Callable[[str, Any, Settings], Any]
 
 
 def _text(field: str, value: Any, settings: Settings) -> str:
@@ -469,4 +476,7 @@ _CHECKS: dict[str, Check] = {
     "evidence": clean_sources,
     "metadata": _metadata,
 }
+REMEMBER_KEYS = tuple(_CHECKS)
 _REVISE_CHECKS = {key: _CHECKS[key] for key in REVISABLE}
+_tags: dict[tuple[tuple[str, ...], int, int], tuple[str, ...]] = {}
+_asked: dict[tuple[Any, ...], list[tuple[str, Check]]] = {}

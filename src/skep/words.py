@@ -105,13 +105,13 @@ def joined_terms(text: str) -> str:
     return " ".join(map(_indexed.__getitem__, chunks(text)))
 
 
-def chunk_terms(chunk: str) -> list[str]:
-    """The terms of one of the `chunks` of a text.
+def joined_chunk(chunk: str) -> str:
+    """The same, of one of the `chunks` of a text.
 
-    >>> [chunk_terms(chunk) for chunk in chunks("the foo_bar")]
-    [['the'], ['foo_bar', 'foo', 'bar']]
+    >>> [joined_chunk(chunk) for chunk in chunks("the foo_bar")]
+    ['the', 'foo_bar foo bar']
     """
-    return _indexed[chunk].split()
+    return _indexed[chunk]
 
 
 def query_terms(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep import words
-from skep.words import MEMO_ENTRIES, STOP, chunk_terms, chunks, fold, joined_terms, query_terms, stem, terms
+from skep.words import MEMO_ENTRIES, STOP, chunks, fold, joined_chunk, joined_terms, query_terms, stem, terms
 
 anything = st.text(st.characters(codec=None, exclude_categories=[]), max_size=60)
 name = st.from_regex(r"[A-Za-z][A-Za-z0-9]{0,11}", fullmatch=True)
@@ -30,7 +30,7 @@ def test_no_text_ever_raises_and_terms_are_never_empty_or_blank(text: str) -> No
 def test_a_text_is_analysed_chunk_by_chunk_and_joining_terms_loses_none(text: str) -> None:
     parts = [words._analyse(chunk, query=False) for chunk in chunks(text)]
 
-    assert [chunk_terms(chunk) for chunk in chunks(text)] == parts
+    assert [joined_chunk(chunk).split() for chunk in chunks(text)] == parts
     assert joined_terms(text).split() == terms(text) == [term for part in parts for term in part]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from itertools import dropwhile, islice
+from typing import IO, TYPE_CHECKING, Any
 
 from benchmarks.speed.engines.values import CANDIDATES, Answer, How, Query, Row, Where, refuse
 
@@ -71,6 +72,7 @@ class Skep:
         skep: Any = import_module("skep")
         self.vectors = GivenVectors(dim)
         self.bank: Bank = skep.Bank.open(os.path.join(path, "bank.db"), embedder=self.vectors)
+        self.ids: IO[str] | None = None
         self.own: dict[str, str] = {}
         self.stored: set[str] | None = None
 
@@ -80,8 +82,9 @@ class Skep:
     def load(self, rows: Sequence[Row]) -> None:
         """One bulk call."""
         self.vectors.known = {row.text: row.vector for row in rows}
-        for row, done in zip(rows, self.bank.remember_many(map(self._fields, rows)), strict=True):
-            self.own[row.id] = done.memory.id
+        done = self.bank.remember_many(map(self._fields, rows))
+        ids = self.ids = self.ids or import_module("tempfile").TemporaryFile("w+")
+        ids.writelines(f"{row.id} {one.memory.id}\n" for row, one in zip(rows, done, strict=True))
 
     def settle(self) -> None:
         """Bring the derived index up to date."""
@@ -94,13 +97,22 @@ class Skep:
         done = self.bank.remember(**self._fields(row), on_conflict="ignore" if how == "synced" else "warn")
         self.own[row.id] = done.memory.id
 
+    def _id(self, row: Row) -> str:
+        """The id that the bank gave a row. Those of the load lie in a file, and are read a thousand at a time."""
+        if row.id not in self.own and self.ids is not None:
+            self.ids.seek(0)
+            after = dropwhile(lambda line: not line.startswith(f"{row.id} "), self.ids)
+            self.own |= dict(line.split() for line in islice(after, 1000))
+            self.ids.seek(0, os.SEEK_END)
+        return self.own[row.id]
+
     def touch(self, row: Row) -> None:
         """Count a use; written to the log in batches."""
-        self.bank.engine.note_uses([self.own[row.id]])
+        self.bank.engine.note_uses([self._id(row)])
 
     def update(self, row: Row, importance: float) -> None:
         """Revise one field."""
-        self.bank.revise(self.own[row.id], importance=importance)
+        self.bank.revise(self._id(row), importance=importance)
 
     def _recall(self, query: Query, text: str, k: int, **how: Any) -> Answer:
         self.vectors.known = {text: query.vector}
@@ -141,6 +153,8 @@ class Skep:
     def close(self) -> None:
         """Close the bank."""
         self.bank.close()
+        if self.ids is not None:
+            self.ids.close()
 
 
 ENGINE = Skep

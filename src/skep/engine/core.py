@@ -92,7 +92,11 @@ class Engine:
         )
 
     def write(
-        self, plans: Sequence[Plan], *, check: Callable[[], None] | None = None
+        self,
+        plans: Sequence[Plan],
+        *,
+        check: Callable[[], None] | None = None,
+        accept: Callable[[Changes], None] | None = None,
     ) -> tuple[list[Event], Changes]:
         """Write events and all they mean; slow embedding is left to the queue."""
         self.embeddings.adopt()
@@ -100,7 +104,7 @@ class Engine:
         if by is not None:
             plans = [_named(plan, by) for plan in plans]
         events, changes = self.store.write(
-            plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check
+            plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check, accept=accept
         )
         if changes.waiting:
             self.embeddings.work()
@@ -108,13 +112,26 @@ class Engine:
             self.flush_uses()
         return events, changes
 
+    def revise(self, memory_id: str, changes: dict[str, Any]) -> Memory:
+        """Write a revision; the memory as it then is, or an error that says what became of it."""
+
+        def known(done: Changes) -> None:
+            if done.unknown:
+                self._missing(memory_id)
+
+        _events, done = self.write([("revise", {"memory": memory_id, "changes": changes})], accept=known)
+        found = done.revised.get(memory_id)
+        return self.memory(memory_id) if found is None else found
+
     def as_stored(self, changes: Changes) -> list[Memory]:
         """The new memories of a write, as reading them back would give them."""
         embedder = changes.embedder
         if changes.waiting or embedder is None:
             found = self.store.memories([row for row, _m, _t in changes.created])
             return [found[row] for row, _m, _t in changes.created]
-        return [msgspec.structs.replace(m, embedder=embedder) for _r, m, _t in changes.created]
+        for _row, memory, _text in changes.created:  # nobody has seen them yet, so they need not be copied
+            msgspec.structs.force_setattr(memory, "embedder", embedder)
+        return [memory for _row, memory, _text in changes.created]
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from skep.engine import Progress
+from skep.engine.bulk import uncollected
 from skep.engine.forgetting import forget
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import BULK, Base, ScopeLike
@@ -22,6 +24,7 @@ from skep.validation import (
     clean_call,
     clean_choice,
     clean_flag,
+    clean_id,
     clean_ids,
     clean_sources,
     clean_text,
@@ -34,7 +37,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
-_GIVEN = dict.fromkeys((*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
+_ITEM = (str, dict, Mapping)
+_HOW = frozenset(("on_conflict", "contradiction_fn", "redact"))
+"""What is said of the writing, and not of the memory."""
+_GIVEN = dict.fromkeys((*REMEMBER_KEYS, *sorted(_HOW)))
 
 
 class Writing(Base):
@@ -96,8 +102,6 @@ class Writing(Base):
                 marked `<private>` are never stored, whatever this says.
         """
         given = {
-            "text": text,
-            "kind": kind,
             "title": title,
             "domain": domain,
             "agent": agent,
@@ -115,11 +119,12 @@ class Writing(Base):
             "ttl": ttl,
             "evidence": evidence or None,
             "metadata": metadata,
-            "on_conflict": on_conflict,
             "contradiction_fn": contradiction_fn,
-            "redact": redact,
+            "redact": redact or None,
         }
-        item = self._item(given, on_conflict)
+        given = {key: value for key, value in given.items() if value is not None}
+        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        item = self._item({"text": text, "kind": kind, **given}, on_conflict)
         result = writing.remember(
             self._engine,
             item.body,
@@ -156,26 +161,39 @@ class Writing(Base):
                 field="items",
             )
         checked: list[writing.Item] = []
-        for number, item in enumerate(items):
-            try:
-                if not isinstance(item, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-                    raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
-                checked.append(self._item({"text": item} if isinstance(item, str) else item, on_conflict))
-            except InvalidInputError as error:
-                error.args = (f"item {number}: {error}",)
-                raise
+        rest = iter(items)
+        while some := list(islice(rest, BULK)):
+            uncollected(lambda some=some: self._check(some, on_conflict, checked))
         return writing.remember_many(self._engine, checked, bulk=BULK, progress=progress)
+
+    def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[writing.Item]) -> None:
+        """Put items, checked, after those that were."""
+        for item in items:
+            try:
+                if not isinstance(item, _ITEM):
+                    raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
+                given = {"text": item} if isinstance(item, str) else cast("Mapping[str, Any]", item)
+                checked.append(self._item(given, on_conflict))
+            except InvalidInputError as error:
+                error.args = (f"item {len(checked)}: {error}",)
+                raise
 
     def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> writing.Item:
         """What was given to `remember`, checked."""
-        refuse_unknown(given, _GIVEN)
-        fields = dict(given)
-        policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
-        asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
-        redact = clean_flag("redact", fields.pop("redact", None) or False)
+        if not (isinstance(given, dict) and given.keys() <= _GIVEN.keys()):
+            refuse_unknown(given, _GIVEN)
+        fields, policy, asks, redact = given, on_conflict, None, False
+        if not _HOW.isdisjoint(given):
+            fields = dict(given)
+            policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
+            asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
+            redact = clean_flag("redact", fields.pop("redact", None) or False)
         redactions: tuple[str, ...] = ()
-        if "text" in fields:
-            fields["text"], redactions = cleaned(fields["text"], redact=redact)
+        text = fields.get("text")
+        if redact or (isinstance(text, str) and "<" in text):
+            text, redactions = cleaned(text, redact=redact)
+            if text is not None:
+                fields = {**fields, "text": text}
         return writing.Item(
             body=body_of(fields, self._engine.settings),
             on_conflict=policy,  # type: ignore[arg-type]
@@ -193,13 +211,15 @@ class Writing(Base):
                 whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
                 good. Text, confidence and importance always hold something and cannot be cleared.
         """
-        start, end = self._engine.validity(memory_id)
+        clean_id(memory_id)
         body = body_of(changes, self._engine.settings, partial=True)
         if not body:
+            self._engine.known(memory_id)
             raise InvalidInputError("nothing to revise; pass at least one field, such as text=...")
-        refuse_inverted(body.get("valid_from", start), body.get("valid_to", end))
-        self._engine.write([("revise", {"memory": memory_id, "changes": body})])
-        return self._engine.memory(memory_id)
+        if "valid_from" in body or "valid_to" in body:
+            start, end = self._engine.validity(memory_id)
+            refuse_inverted(body.get("valid_from", start), body.get("valid_to", end))
+        return self._engine.revise(memory_id, body)
 
     def retract(self, memory_id: str, reason: str | None = None) -> Memory:
         """Take a memory back: out of every recall, kept in history; `restore` brings it back."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from skep.engine import Engine, Progress
+from skep.engine.bulk import uncollected
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
 from skep.semantics.conflicts import DUPLICATE, ContradictionFn, find_for
@@ -118,7 +119,7 @@ def remember_many(
     done: list[Remembered] = []
     for run in runs:
         if run[0].on_conflict in ("ignore", "raise"):
-            stored = [Remembered(memory=memory) for memory in engine.as_stored(_write_all(engine, run))]
+            stored = uncollected(lambda run=run: _stored_all(engine, run))
         else:
             stored = [
                 remember(
@@ -152,6 +153,10 @@ def _runs(items: Sequence[Item], bulk: int) -> Iterator[list[Item]]:
             run.append(item)
     if run:
         yield run
+
+
+def _stored_all(engine: Engine, items: Sequence[Item]) -> list[Remembered]:
+    return [Remembered(memory=memory) for memory in engine.as_stored(_write_all(engine, items))]
 
 
 def _write_all(engine: Engine, items: Sequence[Item]) -> Changes:

@@ -173,18 +173,18 @@ def revised(memory: Memory, events: Iterable[Event]) -> Memory:
     fold = _Fold(memory.id, {name: getattr(memory, name) for name in _OWN})
     for event in sorted(events, key=order):
         fold.step(event)
-    certain = {"confidence": _unit(fold.confidence), "importance": _unit(fold.importance)}
+    certain = {"confidence": unit(fold.confidence), "importance": unit(fold.importance)}
     return Memory(id=memory.id, **_known(fold.fields | certain))
 
 
-def _unit(value: float) -> float:
+def unit(value: float) -> float:
+    """A number between 0 and 1."""
     return min(1.0, max(0.0, value))
 
 
-def first_state(event: Event) -> State:
-    """The state after a `remember` that nothing else mentions: what `fold` gives, without the machinery."""
-    fields, memory_id = _known(_initial(event)), event.id
-    return State(memory=Memory(id=memory_id, **fields), dots=(memory_id,))
+def first_memory(event: Event) -> Memory:
+    """The memory after a `remember` that nothing else mentions: what `fold` gives, without the machinery."""
+    return Memory(id=f"{event.actor}-{event.counter}", **_known(_initial(event)))
 
 
 def _known(fields: dict[str, Any]) -> dict[str, Any]:
@@ -203,18 +203,15 @@ def _tombstone(memory_id: str) -> State:
 
 
 def _initial(event: Event) -> dict[str, Any]:
-    body = dict(event.body)
-    scope = body.pop("scope", None)
-    ttl = body.pop("ttl", None)
     at = event.at
-    created = body.setdefault("created_at", at)
+    body: dict[str, Any] = {"kind": "fact", "created_at": at, "tags": (), "evidence": (), **event.body}
+    created = body["created_at"]
+    scope, ttl = body.pop("scope", None), body.pop("ttl", None)
     body["scope"] = Scope(**scope) if scope else SHARED
-    body["tags"] = tuple(body.get("tags", ()))
-    body["evidence"] = tuple(body.get("evidence", ()))
+    body["tags"], body["evidence"] = tuple(body["tags"]), tuple(body["evidence"])
     body["last_evidence_at"] = max(created, at)  # told now, however long ago it was learnt
     if ttl is not None:
         body["expires_at"] = created + ttl
-    body.setdefault("kind", "fact")
     return body
 
 
@@ -366,8 +363,8 @@ class _Fold:
         if not dots:
             status = "retracted"
         fields = self.fields | {
-            "confidence": _unit(self.confidence),
-            "importance": _unit(self.importance),
+            "confidence": unit(self.confidence),
+            "importance": unit(self.importance),
             "evidence": tuple(self.evidence),
             "successes": self.successes,
             "failures": self.failures,

@@ -89,7 +89,8 @@ class Log:
             rows.append((seq, actor, counter, hlc, kind, encode_body(event.body), event.signature))
             if kind != "remember":
                 subjects.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
-            reached[actor] = (counter, max(hlc, reached[actor][1] if actor in reached else 0))
+            before = reached.get(actor)
+            reached[actor] = (counter, hlc if before is None or hlc > before[1] else before[1])
         db = self._c.db
         db.executemany(f"INSERT INTO events({COLUMNS}) VALUES(?,?,?,?,?,?,?)", rows)
         if subjects:

@@ -418,10 +418,15 @@ class Reads:
                 _INDEX_ROWS,
                 {"space": space.number if space else -1, "after": seq, "head": head, "batch": batch},
             )
-            for row in rows:
-                number, changed, title, text = row[:4]
-                columns = (*row[4:12], _decode_tags(row[12]), *row[13:20], row[20] == 1)
-                yield IndexRow(number, changed, searched_text(title, text), *columns)  # type: ignore
+            for (
+                row, changed, title, text, vector, kind, status, domain, agent, user, project, session, tags,
+                created, start, end, expires, confidence, evidence_at, importance, forgotten,
+            ) in rows:  # fmt: skip
+                yield IndexRow(
+                    row, changed, f"{title}\n{text}" if title else text, vector, kind, status, domain, agent, user,
+                    project, session, _decode_tags(tags), created, start, end, expires, confidence, evidence_at,
+                    importance, forgotten == 1,
+                )  # fmt: skip
             read += len(rows)
             seq = rows[-1][1] if len(rows) == batch else head
         if read >= WHOLE:

@@ -15,7 +15,7 @@ from skep.storage.fold import State
 WORDED = "(SELECT coalesce(max(id), 0) FROM words_docsize)"
 """The last row whose words and tags are in their tables, as SQL; see `storage.wording`."""
 
-_encode = msgspec.json.encode
+_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
 

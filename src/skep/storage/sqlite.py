@@ -16,6 +16,7 @@ from skep.errors import BusyError, ClosedError, DiskFullError, ReadOnlyError
 from skep.model import Event
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
+from skep.storage.handover import Handover
 from skep.storage.log import scrubbed_body
 from skep.storage.opening import actor_of, claim_actor, connect, copy_file, migrate, prepare
 from skep.storage.reads import Reads
@@ -141,6 +142,7 @@ class SqliteStore(Reads):
         embed: Embed | None = None,
         sign: Callable[[Event], bytes] | None = None,
         check: Callable[[], None] | None = None,
+        accept: Callable[[Changes], None] | None = None,
     ) -> tuple[list[Event], Changes]:
         """Append events of our own and everything they mean, in one transaction.
 
@@ -150,6 +152,7 @@ class SqliteStore(Reads):
             embed: Called with new texts; gives vectors per space. Rows without one are queued.
             sign: Signs an event before it is written.
             check: Runs inside the transaction, before anything is written; may raise to refuse.
+            accept: Runs inside the transaction, with what was written; may raise to take it all back.
         """
         actor = self.actor
         with self.writing():
@@ -159,10 +162,21 @@ class SqliteStore(Reads):
             if sign is not None:
                 events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
             changes = self._take(events, fresh=True, embed=embed)
+            if accept is not None:
+                accept(changes)
             self._take_note()
+        if changes.cut is not None:
+            with self.connection.lock:
+                if not self.connection.db.in_transaction:  # that may still be rolled back
+                    self.tables.handover.keep(changes.cut)
         if self._erasing:
             self.truncate_wal(0.0)
         return events, changes
+
+    def hand_over(self) -> Handover | None:
+        """What was written in bulk since the index was last built, for whoever builds it now."""
+        with self.connection.lock:
+            return self.tables.handover.take()
 
     def apply(
         self,

@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from skep.model import Event, Memory
+from skep.storage.births import form_of
 from skep.storage.connection import Connection
 from skep.storage.fold import (
     SETTING,
     Kept,
     Seen,
     State,
-    first_state,
+    first_memory,
     fold,
     fold_links,
     fold_on,
@@ -25,8 +26,11 @@ from skep.storage.fold import (
     revised,
     seen,
 )
+from skep.storage.handover import Batch, Handover
 from skep.storage.log import Log
+from skep.storage.revising import revised_row
 from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
+from skep.storage.staleness import Staleness
 from skep.storage.vectors import Vectors
 from skep.storage.wording import Worded, Wording
 
@@ -40,7 +44,6 @@ _KNOWN = (
     f" {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?1"
 )
 _FORGOTTEN, _REPLACED = STATE_COLUMNS.index("forgotten"), STATE_COLUMNS.index("replaced_by")
-_GONE = ("retracted", "expired")
 LINKS = "links:"
 LONG = 8
 """From so many events on, where a fold ended is kept; a shorter history is read faster than that would be."""
@@ -54,6 +57,12 @@ class Changes(msgspec.Struct):
     """Row, memory and searched text of what is new, in order."""
     retexted: list[int] = msgspec.field(default_factory=list[int])
     """Rows whose searched text changed: their vectors are outdated."""
+    revised: dict[str, Memory] = msgspec.field(default_factory=dict[str, Memory])
+    """What became of memories that were revised, as reading them back would give them; as far as that is known."""
+    unknown: list[str] = msgspec.field(default_factory=list[str])
+    """Ids that our own events speak of, and no memory bears."""
+    cut: Batch | None = None
+    """The texts of what is new, for the index, once they are on disk."""
     embedder: str | None = None
     """The fingerprint of the active space, where it has a vector of what is new."""
     waiting: bool = False
@@ -70,7 +79,9 @@ class Tables:
         self._log = log
         self._vectors = vectors
         self._newest = log.newest
-        self.wording = Wording(connection, log.newest)
+        self._staleness = Staleness(connection, log.newest)
+        self.handover = Handover()
+        self.wording = Wording(connection, log.newest, self.handover)
         self.long = LONG
 
     def apply(self, events: Sequence[Event], *, fresh: bool) -> Changes:
@@ -81,12 +92,12 @@ class Tables:
             fresh: They were minted here, so nothing can mention a memory before it is created.
         """
         changes = Changes()
-        new: list[State] = []
+        born: list[Event] = []
         subjects: dict[str, list[Event]] = {}
         linked: dict[str, list[Event]] = {}
         for event in events:
             if event.kind == "remember" and (fresh or not self._mentioned(event.id)):
-                new.append(first_state(event) if "text" in event.body else _known(fold(event.id, (event,))))
+                born.append(event)
             elif event.kind == "use":
                 self._count_uses(event)
             elif event.kind in ("link", "unlink"):  # says nothing of the memories themselves
@@ -96,7 +107,8 @@ class Tables:
                     subjects.setdefault(subject, []).append(event)
                     if event.kind == "undo" and not subject.startswith(SETTING):
                         linked.setdefault(subject, []).append(event)
-        self._create(new, changes)
+        if born:
+            self._bear(born, changes)
         moved: set[str] = set()
         for subject, its in subjects.items():
             if subject.startswith(SETTING):
@@ -106,7 +118,7 @@ class Tables:
         for src, its in linked.items():
             moved |= self._relink(src, its)
         if moved:
-            self._restale(moved)
+            self._staleness.renew(moved)
         return changes
 
     def rebuild(self, subjects: Iterable[str]) -> None:
@@ -130,7 +142,7 @@ class Tables:
                 self._count_uses(event)
         for space in self._vectors.spaces():
             self._vectors.queue(space.number, changes.retexted)
-        self._restale(moved)
+        self._staleness.renew(moved)
 
     def _vanish(self, memory_id: str) -> None:
         """Take out a memory that the log does not know (any more)."""
@@ -154,9 +166,30 @@ class Tables:
         """Whether any event but the one that creates it speaks of a memory."""
         return self._c.one("SELECT 1 FROM subjects WHERE subject = ? LIMIT 1", (memory_id,)) is not None
 
-    def _create(self, states: Sequence[State], changes: Changes) -> None:
-        if not states:
+    def _bear(self, events: Sequence[Event], changes: Changes) -> None:
+        """Create what these events remember; nothing else speaks of it yet."""
+        bodies = [event.body for event in events]
+        form = form_of(bodies)
+        if form is None or not all("text" in body for body in bodies):
+            self._create([_known(fold(event.id, (event,))) for event in events], changes)
             return
+        newest = self._newest
+        row, change = newest.row, newest.change
+        values: list[tuple[Any, ...]] = []
+        worded: list[Worded] = []
+        for event in events:
+            row += 1
+            change += 1
+            memory = first_memory(event)
+            text = searched_text(memory.title, memory.text)
+            values.append(form.values(memory, row, change))
+            worded.append((row, text, memory.tags))
+            changes.created.append((row, memory, text))
+        self._c.db.executemany(form.sql, values)
+        first, newest.row, newest.change = newest.change + 1, row, change
+        changes.cut = self.wording.created(worded, first)
+
+    def _create(self, states: Sequence[State], changes: Changes) -> None:
         newest = self._newest
         values: list[list[Any]] = []
         worded: list[Worded] = []
@@ -184,7 +217,11 @@ class Tables:
             events: Those that are new. If they come after all that was folded before, the fold goes on from there.
             fresh: They were minted here, so they do.
         """
+        if fresh and self._revise(memory_id, events, changes):
+            return set()
         known = self._c.rows(_KNOWN, (memory_id,))
+        if fresh and (not known or known[0][4 + _FORGOTTEN]):
+            changes.unknown.append(memory_id)
         state = self._folded(memory_id, known[0] if known else None, events, fresh=fresh)
         if state is None:
             return set()
@@ -217,6 +254,23 @@ class Tables:
         if state.forgotten:
             moved |= self._settle_replaced_by(memory_id)
         return moved
+
+    def _revise(self, memory_id: str, events: Sequence[Event], changes: Changes) -> bool:
+        """Bring a memory up to date with revisions newer than all else, if that takes no more than its own columns."""
+        done = revised_row(self._c, memory_id, events)
+        if done is None:
+            return False
+        sets = "".join(f"{name} = ?, " for name in done.columns)
+        sql = f"UPDATE memories SET {sets}changed = ? WHERE row = ?"
+        self._c.run(sql, (*done.columns.values(), self._next_change(), done.row))
+        if done.before != done.after:
+            self.wording.retexted(done.row, done.before, done.after)
+            changes.retexted.append(done.row)
+        else:
+            changes.revised[memory_id] = done.memory
+        if "tags" in done.columns:
+            self.wording.retagged(done.row, done.memory.tags)
+        return True
 
     def _rewrite(self, row: int, stored: Sequence[Any], values: Sequence[Any]) -> None:
         """Bring a row up to date: the columns that differ, so that SQLite touches no other index than theirs."""
@@ -388,55 +442,6 @@ class Tables:
             " count = count + excluded.count, last_at = max(last_at, excluded.last_at)",
             [(memory, count, at, memory) for memory, count in event.body["counts"].items()],
         )
-
-    def _restale(self, moved: set[str]) -> None:
-        """Recompute `stale` for everything derived, directly or not, from memories whose standing changed."""
-        affected = set(moved)
-        frontier = set(moved)
-        while frontier:
-            found: set[str] = set()
-            for memory_id in frontier:
-                found |= {
-                    src
-                    for (src,) in self._c.rows(
-                        "SELECT src FROM links WHERE dst = ? AND rel = 'derived_from'", (memory_id,)
-                    )
-                }
-            frontier = found - affected
-            affected |= found
-        sources: dict[str, list[str]] = {}
-        for memory_id in affected:
-            rows = self._c.rows("SELECT dst FROM links WHERE src = ? AND rel = 'derived_from'", (memory_id,))
-            sources[memory_id] = [dst for (dst,) in rows]
-        stale = {m for m, from_ in sources.items() if any(self._undermined(m, s, affected) for s in from_)}
-        grown = True
-        while grown:
-            more = {m for m, from_ in sources.items() if m not in stale and any(s in stale for s in from_)}
-            stale |= more
-            grown = bool(more)
-        for memory_id in affected:
-            now_stale = memory_id in stale
-            self._c.run(
-                "UPDATE memories SET stale = ?, changed = ? WHERE id = ? AND stale != ?",
-                (now_stale, self._newest.change + 1, memory_id, now_stale),
-            )
-            self._newest.change += self._c.db.changes()
-
-    def _undermined(self, derived: str, source: str, affected: set[str]) -> bool:
-        rows = self._c.rows(
-            "SELECT status, disputes, replaced_by, forgotten, stale FROM memories WHERE id = ?", (source,)
-        )
-        if not rows:
-            return False
-        status, disputes, target, forgotten, stale = rows[0]
-        if forgotten or disputes or status in _GONE or (stale and source not in affected):
-            return True
-        return status == "superseded" and target != derived and not self._summary_of(target, source)
-
-    def _summary_of(self, summary: str | None, source: str) -> bool:
-        """Whether what replaced a source was made from it: then nothing that it said is lost."""
-        sql = "SELECT 1 FROM links WHERE src = ? AND dst = ? AND rel = 'derived_from'"
-        return bool(self._c.one(sql, (summary, source)))
 
     def _forget(self, memory_id: str, row: int, text: str, again: bool, changes: Changes) -> None:
         erased = changes.erased

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from skep.storage.connection import Connection
+from skep.storage.handover import FEW, Batch, Handover
 from skep.storage.newest import Newest
 from skep.storage.rows import WORDED, searched_text
 from skep.words import joined_terms, terms
@@ -20,6 +21,8 @@ from skep.words import joined_terms, terms
 TAIL = 64
 """From so many rows on, what waits is put into the index."""
 
+_TAGGED = "INSERT OR IGNORE INTO tags(tag, row) SELECT ?1, value FROM json_each(?2)"
+"""Many rows have few tags. Some may be there already, where the full-text index was lost and is made again."""
 _tags = msgspec.json.Decoder(tuple[str, ...]).decode
 
 Worded = tuple[int, str, Sequence[str]]
@@ -29,18 +32,27 @@ Worded = tuple[int, str, Sequence[str]]
 class Wording:
     """The full-text index and the tags. Every method is called inside a transaction."""
 
-    def __init__(self, connection: Connection, newest: Newest) -> None:
+    def __init__(self, connection: Connection, newest: Newest, handover: Handover) -> None:
         self._c = connection
         self._newest = newest
+        self._handover = handover
 
-    def created(self, rows: Sequence[Worded]) -> None:
-        """Take note of new rows, the newest there are."""
+    def created(self, rows: Sequence[Worded], change: int | None = None) -> Batch | None:
+        """Take note of new rows, the newest there are; what may be handed over of them to the index.
+
+        Args:
+            rows: The rows.
+            change: The number of the first one's change, where rows and changes count up by one.
+        """
         newest = self._newest
         if newest.row - newest.worded < TAIL:
-            return
+            return None
         before = self._stored("row > ? AND row < ?", (newest.worded, rows[0][0]))
-        self._add([*before, *rows])
         newest.worded = newest.row
+        if len(rows) < FEW:
+            return self._add([*before, *rows])
+        self._add(before)
+        return self._add(rows, change)
 
     def retexted(self, row: int, before: str, after: str) -> None:
         """The text of a row is another now."""
@@ -83,15 +95,24 @@ class Wording:
             for row, title, text, tags in self._c.rows(sql, values)
         ]
 
-    def _add(self, rows: Sequence[Worded]) -> None:
+    def _add(self, rows: Sequence[Worded], change: int | None = None) -> Batch | None:
         db = self._c.db
+        texts = [text for _, text, _ in rows]
+        if change is None:
+            terms, batch = list(map(joined_terms, texts)), None
+        else:
+            terms, batch = self._handover.cut(texts, rows[0][0], change)
         db.executemany(
             "INSERT INTO words(rowid, terms) VALUES(?,?)",
-            [(row, joined_terms(text)) for row, text, _ in rows],
+            [(row, joined) for (row, _, _), joined in zip(rows, terms, strict=True)],
         )
-        tags = sorted({(tag, row) for row, _, its in rows for tag in its})
-        if tags:  # some may be there already, where the full-text index was lost and is made again
-            db.executemany("INSERT OR IGNORE INTO tags(tag, row) VALUES(?,?)", tags)
+        tagged: dict[str, list[int]] = {}
+        for row, _, its in rows:
+            for tag in its:
+                tagged.setdefault(tag, []).append(row)
+        if tagged:
+            db.executemany(_TAGGED, [(tag, str(tagged[tag])) for tag in sorted(tagged)])
+        return batch
 
     def _take_out(self, row: int, text: str) -> None:
         self._c.run(

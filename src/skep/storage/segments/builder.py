@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from skep.storage.segments.postings import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from skep.storage.handover import Handover
     from skep.storage.segments.reader import Segment
 
     Array = NDArray[Any]
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 BLOCK = 256
 """Vectors encoded at a time: few enough to stay in the processor's cache."""
+GROUPS = 1 << 14
+"""Sets of tags whose keys are remembered at a time."""
 _FIELDS = IndexRow.__struct_fields__
 
 
@@ -88,15 +92,24 @@ class _Codes:
             array.resize((rows, *array.shape[1:]), refcheck=False)
 
 
+class _TagKeys(dict[tuple[str, ...], tuple[int, ...]]):
+    """The keys of tags that rows bear together, each once."""
+
+    def __missing__(self, tags: tuple[str, ...]) -> tuple[int, ...]:
+        found = self[tags] = tuple(map(key_of, dict.fromkeys(tags)))
+        return found
+
+
 class Builder:
     """Collects rows, the newest version of each, and turns them into the content of a segment."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, given: Handover | None = None) -> None:
         self._rows: list[Ints] = []
         self._gone: list[NDArray[np.bool_]] = []
         self._columns: dict[str, list[Array]] = {name: [] for name in COLUMNS}
-        self._words = Counter()
+        self._words = Counter(given)
         self._tags: list[Keys] = []
+        self._tag_keys = _TagKeys()
         self._tag_counts: list[Ints] = []
         self._codes = _Codes(dim)
         self.count = 0
@@ -120,14 +133,17 @@ class Builder:
         for name, parts in self._columns.items():
             column = COLUMNS[name]
             parts.append(column.values([fields[field] for field in column.fields]))
-        self._words.add(texts)
+        if gone.any() or not self._words.add_given(fields["row"], fields["seq"]):
+            self._words.add(texts)
         self._add_tags(tags)
         self._codes.add(vectors)
 
     def _add_tags(self, tags: Sequence[tuple[str, ...]]) -> None:
-        distinct = [tuple(dict.fromkeys(group)) if len(group) > 1 else group for group in tags]
-        self._tags.append(np.array([key_of(tag) for group in distinct for tag in group], dtype=np.uint64))
-        self._tag_counts.append(np.array([len(group) for group in distinct], dtype=np.int64))
+        if len(self._tag_keys) > GROUPS:
+            self._tag_keys.clear()
+        keys = list(map(self._tag_keys.__getitem__, tags))
+        self._tags.append(np.fromiter(chain.from_iterable(keys), dtype=np.uint64))
+        self._tag_counts.append(np.array(list(map(len, keys)), dtype=np.int64))
 
     def finish(self) -> Content:
         """The content of a segment with the last version of every row that was added. The builder is spent."""

@@ -41,6 +41,10 @@ class Column(NamedTuple):
 
     def values(self, columns: Sequence[Sequence[Any]]) -> Array:
         """The numbers of many rows, from the values of each field. Most values are few, so each is looked at once."""
+        if self.number is _own:
+            return np.array(columns[0], dtype=self.dtype)
+        if columns[0] and all(column.count(column[0]) == len(column) for column in columns):
+            return np.full(len(columns[0]), self.number(*(column[0] for column in columns)), dtype=self.dtype)
         known = _Known(self.number, one=len(columns) == 1)
         rows: Iterable[Any] = columns[0] if known.one else zip(*columns, strict=True)
         return np.fromiter(map(known.__getitem__, rows), dtype=self.dtype, count=len(columns[0]))

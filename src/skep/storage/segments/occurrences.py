@@ -5,14 +5,16 @@ Words repeat, so a text is cut into chunks, every chunk is a number, and the ter
 
 from __future__ import annotations
 
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skep.storage.handover import Handover, Numbering
 from skep.storage.segments.hashing import keys_of
-from skep.words import chunk_terms, chunks
+from skep.words import chunks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,19 +40,16 @@ class Occurrences(NamedTuple):
     """How many terms each text has."""
 
 
-class _Numbering(dict[str, int]):
-    """Strings numbered in order of appearance."""
-
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
-        return number
-
-
 class Counter:
-    """Takes in texts and gives their terms."""
+    """Takes in texts and gives their terms.
 
-    def __init__(self) -> None:
-        self._numbers = _Numbering()
+    Args:
+        given: Texts that were cut up before, whose numbers are used for the others too.
+    """
+
+    def __init__(self, given: Handover | None = None) -> None:
+        self._given = given
+        self._numbers = Numbering() if given is None else given.numbers
         self._blocks: list[Small] = [np.zeros(0, dtype=np.uint32)]
         self._sizes: list[int] = []
         """Per text, how many chunks it has."""
@@ -71,6 +70,20 @@ class Counter:
         if len(self._numbers) > CHUNKS:
             self._seal()
 
+    def add_given(self, rows: Sequence[int], changes: Sequence[int]) -> bool:
+        """Take in the texts of these versions of rows, if they were cut up before."""
+        pieces = None if self._given is None else self._given.pieces(rows, changes)
+        if pieces is None:
+            return False
+        for batch, start, stop in pieces:
+            sizes = np.frombuffer(batch.sizes, dtype=np.uint32)
+            first = int(sizes[:start].sum())
+            mine = sizes[start:stop]
+            self._sizes.extend(mine.tolist())
+            numbers = np.frombuffer(batch.chunks, dtype=np.uint32)
+            self._blocks.append(numbers[first : first + int(mine.sum())])
+        return True
+
     def finish(self) -> Occurrences:
         """The terms of all texts so far; it begins anew."""
         self._seal()
@@ -88,9 +101,10 @@ class Counter:
 
     def _seal(self) -> None:
         """Turn chunks into terms, and forget the chunks."""
-        keys, terms, sizes = _terms_of(list(self._numbers))
+        keys, terms, sizes = _terms_of(self._numbers.terms)
         blocks, counts = self._blocks, np.array(self._sizes, dtype=np.int64)
-        self._numbers.clear()
+        self._numbers = Numbering()
+        self._given = None
         self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
         if (sizes == 1).all():
             lengths = counts
@@ -112,17 +126,18 @@ def _stretches(starts: Ints, sizes: Ints) -> Ints:
     return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
 
-def _terms_of(texts: Sequence[str]) -> tuple[Keys, Small, Ints]:
+def _terms_of(joined: Iterable[str]) -> tuple[Keys, Small, Ints]:
     """The keys of the terms of some chunks, the terms chunk after chunk as places in them, and how many each has."""
-    found = [chunk_terms(chunk) for chunk in texts]
-    sizes = _numbers(map(len, found), np.int64)
-    numbers = _Numbering()
-    terms = _numbers(map(numbers.__getitem__, chain.from_iterable(found)), np.uint32)
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    number = numbers.__getitem__
+    places, counts = array("I"), array("I")
+    for terms_here in joined:
+        found = terms_here.split()
+        counts.append(len(found))
+        places.extend(map(number, found))
+    terms, sizes = np.array(places, dtype=np.uint32), np.array(counts, dtype=np.int64)
     keys, rank = np.unique(
         np.frombuffer(keys_of(list(numbers)), dtype="<u8").astype(np.uint64), return_inverse=True
     )
     return keys, rank.astype(np.uint32)[terms], sizes
-
-
-def _numbers(values: Iterable[int], dtype: type[np.generic]) -> NDArray[Any]:
-    return np.fromiter(values, dtype=dtype)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skep.errors import BusyError
+from skep.storage.handover import handed_over
 from skep.storage.segments.codes import SAMPLE, Frame, fit_frame
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.shelf import Shelf
@@ -42,7 +43,7 @@ WORTH_SHARING = 128
 """So many rows, read on opening, become a segment at once: that costs no more than keeping them in memory, and
 whoever opens the bank next need not read them again."""
 CHUNK = 1024
-LARGE = 1 << 15
+LARGE = 1 << 12
 """Building a segment of so many rows leaves enough unused memory behind to be worth handing back."""
 PATIENCE = 60.0
 """Seconds to wait for another process that builds, when there is no way around it."""
@@ -178,7 +179,7 @@ class Upkeep:
         from skep.storage.segments.builder import Builder
 
         entries = list(self.table.tail.entries.values())
-        builder = Builder(self._dim)
+        builder = Builder(self._dim, handed_over(self._source))
         builder.add([entry.row for entry in entries])
         builder.add(list(self.table.tail.gone.values()))
         position = self.position
