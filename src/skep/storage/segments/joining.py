@@ -178,7 +178,9 @@ class Closer:
 
     def look(self, rows: Rows, row: Ints, column: Ints) -> NDArray[np.bool_]:
         """Which pairs may still reach the bar."""
-        if len(row) > DENSE * len(rows.slots):  # where many are alike, all against all costs less than pair by pair
+        if len(row) > DENSE * len(
+            rows.slots
+        ):  # where many are alike, all against all costs less than pair by pair
             dots = (rows.high @ self._queries.T)[row, column]
         else:
             dots = np.empty(len(row), dtype=np.float32)
