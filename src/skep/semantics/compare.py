@@ -17,7 +17,7 @@ import msgspec
 
 from skep.semantics import lexicon as lx
 from skep.semantics import scorer
-from skep.semantics.features import NAMES, Pair, examine
+from skep.semantics.features import NAMES, Pair, examine_many
 from skep.semantics.reading import Text, analyse
 from skep.semantics.saying import said_twice
 
@@ -89,7 +89,7 @@ def _replaces_value(pair: Pair, row: Row, reason: Reason, newest: Text | None) -
         return False
     if pair.ed.lone_swap and not pair.ed.head:
         return True
-    said = newest.words if newest else (*pair.a.words, *pair.b.words)
+    said = newest.bag if newest else pair.a.bag | pair.b.bag
     subject = bool(row["subject_same"]) or row["names_shared"] > 0
     if subject and not lx.UPDATE_MARKERS.isdisjoint(said):
         return True
@@ -115,10 +115,10 @@ def _may_both_hold(pair: Pair, reason: Reason) -> bool:
     if reason != "value" and not pair.ed.lone_swap:
         return False
     a, b = pair.a, pair.b
-    said = {*a.words, *b.words}
+    said = a.bag | b.bag
     if not lx.SINGLE.isdisjoint(said):
         return False
-    shared = {*a.words, *a.stems} & {*b.words, *b.stems}
+    shared = (a.bag | a.stem_bag) & (b.bag | b.stem_bag)
     if reason == "number":
         shared -= {"has", "have", "had"}
     return not lx.MANY_VALUED.isdisjoint(shared) or ("use" in shared and "for" not in said)
@@ -131,7 +131,7 @@ def _clashes(pair: Pair, row: Row) -> bool:
         any(row[name] for name in CLASHES)
         or row["order"] < 1.0
         or row["weakest_lo"] < SYNONYM
-        or any(group.isdisjoint(a.words) != group.isdisjoint(b.words) for group in lx.MOODS)
+        or any(group.isdisjoint(a.bag) != group.isdisjoint(b.bag) for group in lx.MOODS)
         or _about_someone_else(a, b)
         or _past(a) != _past(b)
         or ("one", "of") in {*pairwise(a.words)} ^ {*pairwise(b.words)}
@@ -222,7 +222,7 @@ def compare_many(asked: Sequence[Asked], thresholds: Thresholds = THRESHOLDS) ->
     open_ = [place for place, verdict in enumerate(found) if verdict is None]
     words = scorer.load()[1]
     words.learn(text.words[i] for place in open_ for text in texts[place] for i in text.content)
-    pairs = [examine(*texts[place], asked[place].similarity, words) for place in open_]
+    pairs = examine_many([(*texts[place], asked[place].similarity) for place in open_], words)
     weighed = {
         place: _weighed(pair, chances, texts[place], asked[place].newer, thresholds)
         for place, pair, chances in zip(open_, pairs, _probabilities(pairs), strict=True)

@@ -41,6 +41,9 @@ _ENDS = frozenset((".", "?", "!", ":", ""))
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
+_EMPTY = lx.STOP | lx.NEGATORS
+
+
 class Quantity(NamedTuple):
     """A number in base units of its dimension."""
 
@@ -55,6 +58,11 @@ class Text(NamedTuple):
     stems: tuple[str, ...]
     content: tuple[int, ...]
     """Positions of the words that carry meaning."""
+    told: tuple[str, ...]
+    """Their stems."""
+    bag: frozenset[str]
+    """The words, each once."""
+    stem_bag: frozenset[str]
     negated: tuple[bool, ...]
     capital: tuple[bool, ...]
     negations: int
@@ -210,12 +218,15 @@ def analyse(text: str) -> Text:
     """Take a text apart: words, stems, what is negated, numbers in base units."""
     words, capital, quantities = _fold_numbers(*_split(text))
     negated, negations, cancels = _scopes(words)
+    stems = tuple(map(lx.stem, words))
+    content = tuple([i for i, w in enumerate(words) if w[0].isalnum() and w not in _EMPTY])
     return Text(
         words=tuple(words),
-        stems=tuple(lx.stem(w) for w in words),
-        content=tuple(
-            i for i, w in enumerate(words) if w[0].isalnum() and w not in lx.STOP and w not in lx.NEGATORS
-        ),
+        stems=stems,
+        content=content,
+        told=tuple([stems[i] for i in content]),
+        bag=frozenset(words),
+        stem_bag=frozenset(stems),
         negated=tuple(negated),
         capital=tuple(capital),
         negations=negations,

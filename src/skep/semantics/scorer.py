@@ -98,14 +98,18 @@ class Scorer:
 
         children: NDArray[np.intp] = arrays["children"].astype("intp").reshape(-1, 2)
         """Two per node: where its value is at most the threshold, and where it is more; those of a leaf are itself."""
+        asked = np.stack([arrays["feature"].astype(np.float32), arrays["threshold"]])
+        conditions, which = np.unique(asked, axis=1, return_inverse=True)
+        self._feature: NDArray[np.intp] = conditions[0].astype("intp")
+        self._threshold: Rows = conditions[1]
+        """Every condition that some node asks, once."""
         node: NDArray[np.intp] = arrays["roots"].astype("intp")
-        self._levels: list[tuple[NDArray[np.intp], Rows]] = []
-        """Per level: the feature that each node looks at, and its threshold."""
+        self._levels: list[NDArray[np.intp]] = []
+        """Per level: the condition of each node."""
         for _ in range(int(arrays["depth"])):
-            self._levels.append((arrays["feature"].astype("intp").take(node), arrays["threshold"].take(node)))
+            self._levels.append(which.reshape(-1).take(node))
             node = children.take(node, axis=0).reshape(-1)
         self._value: Rows = arrays["value"].take(node)
-        self._trees: NDArray[np.intp] = np.arange(len(arrays["roots"]))
         self._bounds: list[int] = arrays["bounds"].tolist()
         self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
         if tuple(bytes(arrays["names"]).decode().split()) != NAMES:
@@ -117,15 +121,19 @@ class Scorer:
         """The raw score of each class (column) for each row of features."""
         import numpy as np
 
-        values = np.asarray(rows, np.float32)
-        out = np.empty((len(values), len(self._bounds)), np.float32)
+        values: Rows = np.asarray(rows, np.float32)
+        out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
+        trees: NDArray[np.intp] = np.arange(len(self._levels[0]))
         for start in range(0, len(values), AT_ONCE):
-            part = values[start : start + AT_ONCE]
-            first = np.arange(0, part.size, part.shape[1])[:, None]
-            node = np.broadcast_to(self._trees, (len(part), len(self._trees)))
-            for feature, threshold in self._levels:
-                more = part.take(feature.take(node) + first) > threshold.take(node)
-                node = 2 * node + more
+            met: NDArray[np.bool_] = (
+                values[start : start + AT_ONCE].take(self._feature, axis=1) > self._threshold
+            )
+            first: NDArray[np.intp] = np.arange(len(met))[:, None] * met.shape[1]
+            node: NDArray[np.intp] = 2 * trees + met.take(self._levels[0], axis=1)
+            for condition in self._levels[1:]:
+                more = met.take(condition.take(node) + first)
+                node += node
+                node += more
             np.add.reduceat(self._value.take(node), self._bounds, axis=1, out=out[start : start + AT_ONCE])
         return out
 
