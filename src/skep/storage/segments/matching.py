@@ -21,8 +21,8 @@ Mask = NDArray[np.bool_]
 READ = 4_000_000
 """Postings that are read at once; one query may have more."""
 
-MANY_TIMES = 32
-"""Lists of at most so many times the rows that are wanted are not thinned out."""
+MANY_TIMES = 8
+"""Postings of at most so many times the rows that are wanted, once for each term, are not thinned out."""
 
 
 class Terms(NamedTuple):
@@ -111,19 +111,19 @@ class _Held:
 
 def _best(table: Table, lists: list[tuple[Ints, Floats]], scores: Floats, k: int) -> Ints:
     """One query; `scores` is all zeros before and after."""
-    for slots, gains in lists:
-        scores[slots] += gains  # a slot stands once in a list
-    found = [slots[_reaching(scores.take(slots), k)] for slots, _ in lists]
-    slots = distinct_sorted(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
-    best = best_of(scores.take(slots), table.rows, slots, k)
-    for each, _ in lists:
-        scores[each] = 0
+    if not lists:
+        return np.zeros(0, dtype=np.int64)
+    slots = np.concatenate([each for each, _ in lists])
+    np.add.at(scores, slots, np.concatenate([gains for _, gains in lists]))  # in the order of the lists
+    found = distinct_sorted(slots[_reaching(scores.take(slots), k * len(lists))])
+    best = best_of(scores.take(found), table.rows, found, k)
+    scores[slots] = 0
     return best
 
 
-def _reaching(values: Floats, k: int) -> slice | Mask:
-    """Those of one list that may be among the best: who is not among the best of a list is not among all."""
+def _reaching(values: Floats, k: int) -> Mask:
+    """Which of some values are among the `k` best; all where there are few, as finding out would cost more."""
     if len(values) <= MANY_TIMES * k:
-        return slice(None)
+        return np.ones(len(values), dtype=bool)
     at = len(values) - k
     return values >= np.partition(values, at)[at]
