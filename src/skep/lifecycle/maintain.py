@@ -120,7 +120,7 @@ def maintain(
             steps=tuple(run.reports),
             dry_run=dry_run,
             events=run.events,
-            queued=run.queued if run.queued is not None else len(queue.pending(engine)),
+            queued=run.queued if run.queued is not None else len(queue.Kept(engine).waiting()),
             spent_tokens=run.tokens,
             spent_money=run.money,
         )
@@ -212,8 +212,10 @@ class _Steps:
         return self._found
 
     def judge(self) -> None:
-        cases, config = self._kept().pending(), self.config
-        asking.ask(self.run, self._judge, cases, max_tokens=config.max_tokens, max_money=config.max_money)
+        config = self.config
+        asking.ask(
+            self.run, self._judge, self._kept(), max_tokens=config.max_tokens, max_money=config.max_money
+        )
 
     def reflect(self) -> None:
         head, changed = self._changed("reflect")
@@ -248,7 +250,7 @@ class _Steps:
         kept = self._kept()
         outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
         self.run.write([Action(step="prune", why="", plans=(queue.dropped(key),)) for key in outdated])
-        self.run.queued = len(kept.pending())
+        self.run.queued = len(kept.waiting())
 
     def _kept(self) -> queue.Kept:
         """Every judgement, read again only if something was written since."""

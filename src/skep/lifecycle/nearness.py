@@ -163,6 +163,17 @@ def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:
     return {memory.id: memory for memory in load(engine, rows.values()).values()}
 
 
+def with_status(engine: Engine, ids: Iterable[str], statuses: tuple[str, ...]) -> set[str]:
+    """Those of some memories that are in one of these statuses; they need not be read for that."""
+    rows = {row: i for i, row in _rows(engine, ids).items()}
+    wanted = sorted(rows)
+    found: set[str] = set()
+    for start in range(0, len(wanted), LOADED):
+        part = wanted[start : start + LOADED]
+        found |= {rows[row] for row in engine.store.admitted(part, Filter(statuses=statuses))}
+    return found
+
+
 def _rows(engine: Engine, ids: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     wanted = list(dict.fromkeys(ids))
