@@ -44,11 +44,9 @@ def deprecate(engine: Engine, now: float, *, decay_per_day: float) -> list[Actio
 
     The index tells which may be meant, because it need not read the whole bank for that; the bank decides.
     """
-    import numpy as np
-
     facts = Filter(kinds=("fact",), now=now, decay_per_day=decay_per_day)
     firm = msgspec.structs.replace(facts, min_confidence=DEPRECATED + ROUNDED)
-    rows = np.setdiff1d(engine.index.rows_where(facts), engine.index.rows_where(firm)).tolist()
+    rows: list[int] = engine.index.rows_where(facts, unless=firm).tolist()
     return [
         _mark("deprecate", memory, "deprecated", "too little confidence is left")
         for _row, memory in sorted(load(engine, rows).items())
