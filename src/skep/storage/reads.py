@@ -253,6 +253,16 @@ class Reads:
             and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
         ]
 
+    def links_to(self, ids: Sequence[str], rel: str) -> list[Link]:
+        """The links of one relation that end at some memories."""
+        marks = ", ".join("?" * len(ids))
+        sql = (
+            f"SELECT src, dst, rel, strength FROM links WHERE rel = ? AND dst IN ({marks}) ORDER BY src, dst"
+        )
+        return [
+            Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in self.connection.rows(sql, (rel, *ids))
+        ]
+
     def all_links(self) -> list[Link]:
         """Every link."""
         rows = self.connection.rows("SELECT src, dst, rel, strength FROM links ORDER BY src, dst, rel")
