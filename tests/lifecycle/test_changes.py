@@ -69,6 +69,14 @@ def test_recall_puts_the_newer_value_first_and_marks_the_older(bank: Bank) -> No
     assert scores == sorted(scores, reverse=True)
 
 
+def test_a_question_for_something_else_in_the_older_turn_still_gets_it_as_it_is(bank: Bank) -> None:
+    old = told(bank, OLD, 0)
+    told(bank, NEW, 2)
+    bank.maintain()
+    hits = bank.recall("Who comes to the family movie night?", scope={"user": "ana"})
+    assert (hits[0].memory.id, hits[0].flags) == (old.id, ())
+
+
 def test_a_preset_that_ranks_by_meaning_alone_still_does(bank: Bank) -> None:
     told(bank, OLD, 0)
     told(bank, NEW, 2)
@@ -95,7 +103,9 @@ def test_every_hit_stays_and_scores_stay_where_they_are_whatever_the_links(
     hits = tuple(
         Hit(memory=Memory(id=str(n), kind="fact", text=f"memory {n}"), score=1.0 - n / 10) for n in range(6)
     )
-    found = newest_first(hits, lambda _: [Link(src=str(a), dst=str(b), rel=UPDATES) for a, b in pairs])
+    found = newest_first(
+        "what is it?", hits, lambda _: [Link(src=str(a), dst=str(b), rel=UPDATES) for a, b in pairs]
+    )
     assert {hit.memory.id for hit in found} == {hit.memory.id for hit in hits}
     assert [hit.score for hit in found] == [hit.score for hit in hits]
 
@@ -106,7 +116,7 @@ def test_a_chain_of_changes_ends_with_the_newest_on_top() -> None:
         for name, score in zip("abc", (3, 2, 1), strict=True)
     )
     chain = [Link(src="c", dst="b", rel=UPDATES), Link(src="b", dst="a", rel=UPDATES)]
-    found = newest_first(hits, lambda _: chain)
+    found = newest_first("what is it?", hits, lambda _: chain)
     assert [(hit.memory.id, "outdated" in hit.flags) for hit in found] == [
         ("c", False),
         ("b", True),

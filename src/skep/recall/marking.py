@@ -76,18 +76,21 @@ def conflicts_marked(
 
 
 def newest_first(
-    hits: tuple[Hit, ...], revised: Callable[[Sequence[str]], Sequence[Link]]
+    query: str, hits: tuple[Hit, ...], revised: Callable[[Sequence[str]], Sequence[Link]]
 ) -> tuple[Hit, ...]:
     """The hits, each that another one revises behind that one and marked as outdated; scores stay where they are.
 
     Args:
+        query: A hit gives way only if this names what changed: it may say other things besides.
         hits: Best first.
         revised: The links from those that revise some memories.
     """
+    from skep.semantics.revising import asks_for  # few banks hold such links
+
     place = {hit.memory.id: number for number, hit in enumerate(hits)}
     newer: dict[int, list[int]] = {}
     for link in revised(list(place)):
-        if link.src in place:
+        if link.src in place and asks_for(query, hits[place[link.src]].memory.text):
             newer.setdefault(place[link.dst], []).append(place[link.src])
     if not newer:
         return hits

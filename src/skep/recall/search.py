@@ -169,7 +169,7 @@ class Recaller:
         )
         shown = found.hits
         if config.currency and self._engine.setting(MARKED):
-            shown = newest_first(shown, lambda ids: self._engine.store.links_to(ids, UPDATES))
+            shown = newest_first(query, shown, lambda ids: self._engine.store.links_to(ids, UPDATES))
         trace = found.trace
         if explain and not self._engine.embeddings.at_hand():
             note = "the model behind the stored vectors is not at hand: words alone, until `skep reembed` is done"

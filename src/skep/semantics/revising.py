@@ -98,6 +98,19 @@ def revises(newer: str, older: str) -> bool:
     return bool(changes) and any(_concerns(change, older, newer) for change in changes)
 
 
+def asks_for(query: str, newer: str) -> bool:
+    """Whether a question names something that a text announces a change of; of any text that announces none, it does.
+
+    >>> asks_for("What is my snack budget?", "I raised it: the new snack budget is $75")
+    True
+    >>> asks_for("Who comes to the party?", "I raised it: the new snack budget is $75")
+    False
+    """
+    changes = announced(newer)
+    named = {*_stems(query)}
+    return not changes or any(change.thing[-1] in named for change in changes)
+
+
 @lru_cache(maxsize=4096)
 def announced(text: str) -> tuple[Change, ...]:
     """The changes of values that a text announces; most texts announce none.
