@@ -96,12 +96,17 @@ def _calls(calls: object, field: str) -> list[str]:
 
 
 def _call(call: object, field: str) -> str:
-    function = cast("Mapping[str, object]", call).get("function") if isinstance(call, Mapping) else None
-    told = cast("Mapping[str, object]", function) if isinstance(function, Mapping) else {}
+    function: object = None
+    if isinstance(call, Mapping):
+        function = cast("Mapping[str, object]", call).get("function")
+    told: Mapping[str, object] = {}
+    if isinstance(function, Mapping):
+        told = cast("Mapping[str, object]", function)
     name = told.get("name")
     if not isinstance(name, str):
         raise InvalidInputError(
-            f"{field}: a tool call needs a function with a name; got {_shown(call)}", field=field
+            f"{field}: a tool call needs a function with a name; got {_shown(cast('object', call))}",
+            field=field,
         )
     return f"[calls {name}({told.get('arguments', '')})]"
 

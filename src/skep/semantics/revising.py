@@ -53,6 +53,7 @@ _ANNOUNCED = (
     re.compile(rf"\b(?:has|have) (?:now )?(?:reached|grown to|risen to)(?P<what>) {_AHEAD}", re.IGNORECASE),
 )
 _LIKELY = re.compile(rf"\b(?:{_VERB}|{_KIND}|reached|grown|risen)\b", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _FROM = re.compile(rf"\bfrom {_AHEAD}", re.IGNORECASE)
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?", re.IGNORECASE)
 _STOPS = re.compile(r"[.!?;](?=\s|$)")
@@ -118,7 +119,7 @@ def announced(text: str) -> tuple[Change, ...]:
     >>> [(change.value, change.thing) for change in announced("The deadline was extended to May 20.")]
     [('may20', ('deadlin',))]
     """
-    if not _LIKELY.search(text):
+    if not _DIGIT.search(text) or not _LIKELY.search(text):
         return ()
     found: list[Change] = []
     for pattern in _ANNOUNCED:
