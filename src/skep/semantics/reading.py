@@ -13,6 +13,9 @@ from skep.semantics import lexicon as lx
 MAX_TOKENS = 72
 """Longer texts are compared by their first words only, which bounds the cost of a pair."""
 
+SHORT = 512
+"""Characters up to which all words of a text are found at once."""
+
 _CLEAN = (
     (re.compile(r"-LRB-|-LSB-"), "("),
     (re.compile(r"-RRB-|-RSB-"), ")"),
@@ -79,7 +82,10 @@ def _split(text: str) -> tuple[list[str], list[bool]]:
     if not text.isascii() or not _PLAIN.isdisjoint(text) or "RB-" in text or "SB-" in text:
         for pattern, with_ in _CLEAN:
             text = pattern.sub(with_, text)
-    found = [match.group() for match in islice(_TOKEN.finditer(text), MAX_TOKENS)]
+    if len(text) <= SHORT:
+        found: list[str] = _TOKEN.findall(text)[:MAX_TOKENS]
+    else:
+        found = [match.group() for match in islice(_TOKEN.finditer(text), MAX_TOKENS)]
     lower = [raw.lower() for raw in found]
     if "'" not in text and "cannot" not in lower:
         return lower, [

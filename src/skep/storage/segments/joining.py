@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments.codes import SEED, decode, join
+from skep.storage.segments.codes import decode, join
 from skep.storage.segments.scan import codes_of
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ SMALL = 128
 FEW = 400
 SAMPLE = 2048
 """Rows a lens is made from."""
+ROUNDS = 4
+"""Rounds in which it is ground."""
 TRIED = 128
 """Rows asked for on which it is tried."""
 WASTE = 1 / 256
@@ -256,10 +258,11 @@ def _lens(table: Table, queries: Floats, slots: Ints, least: float) -> Lens:
 
 
 def _foremost(rows: Floats, count: int) -> Floats:
-    """About the axes along which rows reach furthest, orthonormal, by orthogonal iteration."""
-    found = np.random.default_rng(SEED).standard_normal((rows.shape[1], count)).astype(np.float32)
-    for _ in range(3):
-        found = np.linalg.qr(rows.T @ (rows @ found))[0]
+    """About the axes along which rows reach furthest, orthonormal, by orthogonal iteration from some of the rows."""
+    products = rows.T @ rows
+    found = rows[:: max(1, len(rows) // count)][:count].T
+    for _ in range(ROUNDS):
+        found = np.linalg.qr(products @ found)[0]
     return found
 
 
