@@ -27,6 +27,7 @@ RELATIONS: tuple[str, ...] = (
     "derived_from",
     "example_of",
     "contradicts",
+    "updates",
     "related",
     "entails",
     "duplicate_of",

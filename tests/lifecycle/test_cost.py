@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from benchmarks.maintenance.planted import planted
 from skep.bank import Bank
 from skep.lifecycle import merging
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
+from skep.model import Memory
 from skep.storage.segments import SegmentIndex, joining
 from skep.storage.segments.codes import FineCodes
 
@@ -25,8 +26,15 @@ class Counted:
         self.bank = bank
         self.work: Counter[str] = Counter()
         bank.engine.store.connection.trace = self._statement
-        for owner, name in ((SegmentIndex, "search"), (SegmentIndex, "near_pairs"), (merging, "judge")):
+        for owner, name in ((SegmentIndex, "search"), (SegmentIndex, "near_pairs")):
             self._count(owner, name, monkeypatch)
+        judge_many = merging.judge_many
+
+        def comparing(pairs: Sequence[tuple[Memory, Memory, float]]) -> object:
+            self.work["compared"] += len(pairs)
+            return judge_many(pairs)
+
+        monkeypatch.setattr(merging, "judge_many", comparing)
 
     def _statement(self, sql: str, _bindings: object) -> None:
         self.work["statements"] += 1
@@ -59,7 +67,7 @@ def test_one_pass_finds_the_neighbours_of_everything_new(counted: Counted) -> No
 
     assert counted.work["near_pairs"] == 1
     assert counted.work["search"] <= NEW
-    assert counted.work["judge"] <= 2 * counted.bank.engine.settings.conflict_candidates * NEW
+    assert counted.work["compared"] <= 2 * counted.bank.engine.settings.conflict_candidates * NEW
     assert counted.work["transactions"] <= 12
 
 
@@ -71,7 +79,7 @@ def test_with_nothing_new_nothing_is_searched_compared_or_written(counted: Count
     counted.bank.maintain()
 
     assert counted.bank.status().events == before
-    assert {k: v for k, v in counted.work.items() if k in ("search", "near_pairs", "judge")} == {}
+    assert {k: v for k, v in counted.work.items() if k in ("search", "near_pairs", "compared")} == {}
     assert counted.work["statements"] <= 70
 
 

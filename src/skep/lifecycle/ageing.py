@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
+from skep.confidence import effective
 from skep.engine import Engine
 from skep.lifecycle import consolidating
 from skep.lifecycle.clusters import by_threshold
 from skep.lifecycle.distil import Distil, by_call, stated, summary
 from skep.lifecycle.extraction import NEAREST, SAME_EVENT
-from skep.lifecycle.nearness import neighbours
+from skep.lifecycle.nearness import load, neighbours
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory
 from skep.storage.base import Filter
@@ -17,6 +20,8 @@ from skep.storage.sqlite import Plan
 
 DEPRECATED = 0.3
 """Effective confidence below which a fact is set aside."""
+ROUNDED = 0.001
+"""What the confidences that the index holds may differ by."""
 DAY = 86_400.0
 MADE_BY = "maintenance:"
 """How the source of what maintenance wrote begins."""
@@ -35,9 +40,20 @@ def expire(engine: Engine, now: float) -> list[Action]:
 
 
 def deprecate(engine: Engine, now: float, *, decay_per_day: float) -> list[Action]:
-    """Plan the setting aside of facts that nothing has supported for too long. Pinned ones and procedures stay."""
-    faded = engine.store.faded(now, DEPRECATED, decay_per_day)
-    return [_mark("deprecate", memory, "deprecated", "too little confidence is left") for memory in faded]
+    """Plan the setting aside of facts that nothing has supported for too long. Pinned ones and procedures stay.
+
+    The index tells which may be meant, because it need not read the whole bank for that; the bank decides.
+    """
+    facts = Filter(kinds=("fact",), now=now, decay_per_day=decay_per_day)
+    firm = msgspec.structs.replace(facts, min_confidence=DEPRECATED + ROUNDED)
+    rows: list[int] = engine.index.rows_where(facts, unless=firm).tolist()
+    return [
+        _mark("deprecate", memory, "deprecated", "too little confidence is left")
+        for _row, memory in sorted(load(engine, rows).items())
+        if memory.status in CURRENT
+        and not memory.pinned
+        and effective(memory.confidence, memory.last_evidence_at, now, per_day=decay_per_day) < DEPRECATED
+    ]
 
 
 def prune(engine: Engine, now: float, days: float) -> list[Action]:

@@ -11,12 +11,13 @@ from skep.lifecycle.running import Run
 TRIES = 2
 
 
-def ask(run: Run, judge: Judge | None, cases: list[Case], *, max_tokens: int, max_money: float) -> None:
+def ask(run: Run, judge: Judge | None, kept: queue.Kept, *, max_tokens: int, max_money: float) -> None:
     """Decide what waits, as far as the limits go, surest pairs first."""
-    run.queued = len(cases)
-    if judge is None or not cases or run.dry:
-        run.note("judge", looked_at=len(cases), note=f"{len(cases)} wait for a judge" if cases else "")
+    run.queued = len(kept.waiting())
+    if judge is None or not run.queued or run.dry:
+        run.note("judge", looked_at=run.queued, note=f"{run.queued} wait for a judge" if run.queued else "")
         return
+    cases = kept.pending()
     cases.sort(key=lambda case: (-case.confidence, case.key))
     asked = cases[: _affordable(run, judge, cases, max_tokens, max_money)]
     decisions: dict[str, str] = {}

@@ -15,7 +15,7 @@ import msgspec
 
 from skep.engine import Engine, Progress
 from skep.errors import ConfigError
-from skep.lifecycle import ageing, asking, consolidating, extraction, merging, queue
+from skep.lifecycle import ageing, asking, changes, consolidating, extraction, merging, queue
 from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
@@ -35,10 +35,12 @@ LOOKED_AT = {
     "extract": ("episode",),
     "evidence": ("episode",),
     "merge": ("fact", "procedure"),
-    "conflicts": ("fact", "procedure"),
+    "conflicts": ("fact", "procedure", "episode"),
     "reflect": ("episode",),
 }
 """The kinds of memories that steps look at as far as they changed."""
+COMPARED = ("fact", "procedure")
+"""Those that are compared with one another; of episodes only what they announce is looked at."""
 
 
 class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +122,7 @@ def maintain(
             steps=tuple(run.reports),
             dry_run=dry_run,
             events=run.events,
-            queued=run.queued if run.queued is not None else len(queue.pending(engine)),
+            queued=run.queued if run.queued is not None else len(queue.Kept(engine).waiting()),
             spent_tokens=run.tokens,
             spent_money=run.money,
         )
@@ -140,6 +142,8 @@ class _Steps:
         self.run, self.config, self.engine = run, config, run.engine
         self._judge, self._distil, self._progress = judge, distil, progress
         self._found: tuple[Sorted, int, dict[str, int]] | None = None
+        self._new: list[Memory] = []
+        """What `merge` and `conflicts` look at."""
         self._judgements: tuple[int, queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
         self._gone: set[str] = set()
@@ -196,7 +200,7 @@ class _Steps:
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
         unclear = merging.queue_unclear(found.unclear, gone)
-        actions = [*clear, *unclear]
+        actions = [*clear, *unclear, *changes.revised(self.engine, self._new, gone)]
         looked = looked_at["conflicts"]
         self.run.finish("conflicts", actions, looked_at=looked, head=head, marks=tuple(looked_at))
 
@@ -204,7 +208,8 @@ class _Steps:
         """What `merge` and `conflicts` share: one comparison of what is new to either of them."""
         if self._found is None:
             chosen = [step for step in ("merge", "conflicts") if step in self.config.steps]
-            head, memories = self._changed(*chosen)
+            head, self._new = self._changed(*chosen)
+            memories = [memory for memory in self._new if memory.kind in COMPARED]
             looked_at = dict.fromkeys(chosen, len(memories))
             decided = queue.known_pairs(self.engine)
             found = merging.sort_conflicts(self.engine, memories, decided, self._progress)
@@ -212,8 +217,10 @@ class _Steps:
         return self._found
 
     def judge(self) -> None:
-        cases, config = self._kept().pending(), self.config
-        asking.ask(self.run, self._judge, cases, max_tokens=config.max_tokens, max_money=config.max_money)
+        config = self.config
+        asking.ask(
+            self.run, self._judge, self._kept(), max_tokens=config.max_tokens, max_money=config.max_money
+        )
 
     def reflect(self) -> None:
         head, changed = self._changed("reflect")
@@ -248,7 +255,7 @@ class _Steps:
         kept = self._kept()
         outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
         self.run.write([Action(step="prune", why="", plans=(queue.dropped(key),)) for key in outdated])
-        self.run.queued = len(kept.pending())
+        self.run.queued = len(kept.waiting())
 
     def _kept(self) -> queue.Kept:
         """Every judgement, read again only if something was written since."""

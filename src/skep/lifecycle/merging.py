@@ -16,7 +16,7 @@ from skep.lifecycle.nearness import neighbours, sharing_words
 from skep.lifecycle.queue import contradiction_plans, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.model import Conflict, Memory
-from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, judge
+from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, judge_many
 from skep.storage.sqlite import Plan
 
 SHORT = 12
@@ -27,6 +27,8 @@ CLEAR_CONFLICT = 0.90
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
 LENGTH_RATIO = 3.0
+COMPARED = 1024
+"""Pairs that are compared at once."""
 
 
 class Sorted(msgspec.Struct, kw_only=True):
@@ -46,22 +48,19 @@ def sort_conflicts(
     """
     found = Sorted()
     pairs = _pairs(engine, memories, decided)
-    if pairs:
-        from skep.semantics.compare import prepare  # its tables are read when something is to be compared
-
-        prepare(memory.text for pair in pairs for memory in pair[:2])
-    for number, (older, newer, similarity) in enumerate(pairs, 1):
-        conflict = judge(older, newer, similarity)
-        if conflict is None:
-            pass
-        elif conflict.kind == "duplicate":
-            (found.duplicates if mergeable(conflict) else found.unclear).append(conflict)
-        elif conflict.confidence >= CLEAR_CONFLICT:
-            found.clear.append(conflict)
-        else:
-            found.unclear.append(conflict)
-        if progress is not None:
-            progress(number, len(pairs))
+    for start in range(0, len(pairs), COMPARED):
+        part = pairs[start : start + COMPARED]
+        for number, conflict in enumerate(judge_many(part), start + 1):
+            if conflict is None:
+                pass
+            elif conflict.kind == "duplicate":
+                (found.duplicates if mergeable(conflict) else found.unclear).append(conflict)
+            elif conflict.confidence >= CLEAR_CONFLICT:
+                found.clear.append(conflict)
+            else:
+                found.unclear.append(conflict)
+            if progress is not None:
+                progress(number, len(pairs))
     return found
 
 

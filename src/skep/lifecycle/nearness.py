@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 from skep.engine import Engine
 from skep.model import CURRENT, Memory, Scope
@@ -78,11 +79,12 @@ def sharing_words(
 
     rows = _rows(engine, (memory.id for memory in memories))
     short: list[tuple[Memory, set[str], list[list[str]]]] = []
+    terms_of = cache(query_terms)  # words repeat
     for memory in memories:
         text = searched_text(memory.title, memory.text)
         words = whole_words(text)
         if memory.id in rows and len(words) <= longest:
-            short.append((memory, words, _by_word(text)))
+            short.append((memory, words, _by_word(text, terms_of)))
     every = list({term for _, _, spoken in short for terms in spoken for term in terms})
     worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
     groups: dict[tuple[Scope, str], list[tuple[Memory, set[str], list[str]]]] = {}
@@ -98,12 +100,12 @@ def sharing_words(
             mine = rows[memory.id]
             pools.append((memory, words, sorted(row for row in found.tolist() if row != mine)))
     texts = engine.store.texts_of(sorted({row for _, _, found in pools for row in found}))
-    split = {row: whole_words(text) for row, text in texts.items()}
+    texts = {row: text.casefold() for row, text in texts.items()}
     pairs = [
         (memory, row)
         for memory, words, found in pools
         for row in found
-        if row in split and in_common(words, split[row]) >= least
+        if row in texts and _share(words, texts[row], least)
     ]
     known = load(engine, {row for _, row in pairs})
     pairs = [(memory, row) for memory, row in pairs if row in known]
@@ -116,13 +118,19 @@ def sharing_words(
     return out
 
 
-def _by_word(text: str) -> list[list[str]]:
+def _share(words: set[str], text: str, least: float) -> bool:
+    """Whether a casefolded text has so much in common with some words; most texts need not be split to tell."""
+    there = sum(map(text.__contains__, words))
+    return there >= least * len(words) and in_common(words, whole_words(text)) >= least
+
+
+def _by_word(text: str, terms_of: Callable[[str], list[str]]) -> list[list[str]]:
     """The terms of a text, word by word: an identifier and its parts are one word, however rare all of them are."""
     every = query_terms(text)
     left = set(every)
     out: list[list[str]] = []
     for chunk in text.split():
-        terms = [term for term in query_terms(chunk) if term in left]
+        terms = [term for term in terms_of(chunk) if term in left]
         left.difference_update(terms)
         if len(terms) > PARTS:  # not a word: text of a language that is written without blanks
             out += ([term] for term in terms)
@@ -153,6 +161,19 @@ def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:
     """Memories by id, a few statements for all of them; what is unknown or forgotten is left out."""
     rows = _rows(engine, ids)
     return {memory.id: memory for memory in load(engine, rows.values()).values()}
+
+
+def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Those of some memories that are current, and those of them that are active; they need not be read for that."""
+    rows = {row: i for i, row in _rows(engine, ids).items()}
+    wanted = sorted(rows)
+    current: set[str] = set()
+    active: set[str] = set()
+    for start in range(0, len(wanted), LOADED):
+        part = wanted[start : start + LOADED]
+        for found, statuses in ((current, CURRENT), (active, ("active",))):
+            found |= {rows[row] for row in engine.store.admitted(part, Filter(statuses=statuses))}
+    return current, active
 
 
 def _rows(engine: Engine, ids: Iterable[str]) -> dict[str, int]:

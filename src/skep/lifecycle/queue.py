@@ -7,8 +7,8 @@ import msgspec
 from skep.engine import Engine
 from skep.errors import InvalidInputError, NotFoundError
 from skep.lifecycle.judge import DECISIONS, Case, Decision
-from skep.lifecycle.nearness import by_id
-from skep.model import CURRENT, Event, Memory
+from skep.lifecycle.nearness import by_id, standing
+from skep.model import Event, Memory
 from skep.semantics.links import chain
 from skep.storage.sqlite import Plan
 
@@ -53,32 +53,39 @@ def queue_plan(case: Case) -> Plan:
 
 
 class Kept:
-    """Every judgement of a bank with the memories they are about, read at once."""
+    """Every judgement of a bank, and which memories they are about still stand."""
 
     def __init__(self, engine: Engine) -> None:
         kept = engine.store.settings_under(PREFIX)
         self.judgements = {key: msgspec.convert(value, Judgement) for key, value in kept.items()}
+        self._engine = engine
         both = (i for judgement in self.judgements.values() for i in (judgement.older, judgement.newer))
-        self._known = by_id(engine, both)
+        self._current, self._active = standing(engine, both)
+
+    def waiting(self) -> list[Judgement]:
+        """Those that are not decided, both sides still current."""
+        active = self._active
+        return [
+            judgement
+            for judgement in self.judgements.values()
+            if judgement.decision is None and judgement.older in active and judgement.newer in active
+        ]
 
     def pending(self) -> list[Case]:
-        """The cases that wait, both sides still current."""
-        cases: list[Case] = []
-        for judgement in self.judgements.values():
-            older, newer = self._known.get(judgement.older), self._known.get(judgement.newer)
-            if judgement.decision is not None or older is None or newer is None:
-                continue
-            if older.status == newer.status == "active":
-                cases.append(
-                    Case(
-                        older=older,
-                        newer=newer,
-                        kind=judgement.kind,
-                        similarity=judgement.similarity,
-                        confidence=judgement.confidence,
-                    )
-                )
-        return cases
+        """The cases that wait, with their memories."""
+        waiting = self.waiting()
+        known = by_id(self._engine, (i for judgement in waiting for i in (judgement.older, judgement.newer)))
+        return [
+            Case(
+                older=known[judgement.older],
+                newer=known[judgement.newer],
+                kind=judgement.kind,
+                similarity=judgement.similarity,
+                confidence=judgement.confidence,
+            )
+            for judgement in waiting
+            if judgement.older in known and judgement.newer in known
+        ]
 
     def outdated(self, now: float, *, most: int, days: float) -> list[str]:
         """The keys of judgements that need not be kept.
@@ -88,7 +95,9 @@ class Kept:
         memories changes again.
         """
         gone = {
-            key for key, j in self.judgements.items() if not (self._stands(j.older) and self._stands(j.newer))
+            key
+            for key, j in self.judgements.items()
+            if j.older not in self._current or j.newer not in self._current
         }
         decided = {
             key: j.at for key, j in self.judgements.items() if j.decision is not None and key not in gone
@@ -96,10 +105,6 @@ class Kept:
         newest = sorted(decided, key=lambda key: (-decided[key], key))
         old = [key for key in newest[:most] if decided[key] < now - days * DAY]
         return sorted([*gone, *old, *newest[most:]])
-
-    def _stands(self, memory_id: str) -> bool:
-        memory = self._known.get(memory_id)
-        return memory is not None and memory.status in CURRENT
 
 
 def pending(engine: Engine) -> list[Case]:

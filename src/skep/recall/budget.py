@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
 from skep.errors import WrongTypeError
+from skep.recall.messages import as_text
 from skep.recall.stream import StreamContext
 from skep.tokens import Counter, count_tokens
 from skep.validation import clean_call, clean_count
 
+Message = str | Mapping[str, Any]
+"""A text, or a message as chat APIs have it: `role`, and `content` as a string or a list of parts."""
 TOTAL = 1500
 TOOLS = 400
 FACTS = 200
@@ -139,8 +143,8 @@ class _Budget:
 
 
 def build_context(
-    messages: Sequence[str] = (),
-    tool_results: Sequence[str] = (),
+    messages: Sequence[Message] = (),
+    tool_results: Sequence[Message] = (),
     streamed: StreamContext | None = None,
     system: str = "",
     *,
@@ -152,8 +156,10 @@ def build_context(
     """Fill a context by priority. What it renders to never takes more than the budget.
 
     Args:
-        messages: Recent messages, oldest first. Where not even the newest fits, its beginning goes in.
-        tool_results: What the agent asked for, most important first; up to 400 tokens.
+        messages: Recent messages, oldest first: strings, or mappings with `role` and `content` as chat APIs have them,
+            which go in as "role: content". Content may be a list of parts, of which those that are no text are named
+            in brackets. Where not even the newest fits, its beginning goes in.
+        tool_results: What the agent asked for, most important first; up to 400 tokens. Strings, or such mappings.
         streamed: What `Stream.context()` has; its facts and episodes come before `facts` and `episodes`.
         facts: Streamed facts, best first; up to 200 tokens.
         episodes: Streamed episodes, best first; up to 200 tokens.
@@ -164,8 +170,8 @@ def build_context(
     budget = clean_count("budget", budget, 0, 1 << 40)
     clean_call("counter", counter)
     tiers = {
-        "messages": _texts("messages", messages),
-        "tool_results": _texts("tool_results", tool_results),
+        "messages": _told("messages", messages),
+        "tool_results": _told("tool_results", tool_results),
         "facts": _texts("facts", facts),
         "episodes": _texts("episodes", episodes),
     }
@@ -184,6 +190,16 @@ def build_context(
         if context.tokens <= budget:  # a counter may find more in the whole than in its parts
             return context
     return _filled(tiers, system, 0, counter)
+
+
+def _told(field: str, messages: Iterable[Message]) -> list[str]:
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):  # pyright: ignore
+        raise WrongTypeError(
+            f"{field} must be a list of strings or of mappings with role and content,"
+            f" got {type(cast('object', messages)).__name__}",
+            field=field,
+        )
+    return [as_text(message, field) for message in messages]
 
 
 def _texts(field: str, texts: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 from skep.semantics.conflicts import in_common, judge, whole_words
 
 if TYPE_CHECKING:
-    from skep.model import Hit, Memory
+    from skep.model import Hit, Link, Memory
 
 MOSTLY = 0.4
 """The share of words two hits must have in common to be compared."""
@@ -72,6 +72,48 @@ def conflicts_marked(
         if hit.memory.id in found
         else hit
         for hit in hits
+    )
+
+
+def newest_first(
+    query: str, hits: tuple[Hit, ...], revised: Callable[[Sequence[str]], Sequence[Link]]
+) -> tuple[Hit, ...]:
+    """The hits, each that another one revises behind that one and marked as outdated; scores stay where they are.
+
+    Args:
+        query: A hit gives way only if this names what changed: it may say other things besides.
+        hits: Best first.
+        revised: The links from those that revise some memories.
+    """
+    from skep.semantics.revising import asks_for  # few banks hold such links
+
+    place = {hit.memory.id: number for number, hit in enumerate(hits)}
+    newer: dict[int, list[int]] = {}
+    for link in revised(list(place)):
+        if link.src in place and asks_for(query, hits[place[link.src]].memory.text):
+            newer.setdefault(place[link.dst], []).append(place[link.src])
+    if not newer:
+        return hits
+    order: list[int] = []
+
+    def put(number: int, before: frozenset[int]) -> None:
+        for each in sorted(newer.get(number, ())):
+            if each not in before:  # links of users may form a ring
+                put(each, before | {number})
+        if number not in order:
+            order.append(number)
+
+    for number in range(len(hits)):
+        put(number, frozenset())
+    return tuple(
+        msgspec.structs.replace(
+            hits[number],
+            score=there.score,
+            flags=tuple(dict.fromkeys((*hits[number].flags, "outdated")))
+            if number in newer
+            else hits[number].flags,
+        )
+        for number, there in zip(order, hits, strict=True)
     )
 
 

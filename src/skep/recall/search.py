@@ -12,9 +12,10 @@ from skep.engine import Engine
 from skep.errors import ConfigError
 from skep.loading import undisturbed
 from skep.model import Memory, Recalled, Stage
-from skep.recall.marking import conflicts_marked, opposes
+from skep.recall.marking import conflicts_marked, newest_first, opposes
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
+from skep.semantics.links import MARKED, UPDATES
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
@@ -165,12 +166,15 @@ class Recaller:
             reranker=reranker,
             explain=explain,
         )
+        shown = found.hits
+        if config.currency and self._engine.setting(MARKED):
+            shown = newest_first(query, shown, lambda ids: self._engine.store.links_to(ids, UPDATES))
         trace = found.trace
         if explain and not self._engine.embeddings.at_hand():
             note = "the model behind the stored vectors is not at hand: words alone, until `skep reembed` is done"
             trace = (Stage(name="embedder", kept=0, note=note), *trace)
         hits = conflicts_marked(
-            found.hits,
+            shown,
             vectors=lambda shown: sources.vectors_of([hit.memory.id for hit in shown]),
             calibrate=self._engine.embeddings.calibrate,
             opposed=self.opposed,

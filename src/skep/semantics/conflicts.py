@@ -56,13 +56,13 @@ def find_for(
         shared: Whether memories without a scope count as well.
         vector: What the embedder makes of it, where the caller has that already.
     """
-    found: list[Conflict] = []
-    for existing, similarity in _candidates(
+    near = _candidates(
         engine, memory, threshold, limit or engine.settings.conflict_candidates, shared=shared, vector=vector
-    ):
-        conflict = judge(existing, memory, similarity, contradiction_fn)
-        if conflict is not None:
-            found.append(conflict)
+    )
+    if not near:
+        return []
+    judged = judge_many([(existing, memory, similarity) for existing, similarity in near], contradiction_fn)
+    found = [conflict for conflict in judged if conflict is not None]
     return sorted(found, key=lambda c: (-c.confidence, c.existing.id))
 
 
@@ -70,16 +70,44 @@ def judge(
     existing: Memory, memory: Memory, similarity: float, contradiction_fn: ContradictionFn | None = None
 ) -> Conflict | None:
     """The conflict between two memories that were found to be near, if there is one."""
-    from skep.semantics.compare import compare  # its tables are read when something is to be compared
+    return judge_many([(existing, memory, similarity)], contradiction_fn)[0]
 
-    verdict = compare(
-        existing.text,
-        memory.text,
-        similarity=similarity,
-        polarity_a=existing.polarity,
-        polarity_b=memory.polarity,
-        newer="b" if memory.created_at >= existing.created_at else "a",
+
+def judge_many(
+    pairs: Sequence[tuple[Memory, Memory, float]], contradiction_fn: ContradictionFn | None = None
+) -> list[Conflict | None]:
+    """The conflicts of pairs of a stored memory and another, given how near they are; all are compared at once."""
+    from skep.semantics.compare import (
+        Asked,
+        compare_many,
+    )  # its tables are read when something is to be compared
+
+    verdicts = compare_many(
+        [
+            Asked(
+                existing.text,
+                memory.text,
+                similarity,
+                existing.polarity,
+                memory.polarity,
+                "b" if memory.created_at >= existing.created_at else "a",
+            )
+            for existing, memory, similarity in pairs
+        ]
     )
+    return [
+        _conflict(existing, memory, similarity, verdict, contradiction_fn)
+        for (existing, memory, similarity), verdict in zip(pairs, verdicts, strict=True)
+    ]
+
+
+def _conflict(
+    existing: Memory,
+    memory: Memory,
+    similarity: float,
+    verdict: Verdict,
+    contradiction_fn: ContradictionFn | None,
+) -> Conflict | None:
     verdict = _summaries_repeat(existing, memory, verdict)
     if verdict.kind == "neutral":
         if contradiction_fn is None or not contradiction_fn(existing, memory):

@@ -78,8 +78,9 @@ class Alignment(NamedTuple):
 
 
 def _opposed_pairs(a: Text, b: Text) -> list[tuple[str, str]]:
-    left, right = set(a.stems), set(b.stems)
-    only_a, only_b = left - right, right - left
+    only_a, only_b = a.stem_bag - b.stem_bag, b.stem_bag - a.stem_bag
+    if not only_a or not only_b:
+        return []
     table = lx.antonyms()
     return [
         (x, y)
@@ -92,23 +93,23 @@ def _opposed_pairs(a: Text, b: Text) -> list[tuple[str, str]]:
 
 def align(a: Text, b: Text, words: Words) -> Alignment:
     """Pair every content word with its counterpart: the same stem, or the nearest word that is left over."""
-    stems_a = [a.stems[i] for i in a.content]
-    stems_b = [b.stems[i] for i in b.content]
-    set_a, set_b = set(stems_a), set(stems_b)
-    exact_a = [s in set_b for s in stems_a]
-    exact_b = [s in set_a for s in stems_b]
-    weights_a = tuple(words.weight(s) for s in stems_a)
-    weights_b = tuple(words.weight(s) for s in stems_b)
-    best_a = [1.0 if e else 0.0 for e in exact_a]
-    best_b = [1.0 if e else 0.0 for e in exact_b]
+    stems_a, stems_b = a.told, b.told
+    exact_a = tuple(map(set(stems_b).__contains__, stems_a))
+    exact_b = tuple(map(set(stems_a).__contains__, stems_b))
+    best_a = [*map(float, exact_a)]
+    best_b = [*map(float, exact_b)]
     free_a = [i for i, e in enumerate(exact_a) if not e]
     free_b = [i for i, e in enumerate(exact_b) if not e]
     swaps: list[Swap] = []
     opposites = _opposed_pairs(a, b)
     if stems_a and stems_b and (free_a or free_b):
+        import numpy as np
+
         rows_a = words.rows([a.words[i] for i in a.content])
         rows_b = words.rows([b.words[i] for i in b.content])
-        cosines = rows_a @ rows_b.T
+        cosines = np.vecdot(
+            rows_a[:, None], rows_b
+        )  # so small a product of matrices slows down what comes after it
         nearest_a: list[float] = cosines.max(1).tolist() if free_a else []
         nearest_b: list[float] = cosines.max(0).tolist() if free_b else []
         for i in free_a:
@@ -136,10 +137,10 @@ def align(a: Text, b: Text, words: Words) -> Alignment:
                     )
                 )
     return Alignment(
-        tuple(exact_a),
-        tuple(exact_b),
-        weights_a,
-        weights_b,
+        exact_a,
+        exact_b,
+        tuple(map(words.weight, stems_a)),
+        tuple(map(words.weight, stems_b)),
         tuple(best_a),
         tuple(best_b),
         tuple(swaps),
@@ -233,11 +234,16 @@ def _mean(values: Sequence[float], weights: Sequence[float], total: float) -> fl
     return sum(map(mul, values, weights)) / total if total else 0.0
 
 
+_JOINING = frozenset(("and", "or"))
+
+
 def _places(text: Text) -> dict[str, int]:
     """Where each content word first stands; two words joined by "and" or "or" share one place."""
     place = {text.stems[i]: i for i in reversed(text.content)}
+    if text.bag.isdisjoint(_JOINING):
+        return place
     for i, word in enumerate(text.words[1:-1], 1):
-        if word in ("and", "or"):
+        if word in _JOINING:
             left, right = text.stems[i - 1], text.stems[i + 1]
             if place.get(left) == i - 1 and place.get(right) == i + 1:
                 place[right] = i - 1
@@ -246,10 +252,11 @@ def _places(text: Text) -> dict[str, int]:
 
 def _order(here: dict[str, int], there: dict[str, int]) -> float:
     """The share of shared words that stand in the same order in both texts."""
-    shared = sorted((p, there[s]) for s, p in here.items() if s in there)
+    shared = sorted([(p, there[s]) for s, p in here.items() if s in there])
     steps = len(shared) - 1
-    kept = sum(x[1] <= y[1] or x[0] == y[0] for x, y in pairwise(shared))
-    return kept / steps if steps > 0 else 1.0
+    if steps <= 0:
+        return 1.0
+    return sum([x[1] <= y[1] or x[0] == y[0] for x, y in pairwise(shared)]) / steps
 
 
 def _negation(a: Text, b: Text, al: Alignment, cover_a: float, cover_b: float) -> tuple[float, ...]:
@@ -298,14 +305,20 @@ def _numbers(a: Text, b: Text) -> tuple[float, ...]:
     )
 
 
+def _unpaired(exact: Sequence[bool], weights: Sequence[float], partnered: Sequence[int]) -> float:
+    """The weight of the words that have no counterpart at all."""
+    return sum(w for i, w in enumerate(weights) if not exact[i] and i not in partnered)
+
+
 def _swaps(a: Text, b: Text, al: Alignment, total_a: float, total_b: float) -> tuple[float, ...]:
     real = [s for s in al.swaps if s.cosine > 0.1]
-    partner_a, partner_b = {s.left for s in real}, {s.right for s in real}
+    extra_a = _unpaired(al.exact_a, al.weights_a, [s.left for s in real]) / total_a
+    extra_b = _unpaired(al.exact_b, al.weights_b, [s.right for s in real]) / total_b
+    if not real:
+        return 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, min(extra_a, extra_b), max(extra_a, extra_b)
     share = sum(al.weights_a[s.left] / total_a + al.weights_b[s.right] / total_b for s in real) / 2
-    cosines = [s.cosine for s in real] or [1.0]
+    cosines = [s.cosine for s in real]
     names = sum(a.capital[a.content[s.left]] and b.capital[b.content[s.right]] for s in real)
-    extra_a = sum(w for i, w in enumerate(al.weights_a) if not al.exact_a[i] and i not in partner_a) / total_a
-    extra_b = sum(w for i, w in enumerate(al.weights_b) if not al.exact_b[i] and i not in partner_b) / total_b
     return (
         float(min(len(real), 6)),
         share,
@@ -313,7 +326,7 @@ def _swaps(a: Text, b: Text, al: Alignment, total_a: float, total_b: float) -> t
         max(cosines),
         min(cosines),
         float(min(names, 3)),
-        sum(min(al.weights_a[s.left], al.weights_b[s.right]) for s in real) / len(real) if real else 0.0,
+        sum(min(al.weights_a[s.left], al.weights_b[s.right]) for s in real) / len(real),
         min(extra_a, extra_b),
         max(extra_a, extra_b),
     )
@@ -321,33 +334,25 @@ def _swaps(a: Text, b: Text, al: Alignment, total_a: float, total_b: float) -> t
 
 def _names(a: Text, b: Text) -> tuple[float, ...]:
     left, right = set(compress(a.stems, a.capital)), set(compress(b.stems, b.capital))
-    only_a = len(left - set(b.stems))
-    only_b = len(right - set(a.stems))
+    only_a = len(left - b.stem_bag)
+    only_b = len(right - a.stem_bag)
     shared = len(left & right)
     return (float(min(shared, 4)), float(min(only_a, only_b, 4)), float(min(max(only_a, only_b), 5)))
 
 
-def _head(text: Text) -> str:
-    return next((text.stems[i] for i in text.content), "")
-
-
 def _shape(a: Text, b: Text) -> tuple[float, ...]:
     first_a, first_b = a.words[0] if a.words else "", b.words[0] if b.words else ""
-    words_a, words_b = set(a.words), set(b.words)
-
-    def apart(listed: frozenset[str]) -> float:
-        return float(bool((words_a ^ words_b) & listed))
-
+    apart = a.bag ^ b.bag
     return (
         float(a.question and b.question),
         float(a.question != b.question),
         float(first_a in lx.INDEFINITE) + float(first_b in lx.INDEFINITE),
         float(any(a.capital[:4])) + float(any(b.capital[:4])),
-        float(_head(a) == _head(b)),
+        float(a.told[:1] == b.told[:1]),
         float(first_a in lx.PERSONAL) + float(first_b in lx.PERSONAL),
-        apart(lx.HEDGES),
-        apart(lx.UPDATE_MARKERS),
-        apart(lx.UNIVERSAL),
+        float(not lx.HEDGES.isdisjoint(apart)),
+        float(not lx.UPDATE_MARKERS.isdisjoint(apart)),
+        float(not lx.UNIVERSAL.isdisjoint(apart)),
     )
 
 
@@ -360,19 +365,28 @@ class Pair(NamedTuple):
     ed: Edits
     row: list[float]
     rare: frozenset[str]
-    """The stems that tell most: names and identifiers, whatever their case."""
+    """The stems that tell most, names and identifiers, whatever their case; only where one thing was replaced."""
 
 
 def examine(a: Text, b: Text, similarity: float, words: Words) -> Pair:
     """Compare two texts. Which is given first makes no difference."""
-    if b.words < a.words:
-        a, b = b, a
-    al, ed = align(a, b, words), edits(a, b)
-    weighed = (*zip(a.content, al.weights_a, strict=True),), (*zip(b.content, al.weights_b, strict=True),)
-    rare = frozenset(
-        t.stems[i] for t, pairs in zip((a, b), weighed, strict=True) for i, weight in pairs if weight >= RARE
-    )
-    return Pair(a, b, al, ed, _row(a, b, similarity, al, ed), rare)
+    return examine_many([(a, b, similarity)], words)[0]
+
+
+def examine_many(given: Sequence[tuple[Text, Text, float]], words: Words) -> list[Pair]:
+    """Compare many pairs of texts; one part of the work after the other for all of them, which a processor likes."""
+    ordered = [(b, a, similarity) if b.words < a.words else (a, b, similarity) for a, b, similarity in given]
+    aligned = [align(a, b, words) for a, b, _ in ordered]
+    edited = [edits(a, b) for a, b, _ in ordered]
+    return [
+        Pair(a, b, al, ed, _row(a, b, similarity, al, ed), _rare(a, b, al) if ed.lone_swap else frozenset())
+        for (a, b, similarity), al, ed in zip(ordered, aligned, edited, strict=True)
+    ]
+
+
+def _rare(a: Text, b: Text, al: Alignment) -> frozenset[str]:
+    weighed = zip((*a.told, *b.told), (*al.weights_a, *al.weights_b), strict=True)
+    return frozenset(stem for stem, weight in weighed if weight >= RARE)
 
 
 def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[float]:
@@ -387,8 +401,9 @@ def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[
     na, nb = len(a.content), len(b.content)
     listed = al.opposites
     worst_a, worst_b = min(al.best_a, default=0.0), min(al.best_b, default=0.0)
-    swap_total = sum(al.weights_a[s.left] + al.weights_b[s.right] for s in al.swaps)
-    opposed = sum(al.weights_a[s.left] + al.weights_b[s.right] for s in al.swaps if s.opposed)
+    swapped = [(al.weights_a[s.left] + al.weights_b[s.right], s.opposed) for s in al.swaps]
+    swap_total = sum(weight for weight, _ in swapped)
+    opposed = sum(weight for weight, against in swapped if against)
     prefixed = any(lx.negated_form(x, y) for x, y in listed)
     return [
         similarity,
@@ -398,7 +413,7 @@ def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[
         max(soft_a, soft_b),
         shared / total if total else 0.0,
         min(na, nb) / max(na, nb, 1),
-        float(sorted(a.stems[i] for i in a.content) == sorted(b.stems[i] for i in b.content)),
+        float(na == nb and sorted(a.told) == sorted(b.told)),
         (_order(places_a, places_b) + _order(places_b, places_a)) / 2,
         *_negation(a, b, al, cover_a, cover_b),
         float(min(len(listed), 3)),

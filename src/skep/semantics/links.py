@@ -9,6 +9,10 @@ from typing import Literal
 from skep.errors import InvalidInputError, LineageError
 from skep.model import Graph, Link, Memory
 
+UPDATES = "updates"
+"""The relation between a memory and an older one whose value it revises."""
+MARKED = "recall/updates"
+"""The setting that says that there are such links; a bank without them is not asked for any."""
 Direction = Literal["out", "in", "both"]
 LinksOf = Callable[[str, str | None, Direction], Sequence[Link]]
 Get = Callable[[str], Memory | None]

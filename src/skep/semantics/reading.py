@@ -13,6 +13,9 @@ from skep.semantics import lexicon as lx
 MAX_TOKENS = 72
 """Longer texts are compared by their first words only, which bounds the cost of a pair."""
 
+SHORT = 512
+"""Characters up to which all words of a text are found at once."""
+
 _CLEAN = (
     (re.compile(r"-LRB-|-LSB-"), "("),
     (re.compile(r"-RRB-|-RSB-"), ")"),
@@ -41,6 +44,9 @@ _ENDS = frozenset((".", "?", "!", ":", ""))
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
+_EMPTY = lx.STOP | lx.NEGATORS
+
+
 class Quantity(NamedTuple):
     """A number in base units of its dimension."""
 
@@ -55,6 +61,11 @@ class Text(NamedTuple):
     stems: tuple[str, ...]
     content: tuple[int, ...]
     """Positions of the words that carry meaning."""
+    told: tuple[str, ...]
+    """Their stems."""
+    bag: frozenset[str]
+    """The words, each once."""
+    stem_bag: frozenset[str]
     negated: tuple[bool, ...]
     capital: tuple[bool, ...]
     negations: int
@@ -71,7 +82,10 @@ def _split(text: str) -> tuple[list[str], list[bool]]:
     if not text.isascii() or not _PLAIN.isdisjoint(text) or "RB-" in text or "SB-" in text:
         for pattern, with_ in _CLEAN:
             text = pattern.sub(with_, text)
-    found = [match.group() for match in islice(_TOKEN.finditer(text), MAX_TOKENS)]
+    if len(text) <= SHORT:
+        found: list[str] = _TOKEN.findall(text)[:MAX_TOKENS]
+    else:
+        found = [match.group() for match in islice(_TOKEN.finditer(text), MAX_TOKENS)]
     lower = [raw.lower() for raw in found]
     if "'" not in text and "cannot" not in lower:
         return lower, [
@@ -210,12 +224,15 @@ def analyse(text: str) -> Text:
     """Take a text apart: words, stems, what is negated, numbers in base units."""
     words, capital, quantities = _fold_numbers(*_split(text))
     negated, negations, cancels = _scopes(words)
+    stems = tuple(map(lx.stem, words))
+    content = tuple([i for i, w in enumerate(words) if w[0].isalnum() and w not in _EMPTY])
     return Text(
         words=tuple(words),
-        stems=tuple(lx.stem(w) for w in words),
-        content=tuple(
-            i for i, w in enumerate(words) if w[0].isalnum() and w not in lx.STOP and w not in lx.NEGATORS
-        ),
+        stems=stems,
+        content=content,
+        told=tuple([stems[i] for i in content]),
+        bag=frozenset(words),
+        stem_bag=frozenset(stems),
         negated=tuple(negated),
         capital=tuple(capital),
         negations=negations,

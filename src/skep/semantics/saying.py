@@ -105,11 +105,11 @@ def said_twice(a: Text, b: Text) -> bool:
 
 def _cannot(a: Text, b: Text) -> bool:
     """Whether some words have no counterpart, whatever is dropped, moved or replaced. Costs little."""
-    here, there = set(a.words), set(b.words)
+    here, there = a.bag, b.bag
     return _lone(a, here - there - DROPPED, there) or _lone(b, there - here - DROPPED, here)
 
 
-def _lone(text: Text, only: set[str], others: set[str]) -> bool:
+def _lone(text: Text, only: frozenset[str], others: frozenset[str]) -> bool:
     """Whether too many words that stand in one text alone are no other form of a word of the other."""
     if not only:
         return False

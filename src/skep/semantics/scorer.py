@@ -28,6 +28,8 @@ CLASSES: tuple[str, str, str] = ("duplicate", "contradiction", "neutral")
 MODEL_FILE = os.path.join(os.path.dirname(__file__), "data", "conflicts.npz")
 MAX_REMEMBERED = 20_000
 """How many word vectors are kept before the memory starts anew."""
+AT_ONCE = 64
+"""Rows of features that are scored at once; what is made of them stays in a processor's cache."""
 
 
 class WordTable:
@@ -76,42 +78,71 @@ class WordTable:
                 fresh = self._embedder.embed(missing) - self._mean
                 fresh /= np.sqrt(np.einsum("ij,ij->i", fresh, fresh))[:, None] + 1e-9
                 known = len(self._places)  # places come last: an interrupt in between must not shift them
-                self._vectors = np.concatenate([self._vectors[:known], fresh])
+                room = known + len(missing)
+                if room > len(self._vectors):
+                    grown = np.empty((max(room, 2 * known), fresh.shape[1]), np.float32)
+                    grown[:known] = self._vectors[:known]
+                    self._vectors = grown
+                self._vectors[known:room] = fresh
                 self._places |= {word: place for place, word in enumerate(missing, known)}
 
 
 class Scorer:
-    """Trees for every class, evaluated together, and the map from their scores to probabilities."""
+    """Trees for every class, evaluated together, and the map from their scores to probabilities.
+
+    Trees are held level by level and filled up to one depth, so that the children of node n of a level are nodes 2n
+    and 2n + 1 of the next.
+    """
 
     def __init__(self, arrays: dict[str, Any]) -> None:
-        self._feature: NDArray[np.intp] = arrays["feature"].astype("intp")
-        self._threshold: Rows = arrays["threshold"]
-        self._children: NDArray[np.intp] = arrays["children"].astype("intp").reshape(-1)
-        """Two per node: where its value is at most the threshold, and where it is more."""
-        self._value: Rows = arrays["value"]
-        self._roots: NDArray[np.intp] = arrays["roots"].astype("intp")
+        import numpy as np
+
+        children: NDArray[np.intp] = arrays["children"].astype("intp").reshape(-1, 2)
+        """Two per node: where its value is at most the threshold, and where it is more; those of a leaf are itself."""
+        asked = np.stack([arrays["feature"].astype(np.float32), arrays["threshold"]])
+        conditions, which = np.unique(asked, axis=1, return_inverse=True)
+        self._feature: NDArray[np.intp] = conditions[0].astype("intp")
+        self._threshold: Rows = conditions[1]
+        """Every condition that some node asks, once."""
+        node: NDArray[np.intp] = arrays["roots"].astype("intp")
+        self._levels: list[NDArray[np.intp]] = []
+        """Per level: the condition of each node."""
+        for _ in range(int(arrays["depth"])):
+            self._levels.append(which.reshape(-1).take(node))
+            node = children.take(node, axis=0).reshape(-1)
+        self._value: Rows = arrays["value"].take(node)
         self._bounds: list[int] = arrays["bounds"].tolist()
-        self._depth = int(arrays["depth"])
         self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
         if tuple(bytes(arrays["names"]).decode().split()) != NAMES:
             raise ValueError(
                 "the conflict model was trained with other features; run scripts/train_conflicts.py"
             )
 
-    def scores(self, row: Sequence[float]) -> Rows:
-        """The raw score of each class."""
+    def scores(self, rows: Sequence[Sequence[float]]) -> Rows:
+        """The raw score of each class (column) for each row of features."""
         import numpy as np
 
-        values = np.asarray(row, np.float32)
-        node = self._roots
-        for _ in range(self._depth):
-            more = values.take(self._feature.take(node)) > self._threshold.take(node)
-            node = self._children.take(2 * node + more)
-        return np.add.reduceat(self._value.take(node), self._bounds)
+        values: Rows = np.asarray(rows, np.float32)
+        out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
+        trees: NDArray[np.intp] = np.arange(len(self._levels[0]))
+        for start in range(0, len(values), AT_ONCE):
+            met: NDArray[np.bool_] = (
+                values[start : start + AT_ONCE].take(self._feature, axis=1) > self._threshold
+            )
+            first: NDArray[np.intp] = np.arange(len(met))[:, None] * met.shape[1]
+            node: NDArray[np.intp] = 2 * trees + met.take(self._levels[0], axis=1)
+            for condition in self._levels[1:]:
+                more = met.take(condition.take(node) + first)
+                node += node
+                node += more
+            np.add.reduceat(self._value.take(node), self._bounds, axis=1, out=out[start : start + AT_ONCE])
+        return out
 
-    def probabilities(self, row: Sequence[float]) -> tuple[float, float, float]:
-        """Calibrated probabilities in the order of `CLASSES`."""
-        same, against, apart = self.scores(row).tolist()
+    def probabilities(self, rows: Sequence[Sequence[float]]) -> list[tuple[float, float, float]]:
+        """Calibrated probabilities in the order of `CLASSES`, for each row of features."""
+        return [self._calibrated(*scores) for scores in self.scores(rows).tolist()] if rows else []
+
+    def _calibrated(self, same: float, against: float, apart: float) -> tuple[float, float, float]:
         logits = [same * a + against * b + apart * c + d for a, b, c, d in self._calibration]
         highest = max(logits)
         odds = [math.exp(logit - highest) for logit in logits]

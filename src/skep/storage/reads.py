@@ -177,18 +177,6 @@ class Reads:
             "ORDER BY m.row",
         )
 
-    def faded(self, now: float, floor: float, decay_per_day: float) -> list[Memory]:
-        """Current facts whose confidence, after decay, is below a floor; pinned ones stay."""
-        return self.memories_where(
-            "m.status = 'active' AND m.forgotten = 0 AND m.kind = 'fact' AND m.pinned = 0 AND"
-            # what decays in a straight line decays faster: who is above the floor even so need not be reckoned out
-            " (m.confidence < :floor OR"
-            " m.confidence * (1 - :decay * (:now - m.last_evidence_at) / 86400.0) < :floor) AND"
-            " m.confidence * exp(-:decay * max(0, (:now - m.last_evidence_at) / 86400.0)) < :floor",
-            {"now": now, "floor": floor, "decay": decay_per_day},
-            "ORDER BY m.row",
-        )
-
     def stale_memories(self) -> list[Memory]:
         """Current memories that stand on something that no longer does."""
         return self.memories_where(
@@ -263,6 +251,16 @@ class Reads:
             for link in links
             if rel in (None, link.rel)
             and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
+        ]
+
+    def links_to(self, ids: Sequence[str], rel: str) -> list[Link]:
+        """The links of one relation that end at some memories."""
+        marks = ", ".join("?" * len(ids))
+        sql = (
+            f"SELECT src, dst, rel, strength FROM links WHERE rel = ? AND dst IN ({marks}) ORDER BY src, dst"
+        )
+        return [
+            Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in self.connection.rows(sql, (rel, *ids))
         ]
 
     def all_links(self) -> list[Link]:

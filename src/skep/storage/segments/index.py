@@ -181,6 +181,15 @@ class SegmentIndex:
 
         return self._trusting(answer)
 
+    def rows_where(self, where: Filter, unless: Filter) -> Ints:
+        """The rows that one filter admits and another does not."""
+
+        def answer() -> Ints:
+            mask = self._masks.admitted(where).mask & ~self._masks.admitted(unless).mask
+            return self._upkeep.table.rows[np.flatnonzero(mask)]
+
+        return self._trusting(answer)
+
     def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> Pool:
         """These very rows as a pool, in this order. Rows that the index does not know score nothing."""
 

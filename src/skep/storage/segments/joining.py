@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments.codes import SEED, decode, join
+from skep.storage.segments.codes import decode, join
 from skep.storage.segments.scan import codes_of
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-READ = 2048
-"""Rows of the bank that are made ready at once."""
 BLOCK = 256
-"""Rows of the bank per product; with `ASKED` rows the result stays in a processor's cache."""
+"""Rows of the bank that are read and multiplied at once; what is made of them stays in a processor's cache."""
 ASKED = 1024
 """Rows asked for per product."""
 TURN = 8192
@@ -34,8 +32,8 @@ LOW = 8 / 15
 """How far the coarse half of a code may be from the whole along one axis, in steps of its scale."""
 ROUNDED = 0.002
 """What the roundings of a product may come to."""
-AXES, AXES_SHARE = 62, 4
-"""Axes of a lens: so many, or one in so many if that is more. With two columns more, products are quickest."""
+COLUMNS, SHARE = 64, 4
+"""Columns of a lens: so many, or a quarter of the dimension if that is more. Two of them are no axes."""
 UNSEEN = 0.95
 """The most that the cosine of the unseen parts of two rows is taken for. Those of pairs near the bar are about as
 alike as the whole rows; a pair could only be lost if they were nearly parallel and it stood above the bar by a
@@ -45,15 +43,17 @@ SMALL = 128
 FEW = 400
 SAMPLE = 2048
 """Rows a lens is made from."""
+ROUNDS = 4
+"""Rounds in which it is ground."""
 TRIED = 128
 """Rows asked for on which it is tried."""
 WASTE = 1 / 256
 """A lens that lets pass more pairs than this in vain is not used."""
 PASSED = 16_384
 """Pairs that are collected before they are scored."""
-AT_ONCE = 1024
-"""Pairs that are scored at once; so many rows stay in the cache."""
-DENSE = 64
+AT_ONCE = 256
+"""Pairs that are looked at more closely at once; so many rows stay in the cache."""
+DENSE = 32
 """Pairs per row from which they are scored as one product."""
 MANY = 200_000
 """Pairs held before all but the nearest of each row are let go."""
@@ -72,6 +72,7 @@ class Rows(NamedTuple):
 
     slots: Ints
     high: Floats
+    """Written over when the next rows are read: fresh memory for each would cost more than what is done with it."""
     scale: Floats
 
 
@@ -80,9 +81,14 @@ class Lens(NamedTuple):
 
     axes: Floats
 
+    @property
+    def plain(self) -> bool:
+        """Whether there are no axes."""
+        return not self.axes.shape[1]
+
     def asked(self, vectors: Floats) -> Floats:
         """Unit rows as one side of a product."""
-        if not self.axes.shape[1]:
+        if self.plain:
             return vectors
         out = self._seen(vectors, -1.0)
         out[:, -2] *= np.float32(UNSEEN)
@@ -94,7 +100,7 @@ class Lens(NamedTuple):
         Through a lens that is nothing: the bar is part of the product, which is quicker.
         """
         bars = np.float32(least - ROUNDED) / rows.scale - np.float32(LOW * rows.high.shape[1] ** 0.5)
-        if not self.axes.shape[1]:
+        if self.plain:
             return rows.high, bars[:, None]
         return self._seen(rows.high, bars), np.zeros((1, 1), np.float32)
 
@@ -136,29 +142,59 @@ def _pairs(
     ]
     products = np.empty(BLOCK * ASKED, dtype=np.float32)
     reached = np.empty(BLOCK * ASKED, dtype=bool)
+    closer = None if lens.plain else Closer(queries, least)
     passed = Passed()
     kept: list[Near] = []
     room = MANY
     for rows in _reading(table, slots):
         right, bars = lens.held(rows, least)
-        for start in range(0, len(right), BLOCK):
-            block = right[start : start + BLOCK]
-            for number, left in enumerate(lefts):
-                shape = len(block), left.shape[1]
-                size = shape[0] * shape[1]
-                product = np.matmul(block, left, out=products[:size].reshape(shape))
-                bar = bars[start : start + BLOCK] if len(bars) > 1 else bars[0, 0]
-                np.greater_equal(product, bar, out=reached[:size].reshape(shape))
-                row, column = np.divmod(reached[:size].nonzero()[0], shape[1])
-                passed.add(column + number * ASKED, rows.slots[start + row])
-            if passed.count > PASSED:
-                kept.append(_exact(table, asked, queries, passed, least))
-                passed = Passed()
-            if sum(len(pairs.asked) for pairs in kept) > room:
-                kept = [_nearest(table, _all(kept), most)]
-                room = max(MANY, 2 * len(kept[0].asked))
+        for number, left in enumerate(lefts):
+            shape = len(right), left.shape[1]
+            size = shape[0] * shape[1]
+            product = np.matmul(right, left, out=products[:size].reshape(shape))
+            np.greater_equal(product, bars, out=reached[:size].reshape(shape))
+            row, column = np.divmod(reached[:size].nonzero()[0], shape[1])
+            column += number * ASKED
+            if closer is not None:
+                near = closer.look(rows, row, column)
+                row, column = row[near], column[near]
+            passed.add(column, rows.slots[row])
+        if passed.count > PASSED:
+            kept.append(_exact(table, asked, queries, passed, least))
+            passed = Passed()
+        if sum(len(pairs.asked) for pairs in kept) > room:
+            kept = [_nearest(table, _all(kept), most)]
+            room = max(MANY, 2 * len(kept[0].asked))
     kept.append(_exact(table, asked, queries, passed, least))
     return _all(kept)
+
+
+class Closer:
+    """Looks at pairs that passed a lens through the whole coarse half of the codes."""
+
+    def __init__(self, queries: Floats, least: float) -> None:
+        self._queries = queries
+        self._least = least
+        self._one = np.empty((AT_ONCE, queries.shape[1]), dtype=np.float32)
+        self._other = np.empty_like(self._one)
+
+    def look(self, rows: Rows, row: Ints, column: Ints) -> NDArray[np.bool_]:
+        """Which pairs may still reach the bar."""
+        if len(row) > DENSE * len(
+            rows.slots
+        ):  # where many are alike, all against all costs less than pair by pair
+            dots = (rows.high @ self._queries.T)[row, column]
+        else:
+            dots = np.empty(len(row), dtype=np.float32)
+            for start in range(0, len(row), AT_ONCE):
+                some = slice(start, start + AT_ONCE)
+                size = len(row[some])
+                one = rows.high.take(row[some], axis=0, out=self._one[:size], mode="clip")
+                other = self._queries.take(column[some], axis=0, out=self._other[:size], mode="clip")
+                np.vecdot(one, other, out=dots[some])
+        dots += np.float32(LOW * rows.high.shape[1] ** 0.5)
+        dots *= rows.scale[row]
+        return dots >= self._least - ROUNDED
 
 
 class Passed:
@@ -183,23 +219,24 @@ class Passed:
 
 
 def _reading(table: Table, slots: Ints) -> Iterator[Rows]:
-    """The rows of sorted slots, some at a time."""
+    """The rows of sorted slots, some at a time, each time in the same place."""
+    packed = np.empty((BLOCK, table.dim), dtype=np.int8)
+    single = np.empty((BLOCK, table.dim), dtype=np.float32)
     for number, part in table.parts(slots):
         local = slots[part] - table.bases[number]
-        segment = table.segments[number] if number < len(table.segments) else None
-        if segment is not None and segment.codes is None:
+        codes = table.segments[number].codes if number < len(table.segments) else table.tail
+        if codes is None:
             continue
-        for start in range(0, len(local), READ):
-            piece = local[start : start + READ]
-            if segment is None:
-                high, scale = table.tail.high[piece], table.tail.scale[piece]
+        for start in range(0, len(local), BLOCK):
+            piece = local[start : start + BLOCK]
+            high = single[: len(piece)]
+            if len(piece) == piece[-1] - piece[0] + 1:
+                np.copyto(high, codes.high[piece[0] : piece[-1] + 1])
+            elif codes is table.tail:
+                np.copyto(high, codes.high[piece])
             else:
-                assert segment.codes is not None
-                whole = len(piece) == piece[-1] - piece[0] + 1
-                chosen = slice(int(piece[0]), int(piece[-1]) + 1) if whole else piece
-                high = segment.codes.high[chosen].astype(np.float32)
-                scale = segment.codes.scale[chosen]
-            yield Rows(piece + table.bases[number], high, scale)
+                np.copyto(high, codes.high.take(piece, axis=0, out=packed[: len(piece)], mode="clip"))
+            yield Rows(piece + table.bases[number], high, codes.scale[piece])
 
 
 def _lens(table: Table, queries: Floats, slots: Ints, least: float) -> Lens:
@@ -207,9 +244,11 @@ def _lens(table: Table, queries: Floats, slots: Ints, least: float) -> Lens:
     plain = Lens(np.zeros((table.dim, 0), np.float32))
     if table.dim <= SMALL or len(queries) < FEW or not len(slots):
         return plain
-    sample = list(_reading(table, slots[:: -(-len(slots) // SAMPLE)]))
+    sample = [
+        rows._replace(high=rows.high.copy()) for rows in _reading(table, slots[:: -(-len(slots) // SAMPLE)])
+    ]
     rows = np.concatenate([part.high * part.scale[:, None] for part in sample])
-    axes = _foremost(rows, max(AXES, table.dim // AXES_SHARE))
+    axes = _foremost(rows, max(COLUMNS, table.dim // SHARE) - 2)
     lens = Lens(np.hstack([axes, np.zeros((table.dim, 2), np.float32)]))
     tried = queries[:: -(-len(queries) // TRIED)]
     left = lens.asked(tried).T
@@ -219,10 +258,11 @@ def _lens(table: Table, queries: Floats, slots: Ints, least: float) -> Lens:
 
 
 def _foremost(rows: Floats, count: int) -> Floats:
-    """About the axes along which rows reach furthest, orthonormal, by orthogonal iteration."""
-    found = np.random.default_rng(SEED).standard_normal((rows.shape[1], count)).astype(np.float32)
-    for _ in range(3):
-        found = np.linalg.qr(rows.T @ (rows @ found))[0]
+    """About the axes along which rows reach furthest, orthonormal, by orthogonal iteration from some of the rows."""
+    products = rows.T @ rows
+    found = rows[:: max(1, len(rows) // count)][:count].T
+    for _ in range(ROUNDS):
+        found = np.linalg.qr(products @ found)[0]
     return found
 
 
@@ -254,38 +294,13 @@ def _exact(table: Table, asked: Ints, queries: Floats, passed: Passed, least: fl
     if not len(slots):
         return _nothing()
     rows, row = np.unique(slots, return_inverse=True)  # one row is in many pairs where many are alike
-    if len(slots) > DENSE * len(rows):  # where many are alike, all against all costs less than pair by pair
-        vectors = decode(join([part for _, part in codes_of(table, rows)]))
+    vectors = decode(join([part for _, part in codes_of(table, rows)]))
+    if len(slots) > DENSE * len(rows):
         cosine = (vectors @ queries.T)[row, columns]
     else:
-        near = _coarsely(table, queries, columns, rows, row, least)
-        columns, slots = columns[near], slots[near]
-        rows, row = np.unique(slots, return_inverse=True)
-        if not len(rows):
-            return _nothing()
-        vectors = decode(join([part for _, part in codes_of(table, rows)]))
         cosine = np.vecdot(vectors[row], queries[columns])
     good = cosine >= least
     return Near(columns[good], slots[good], cosine[good].astype(np.float32))
-
-
-def _coarsely(table: Table, queries: Floats, columns: Ints, rows: Ints, row: Ints, least: float) -> Ints:
-    """Which of some pairs may reach the bar, as far as the coarse half of the codes of sorted rows tells."""
-    order = np.argsort(row, kind="stable")
-    good = np.zeros(len(row), dtype=bool)
-    first = 0
-    for part in _reading(table, rows):
-        last = first + len(part.slots)
-        here = order[np.searchsorted(row, first, sorter=order) : np.searchsorted(row, last, sorter=order)]
-        for start in range(0, len(here), AT_ONCE):
-            some = here[start : start + AT_ONCE]
-            at = row[some] - first
-            dots = np.vecdot(part.high[at], queries[columns[some]])
-            dots += np.float32(LOW * table.dim**0.5)
-            dots *= part.scale[at]
-            good[some] = dots >= least - ROUNDED
-        first = last
-    return np.flatnonzero(good)
 
 
 def _nearest(table: Table, pairs: Near, most: int) -> Near:

@@ -21,8 +21,8 @@ Mask = NDArray[np.bool_]
 READ = 4_000_000
 """Postings that are read at once; one query may have more."""
 
-MANY_TIMES = 32
-"""Lists of at most so many times the rows that are wanted are not thinned out."""
+MANY_TIMES = 8
+"""Postings of at most so many times the rows that are wanted, once for each term, are not thinned out."""
 
 
 class Terms(NamedTuple):
@@ -76,54 +76,62 @@ def _parts(terms: Terms, queries: Sequence[Sequence[str]]) -> Iterator[list[Sequ
 
 
 class _Held:
-    """The postings of the terms of some queries, side by side: admitted slots, and what a term gives to each."""
+    """The postings of the terms of some queries, source by source: admitted slots, and what a term gives to each."""
 
     def __init__(self, table: Table, mask: Mask, terms: Terms, queries: Sequence[Sequence[str]]) -> None:
         self._terms = terms
         used = list(dict.fromkeys(term for query in queries for term in query))
         self._place = {term: place for place, term in enumerate(used)}
+        worth = terms.worth[[terms.number[word] for word in used]]
         lookup = look_up(table, used)
-        sources: list[tuple[Ints, Ints, Floats]] = []
+        self._sources: list[tuple[Ints, Floats, list[int]]] = []
+        """Slots, gains, and where those of each term begin."""
         for number, segment in enumerate(table.segments):
             sizes = np.array(lookup.sizes[number], dtype=np.int64)
             starts = np.array(lookup.starts[number], dtype=np.int64)
             docs, impacts = segment.many_postings(starts, sizes, table.mean_length)
-            sources.append(
-                (np.repeat(np.arange(len(used)), sizes), docs + np.int64(table.bases[number]), impacts)
-            )
-        sizes, docs, impacts = table.tail.many_postings(lookup.keys, table.mean_length)
-        sources.append((np.repeat(np.arange(len(used)), sizes), docs + np.int64(table.base), impacts))
-        term, slots, gains = (np.concatenate(each) for each in zip(*sources, strict=True))
+            self._take(docs + np.int64(table.bases[number]), impacts, sizes, worth, mask)
+        held, docs, impacts = table.tail.many_postings(lookup.keys, table.mean_length)
+        self._take(docs + np.int64(table.base), impacts, np.array(held, dtype=np.int64), worth, mask)
+
+    def _take(self, slots: Ints, impacts: Floats, sizes: Ints, worth: Floats, mask: Mask) -> None:
+        if not len(slots):
+            return
+        gains = impacts * np.repeat(worth, sizes)
+        edges = np.concatenate([[0], np.cumsum(sizes)])
         admitted = mask.take(slots)
-        order = np.argsort(term[admitted], kind="stable")
-        term, self._slots = term[admitted][order], slots[admitted][order]
-        worth = terms.worth[[terms.number[word] for word in used]]
-        self._gains: Floats = gains[admitted][order] * worth[term]
-        self._edges: list[int] = np.searchsorted(term, np.arange(len(used) + 1)).tolist()
+        if not admitted.all():
+            edges = np.concatenate([[0], np.cumsum(admitted)])[edges]
+            slots, gains = slots[admitted], gains[admitted]
+        self._sources.append((slots, gains, edges.tolist()))
 
     def of(self, query: Sequence[str]) -> list[tuple[Ints, Floats]]:
         """The postings of a query's terms, rarest first."""
         rank, number = self._terms.rank, self._terms.number
         places = [self._place[term] for term in sorted(set(query), key=lambda term: rank[number[term]])]
-        parts = [slice(self._edges[place], self._edges[place + 1]) for place in places]
-        return [(self._slots[part], self._gains[part]) for part in parts]
+        return [
+            (slots[edges[place] : edges[place + 1]], gains[edges[place] : edges[place + 1]])
+            for place in places
+            for slots, gains, edges in self._sources
+            if edges[place] < edges[place + 1]
+        ]
 
 
 def _best(table: Table, lists: list[tuple[Ints, Floats]], scores: Floats, k: int) -> Ints:
     """One query; `scores` is all zeros before and after."""
-    for slots, gains in lists:
-        scores[slots] += gains  # a slot stands once in a list
-    found = [slots[_reaching(scores.take(slots), k)] for slots, _ in lists]
-    slots = distinct_sorted(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
-    best = best_of(scores.take(slots), table.rows, slots, k)
-    for each, _ in lists:
-        scores[each] = 0
+    if not lists:
+        return np.zeros(0, dtype=np.int64)
+    slots = np.concatenate([each for each, _ in lists])
+    np.add.at(scores, slots, np.concatenate([gains for _, gains in lists]))  # in the order of the lists
+    found = distinct_sorted(slots[_reaching(scores.take(slots), k * len(lists))])
+    best = best_of(scores.take(found), table.rows, found, k)
+    scores[slots] = 0
     return best
 
 
-def _reaching(values: Floats, k: int) -> slice | Mask:
-    """Those of one list that may be among the best: who is not among the best of a list is not among all."""
+def _reaching(values: Floats, k: int) -> Mask:
+    """Which of some values are among the `k` best; all where there are few, as finding out would cost more."""
     if len(values) <= MANY_TIMES * k:
-        return slice(None)
+        return np.ones(len(values), dtype=bool)
     at = len(values) - k
     return values >= np.partition(values, at)[at]

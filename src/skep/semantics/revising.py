@@ -1,0 +1,242 @@
+"""Announced changes: texts that say in passing that a value is another one now.
+
+>>> revises("I've adjusted the snack budget to $75, any ideas?", "I put $50 aside as my snack budget for Friday")
+True
+>>> revises("I've adjusted the snack budget to $75, any ideas?", "I put $50 aside as my book budget for Friday")
+False
+
+Long texts that revise one number share little else with those that held the old one, so comparing them as wholes says
+nothing. Here one of them has to announce the change ("extended to May 20", "the new April 25 deadline"), name what
+changed, and the other has to hold another value of the same kind beside the same words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from skep.semantics import lexicon as lx
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)"
+)
+_VALUE = re.compile(
+    r"(?P<money>[$€£]\s?\d[\d,]*(?:\.\d+)?(?:[kmb]n?\b| ?(?:million|billion)\b)?)"
+    rf"|(?P<date>\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?\b(?:[-–]\d{{1,2}}\b)?)"
+    r"|(?P<time>\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b)"
+    r"|(?P<percent>\b\d+(?:\.\d+)?(?: ?%| percent\b))"
+    r"|(?P<span>(?<![\w.$€£#-])\d+(?:\.\d+)?(?:[-–]\d+)? ?(?:minute|hour|day|week|month|year)s?\b)"
+    r"|(?P<count>(?<![\w.$€£#/-])(?!(?:19|20)\d\d\b)\d[\d,]*(?:\.\d+)?(?![\w%/:-]|\.\d))",
+    re.IGNORECASE,
+)
+_AHEAD = rf"(?=[$€£\d]|{_MONTH} \d)"
+_ABOUT = r"(?:(?:about|around|over|just|now|at least|a total of) )?"
+_VERB = (
+    r"(?:increased|decreased|raised|lowered|reduced|extended|shortened|moved|moving|shifted|rescheduled|postponed"
+    r"|pushed|adjusted|updated|changed|revised|expanded|bumped|upgraded|dropped|cut)"
+)
+_KIND = r"(?:new|updated|revised|increased|extended|adjusted|reduced|rescheduled)"
+_ANNOUNCED = (
+    # "adjusted the snack budget to $75"; "the deadline was extended to May 20"
+    re.compile(rf"(?<!already )\b{_VERB}\b(?P<what>[^.!?;,]{{0,60}}?)\bto {_ABOUT}{_AHEAD}", re.IGNORECASE),
+    # "the new sprint deadline of April 5"
+    re.compile(
+        rf"(?<!already )\b{_KIND}\b(?P<what>(?:(?!\b{_KIND}\b)[^.!?;,]){{1,50}}?)\b(?:of|is|to) {_ABOUT}{_AHEAD}",
+        re.IGNORECASE,
+    ),
+    # "the new April 25 deadline"
+    re.compile(rf"\b{_KIND} {_AHEAD}", re.IGNORECASE),
+    # "the savings, which have now reached $900"
+    re.compile(rf"\b(?:has|have) (?:now )?(?:reached|grown to|risen to)(?P<what>) {_AHEAD}", re.IGNORECASE),
+)
+_LIKELY = re.compile(rf"\b(?:{_VERB}|{_KIND}|reached|grown|risen)\b", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
+_FROM = re.compile(rf"\bfrom {_AHEAD}", re.IGNORECASE)
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?", re.IGNORECASE)
+_STOPS = re.compile(r"[.!?;](?=\s|$)")
+_MONTHS = re.compile(_MONTH + r"$")
+_EMPTY = (
+    lx.STOP
+    | lx.NEGATORS
+    | lx.UPDATE_MARKERS
+    | lx.word_set(
+        """new recent recently original previous current additional extra first last total number amount starting set
+        i've i'm it's we've we're i'd i'll try trying understand know think want need help make find found saw
+        noticed"""
+    )
+)
+_LINKING = lx.word_set("with for of in on from at into by after before during through per")
+"""Words behind which a thing is described further."""
+BEFORE, AFTER = 6, 5
+"""Telling words before and after a value that belong to it."""
+BESIDES = 2
+"""Telling words that two texts share besides, where what changed is named by one word alone."""
+
+
+class Change(NamedTuple):
+    """One announced change."""
+
+    kind: str
+    value: str
+    was: str | None
+    """The old value, where it is told."""
+    thing: tuple[str, ...]
+    """The stems that name what changed; the last is the noun."""
+    described: tuple[str, ...]
+    """Stems that describe it further."""
+    names: frozenset[str]
+    """Words with a capital in the sentence that tells it."""
+    words: tuple[str, ...]
+    """The words that name what changed and describe it, as they stand there."""
+
+
+def revises(newer: str, older: str) -> bool:
+    """Whether one text announces another value of something that the other holds a value of."""
+    changes = announced(newer)
+    return bool(changes) and any(_concerns(change, older, newer) for change in changes)
+
+
+def asks_for(query: str, newer: str) -> bool:
+    """Whether a question names something that a text announces a change of; of any text that announces none, it does.
+
+    >>> asks_for("What is my snack budget?", "I raised it: the new snack budget is $75")
+    True
+    >>> asks_for("Who comes to the party?", "I raised it: the new snack budget is $75")
+    False
+    """
+    changes = announced(newer)
+    named = {*_stems(query)}
+    return not changes or any(change.thing[-1] in named for change in changes)
+
+
+@lru_cache(maxsize=4096)
+def announced(text: str) -> tuple[Change, ...]:
+    """The changes of values that a text announces; most texts announce none.
+
+    >>> [(change.value, change.thing) for change in announced("The deadline was extended to May 20.")]
+    [('may20', ('deadlin',))]
+    """
+    if not _DIGIT.search(text) or not _LIKELY.search(text):
+        return ()
+    found: list[Change] = []
+    for pattern in _ANNOUNCED:
+        for match in pattern.finditer(text):
+            value = _VALUE.match(text, match.end())
+            if value is not None:
+                change = _change(text, match, value)
+                if change.thing:
+                    found.append(change)
+    return tuple(dict.fromkeys(found))
+
+
+def _change(text: str, match: re.Match[str], value: re.Match[str]) -> Change:
+    after = _STOPS.split(text[value.end() : value.end() + 60])[0].partition(",")[0]
+    named = match.groupdict().get("what")
+    was: str | None = None
+    if named is None:
+        phrases = [after]
+        after = ""
+    else:
+        told = _FROM.search(named)
+        if told is not None:
+            old = _VALUE.match(named, told.end())
+            was = _plain(old.group()) if old is not None else None
+            named = named[: told.start()]
+        before = _STOPS.split(text[max(0, match.start() - 90) : match.start()])[-1]
+        phrases = [named, *reversed(before.split(","))]  # what changed may stand before the verb
+    none: tuple[list[str], list[str]] = [], []
+    thing, described = next((split for split in map(_split, phrases) if split[0]), none)
+    described = [*described, *_telling(after)[:3]]
+    start = max((at.end() for at in _STOPS.finditer(text, 0, match.start())), default=0)
+    return Change(
+        kind=str(value.lastgroup),
+        value=_plain(value.group()),
+        was=was,
+        thing=tuple(map(lx.stem, thing)),
+        described=tuple(map(lx.stem, described)),
+        names=_names(text[start : value.start()]),
+        words=(*thing, *described),
+    )
+
+
+def _split(phrase: str) -> tuple[list[str], list[str]]:
+    """The words that name a thing, and those that describe it: "Zoom call with the director" is a Zoom call."""
+    parts: list[list[str]] = [[]]
+    for word in _WORD.findall(phrase.lower()):
+        if word in _LINKING:
+            parts.append([])
+        elif _tells(word):
+            parts[-1].append(word)
+    held = [part for part in parts if part]
+    if not held:
+        return [], []
+    return held[0][-3:], [*held[0][:-3], *(word for part in held[1:] for word in part)]
+
+
+def _tells(word: str) -> bool:
+    return word not in _EMPTY and word not in _LINKING and len(word) > 2 and not _MONTHS.match(word)
+
+
+def _telling(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.lower()) if _tells(word)]
+
+
+def _names(sentence: str) -> frozenset[str]:
+    """Words with a capital that do not begin a sentence."""
+    words = _WORD.findall(sentence)
+    return frozenset(word.lower() for word in words[1:] if word[0].isupper() and _tells(word.lower()))
+
+
+def _stems(text: str) -> list[str]:
+    return [*map(lx.stem, _telling(text))]
+
+
+def _plain(value: str) -> str:
+    return value.lower().replace(" ", "").replace(",", "").rstrip(".")
+
+
+def _concerns(change: Change, older: str, newer: str) -> bool:
+    """Whether the older text holds another value of what changed."""
+    if change.value in _plain(older):
+        return False  # it knew already
+    known = {word.lower() for word in _WORD.findall(older)}
+    if not known.issuperset(change.names if len(change.thing) == 1 else change.names & {*change.words}):
+        return False  # of somebody else
+    *_, noun = change.thing
+    for kind, value, near in _values(older):
+        if kind != change.kind or value == change.value or noun not in near:
+            continue
+        if change.was is not None:
+            if value == change.was:
+                return True
+            continue
+        if kind == "count":
+            continue  # a bare number may count anything
+        if len(change.thing) > 1:
+            if change.thing[-2] in near:
+                return True
+        elif change.described:
+            if not near.isdisjoint(change.described):
+                return True
+        elif kind != "percent" and _besides(older, newer, change) >= BESIDES:
+            return True
+    return False
+
+
+def _besides(older: str, newer: str, change: Change) -> int:
+    return len((set(_stems(older)) & set(_stems(newer))) - {*change.thing})
+
+
+def _values(text: str) -> Iterator[tuple[str, str, set[str]]]:
+    """Every value of a text: its kind, itself, and the stems beside it."""
+    for value in _VALUE.finditer(text):
+        before = _STOPS.split(text[max(0, value.start() - 70) : value.start()])[-1]
+        following = _stems(_STOPS.split(text[value.end() : value.end() + 60])[0])
+        yield (
+            str(value.lastgroup),
+            _plain(value.group()),
+            {*_stems(before)[-BEFORE:], *following[:AFTER]},
+        )
