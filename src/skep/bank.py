@@ -78,8 +78,9 @@ class Bank(Writing, Linking, Living, Whole):
             Engine(store, embedder, spec=spec, settings=settings, now=now, index_folder=folder, adopts=adopts)
         )
 
-    @staticmethod
+    @classmethod
     def put_back(
+        cls,
         backup: str | os.PathLike[str],
         path: str | os.PathLike[str] | None = None,
         *,

@@ -32,7 +32,7 @@ ODD: list[Any] = [
 METHODS = sorted(
     name
     for name, method in inspect.getmembers(Bank, inspect.isfunction)
-    if not name.startswith("_") and name != "close" and "self" in inspect.signature(method).parameters
+    if not name.startswith("_") and name != "close"
 )
 
 

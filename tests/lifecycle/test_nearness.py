@@ -13,7 +13,7 @@ from skep.engine import Engine
 from skep.lifecycle.nearness import neighbours, raw_bar, sharing_words
 from skep.model import CURRENT, Memory
 from skep.storage.base import Filter
-from skep.storage.segments import SegmentIndex, matching
+from skep.storage.segments import SegmentIndex, matching, upkeep
 from skep.storage.segments import joining as join_module
 from skep.words import query_terms
 
@@ -53,6 +53,7 @@ def test_the_pass_finds_what_comparing_all_with_all_finds(
 ) -> None:
     monkeypatch.setattr(join_module, "BLOCK", 50)
     monkeypatch.setattr(join_module, "ASKED", 70)
+    monkeypatch.setattr(upkeep, "WORTH_SHARING", 1 << 20)
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 300)
         engine = indexed(bank, tmp_path / "index", tail)
