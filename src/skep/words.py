@@ -54,6 +54,12 @@ _WORD = rf"[\w{_MARKS}]"
 _BEFORE, _AFTER = "([{<\"'`*", ")]}>\"'`*.,:;!?"
 """What may stand around a plain word without making it anything else."""
 
+
+def _blanked(marks: str) -> dict[int, str]:
+    """A table for `str.translate` after which a text falls apart at these marks; chunks have no blanks of their own."""
+    return dict.fromkeys(map(ord, marks), " ")
+
+
 _AROUND = "".join(chr(point) for point in range(128) if not (chr(point).isalnum() or point == ord("_")))
 """What `_edges` takes away where a text is plain ASCII."""
 _SIGILS = frozenset("#@$.-")
@@ -61,13 +67,14 @@ _SIGILS = frozenset("#@$.-")
 
 _special = lazy(rf"[{_CJK}]+|[{_FLAGS}]{{2}}|[{_PICTURES}{_FLAGS}]")
 _cjk = lazy(rf"[{_CJK}]")
-_pieces = lazy(r"""[()\[\]{}<>"`|;,!*^¡¿«»“”„‹›、。，；！？（）「」…—–]+""")
+_pieces = _blanked('()[]{}<>"`|;,!*^¡¿«»“”„‹›、。，；！？（）「」…—–')
 _edges = lazy(rf"^(?:(?!{_WORD}).)+|(?:(?!{_WORD}).)+$", re.DOTALL)
 _sigil = lazy(rf"[^\w{_MARKS}]*?([#@$]|(?<!\.)\.|--?)(?={_WORD})")
 _sharp = lazy(r"[A-Za-z]{1,2}(?:\+\+|#)(?!\w)")
 _thousands = lazy(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
 _version = lazy(r"[vV]?\d+(?:\.\d+)+$")
-_levels = (lazy(r"[?&=#:@%$]+"), lazy(r"[/\\~]+"), lazy(r"[.\-+'·‐‑]+"))
+_levels = tuple(map(_blanked, ("?&=#:@%$", "/\\~", ".-+'·‐‑")))
+"""What a name, an address or a path is made of, from the outside in."""
 _ticket = lazy(r"(?<=\w)#\d+\b")
 _humps = lazy(rf"(?<=[a-z{_MARKS}])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _mixed = lazy(r"(?:([^\W\d_]+)(\d+)|(\d+)([^\W\d_]+))$")
@@ -204,9 +211,8 @@ def _words(chunk: str) -> list[str]:
     if "," in chunk and _thousands.match(chunk):
         chunk = chunk.replace(",", "")
     out: list[str] = []
-    for piece in _pieces.split(chunk):
-        if piece:
-            _piece(piece, out)
+    for piece in chunk.translate(_pieces).split():
+        _piece(piece, out)
     return out
 
 
@@ -250,7 +256,7 @@ def _split(core: str, level: int, out: list[str]) -> None:
     if level == len(_levels):
         _atom(core, out)
         return
-    parts = [part for part in _levels[level].split(core) if part]
+    parts = core.translate(_levels[level]).split()
     if len(parts) > 1:
         out.append(_joined(core) if level == 2 else fold(core.strip("/")))
     for part in parts:
