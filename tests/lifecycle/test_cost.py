@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.maintenance.planted import planted
+from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.lifecycle import merging
@@ -139,3 +140,26 @@ def test_an_update_waits_for_the_conflicts_step(bank: Bank) -> None:
     assert bank.get(older.id).status == "active"
     bank.maintain()
     assert bank.get(older.id).status == "superseded"
+
+
+def test_judgements_are_read_once_though_something_was_set_aside_in_between(
+    bank: Bank, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank.remember("Use ruff for linting", on_conflict="ignore")
+    bank.remember("Use flake8 for linting", on_conflict="ignore")
+    assert bank.maintain().queued == 1
+    clock.pass_days(400)
+    read: list[str] = []
+    settings_under = bank.engine.store.settings_under
+
+    def reading(prefix: str) -> object:
+        read.append(prefix)
+        return settings_under(prefix)
+
+    monkeypatch.setattr(bank.engine.store, "settings_under", reading)
+    report = bank.maintain(MaintainConfig(steps=("judge", "deprecate", "prune")))
+
+    assert {step.step: len(step.actions) for step in report.steps}["deprecate"] == 2
+    assert read.count("judgement/") == 1
+    assert report.queued == 0
+    assert bank.pending_judgements() == []

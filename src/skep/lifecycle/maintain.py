@@ -267,8 +267,14 @@ class _Steps:
     def _set_aside(self, step: str, actions: list[Action]) -> None:
         """Marks of one step, less what an earlier one has marked (in a dry run: would have)."""
         actions = [action for action in actions if action.memories[0] not in self._gone]
-        self._gone.update(action.memories[0] for action in actions)
+        marked = {action.memories[0] for action in actions}
+        self._gone |= marked
+        store, kept = self.engine.store, self._judgements
+        before = store.last_seq()
         self.run.finish(step, actions, looked_at=len(actions))
+        if kept is not None and kept[0] == before and store.last_seq() == before + len(actions):
+            kept[1].set_aside(marked)  # nothing else was written, so that it need not be read again
+            self._judgements = store.last_seq(), kept[1]
 
     def rederive(self) -> None:
         actions = ageing.rederive(self.engine)

@@ -12,7 +12,7 @@ import msgspec
 from skep.engine import Engine, Progress
 from skep.lifecycle.clusters import Union
 from skep.lifecycle.judge import Case
-from skep.lifecycle.nearness import neighbours, sharing_words
+from skep.lifecycle.nearness import neighbours, rows_by_id, sharing_words
 from skep.lifecycle.queue import contradiction_plans, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.model import Conflict, Memory
@@ -72,8 +72,9 @@ def _pairs(
     They are near in meaning, or share most of their words.
     """
     limit = engine.settings.conflict_candidates
-    near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit)
-    alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT)
+    rows = rows_by_id(engine, (memory.id for memory in memories))
+    near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit, rows=rows)
+    alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT, rows=rows)
     pairs: dict[str, tuple[Memory, Memory, float]] = {}
     for memory in memories:
         for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):

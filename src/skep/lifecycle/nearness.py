@@ -28,6 +28,7 @@ def neighbours(
     threshold: float,
     limit: int,
     kinds: Sequence[str] | None = None,
+    rows: dict[str, int] | None = None,
 ) -> Neighbours:
     """Current memories at least this similar to each, all found in one pass over the index.
 
@@ -37,10 +38,11 @@ def neighbours(
         threshold: The least similarity.
         limit: How many at most for each.
         kinds: Which kinds to look among; without them, each memory among its own kind.
+        rows: Where they stand, if that is known.
     """
     import numpy as np
 
-    rows = _rows(engine, (memory.id for memory in memories))
+    rows = rows if rows is not None else rows_by_id(engine, (memory.id for memory in memories))
     known = {rows[memory.id]: memory for memory in memories if memory.id in rows}
     groups: dict[tuple[Scope, tuple[str, ...]], list[int]] = {}
     for row, memory in known.items():
@@ -61,7 +63,13 @@ def neighbours(
 
 
 def sharing_words(
-    engine: Engine, memories: Sequence[Memory], *, least: float, limit: int, longest: int
+    engine: Engine,
+    memories: Sequence[Memory],
+    *,
+    least: float,
+    limit: int,
+    longest: int,
+    rows: dict[str, int] | None = None,
 ) -> Neighbours:
     """Current memories of the same kind and scope that share most of their words with a short one.
 
@@ -74,10 +82,11 @@ def sharing_words(
         least: The least share of words in common.
         limit: How many to look at for each, best first by BM25.
         longest: See `memories`.
+        rows: Where they stand, if that is known.
     """
     import numpy as np
 
-    rows = _rows(engine, (memory.id for memory in memories))
+    rows = rows if rows is not None else rows_by_id(engine, (memory.id for memory in memories))
     short: list[tuple[Memory, set[str], list[list[str]]]] = []
     terms_of = cache(query_terms)  # words repeat
     for memory in memories:
@@ -159,13 +168,13 @@ def load(engine: Engine, rows: Iterable[int]) -> dict[int, Memory]:
 
 def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:
     """Memories by id, a few statements for all of them; what is unknown or forgotten is left out."""
-    rows = _rows(engine, ids)
+    rows = rows_by_id(engine, ids)
     return {memory.id: memory for memory in load(engine, rows.values()).values()}
 
 
 def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
     """Those of some memories that are current, and those of them that are active; they need not be read for that."""
-    rows = {row: i for i, row in _rows(engine, ids).items()}
+    rows = {row: i for i, row in rows_by_id(engine, ids).items()}
     wanted = sorted(rows)
     current: set[str] = set()
     active: set[str] = set()
@@ -176,7 +185,8 @@ def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
     return current, active
 
 
-def _rows(engine: Engine, ids: Iterable[str]) -> dict[str, int]:
+def rows_by_id(engine: Engine, ids: Iterable[str]) -> dict[str, int]:
+    """The rows of memories, a few statements for all of them."""
     found: dict[str, int] = {}
     wanted = list(dict.fromkeys(ids))
     for start in range(0, len(wanted), LOADED):

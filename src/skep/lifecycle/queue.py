@@ -62,6 +62,11 @@ class Kept:
         both = (i for judgement in self.judgements.values() for i in (judgement.older, judgement.newer))
         self._current, self._active = standing(engine, both)
 
+    def set_aside(self, ids: set[str]) -> None:
+        """Count these memories as current no more."""
+        self._current -= ids
+        self._active -= ids
+
     def waiting(self) -> list[Judgement]:
         """Those that are not decided, both sides still current."""
         active = self._active

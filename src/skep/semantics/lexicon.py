@@ -303,7 +303,7 @@ def stem(word: str) -> str:
     >>> [stem(w) for w in ("running", "lives", "studies", "stopped", "linting", "boxes", "creating", "creates")]
     ['run', 'live', 'study', 'stop', 'lint', 'box', 'creat', 'creat']
     """
-    if len(word) <= 3 or not word.isalpha():
+    if len(word) <= 3 or word[-1] not in "sgde" or not word.isalpha():
         return word
     if word.endswith("ies"):
         return word[:-3] + "y" if len(word) > 4 else word[:-1]

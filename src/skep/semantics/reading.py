@@ -45,6 +45,8 @@ _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
 _EMPTY = lx.STOP | lx.NEGATORS
+_DENYING = lx.NEGATORS | lx.CANCELLERS
+_NUMERIC = _CURRENCY.union(lx.NUMBER_WORDS)
 
 
 class Quantity(NamedTuple):
@@ -164,6 +166,8 @@ def _quantity(words: Sequence[str], start: int) -> tuple[Quantity, int] | None:
 
 def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool], dict[int, Quantity]]:
     """Replace every number with its unit by one canonical word, so that "16 GB" and "16384 MB" are one."""
+    if _NUMERIC.isdisjoint(words) and not any(word[0] in _DIGITS for word in words):
+        return words, capital, {}
     out: list[str] = []
     upper: list[bool] = []
     found: dict[int, Quantity] = {}
@@ -190,6 +194,8 @@ SCOPE = 14
 
 def _scopes(words: Sequence[str]) -> tuple[list[bool], int, int]:
     negated = [False] * len(words)
+    if _DENYING.isdisjoint(words):
+        return negated, 0, 0
     negations = cancels = 0
     state, left = False, 0
     for i, word in enumerate(words):
