@@ -72,6 +72,8 @@ class Facts(NamedTuple):
     """Which texts hold a value of the kind the query asks for; None where it asks for no value."""
     rows: Ints | None = None
     """Which was written first, where the times are equal."""
+    headed: Bools | None = None
+    """Which are headed with what the query names; the others are about something else, and no rivals of theirs."""
 
 
 class Renewed(NamedTuple):
@@ -97,6 +99,8 @@ def renew(facts: Facts) -> Renewed:
         rivals = _reworded(leader, [place for place in group if place > leader and place in free], words)
         if leader == 0 and facts.present:
             rivals |= _changed(facts, words) | _other_values(facts, age)
+        if facts.headed is not None:
+            rivals = {place for place in rivals if facts.headed[place] == facts.headed[leader]}
         if not rivals:
             continue
         places = sorted({leader, *rivals})
