@@ -254,6 +254,10 @@ def _current(found: Candidates, call: Call) -> Candidates:
         present=call.asked.present,
         holding=reading.wanted(wants, texts) > 0 if wants in reading.READERS else None,
         rows=head if wants in reading.READERS else None,
+        wants=wants,
+        asked=frozenset(terms),
+        names=call.asked.names,
+        over_all=call.asked.over_all,
         headed=found.signals["title"][:size] > 0 if "title" in found.measured else None,
     )
     renewed = currency.renew(facts)
