@@ -62,9 +62,9 @@ def test_a_part_of_a_name_is_another_name() -> None:
     assert not of_a_namesake(["Ana"], "Bob has moved")
 
 
-FIRST = "The Lakeside team quota of 60 seats holds for the spring term, and I wonder how we could seat those who come late, "
-FIRST += (
-    "whether there are chairs enough in the hall, and whom to ask for the keys of the small room behind it"
+FIRST = (
+    "The Lakeside team quota of 60 seats holds for the spring term, and I wonder how we could seat those who come "
+    "late, whether there are chairs enough in the hall, and whom to ask for the keys of the small room behind it"
 )
 TEXTS = [FIRST, "By the way, the team quota was raised to 40"]
 QUESTION = "What is the Lakeside team quota for the spring term?"

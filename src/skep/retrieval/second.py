@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -148,11 +149,25 @@ def _texts(found: Candidates, call: Call) -> Candidates:
         if by_want:
             extra += config.wanted * reading.wanted(asked.wants, texts)
         if config.guidance > 0:
-            told = guidance.guidance(asked.text, texts, found.cosine[: len(texts)])
+            told = guidance.guidance(asked.text, texts, found.cosine[: len(texts)], _occasions(texts, call))
             extra += config.guidance * told
             shown |= {"guidance": told} if told.any() else {}
         found = found.lifted(stage.unit(config) * extra, **shown)
     return found.noted("texts", note=", ".join(shown))
+
+
+def _occasions(texts: Sequence[str], call: Call) -> Floats | None:
+    """How near the query is to the occasion of each standing instruction; nan for other texts."""
+    table = call.sources.tokens
+    standing = [place for place, text in enumerate(texts) if guidance.is_standing(text)]
+    asked = late.pooled(call.asked.about, table) if table is not None and standing else None
+    if table is None or asked is None:
+        return None
+    cosines = np.full(len(texts), np.nan, dtype=np.float32)
+    for place in standing:
+        occasion = late.pooled(guidance.occasion(texts[place]), table)
+        cosines[place] = np.nan if occasion is None else occasion @ asked
+    return call.sources.calibrate(cosines).astype(np.float64)
 
 
 def _company(found: Candidates, call: Call) -> Candidates:
