@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-HEAD_CHARS = 140
+HEAD_CHARS = 80
 MOST_TERMS = 8
 """What runs on for longer than this is a sentence."""
 GUIDES = 5
 """How many of the first hits may name the next step."""
+GUIDE_CHARS = 1000
+"""What they say further on leads nowhere."""
 MEMO_TEXTS = 8192
 """Texts of which the title is remembered: a bank's texts come up again and again."""
 
-_title = lazy(
-    r"\W{0,2}([^\n:;(]{2,80}?)"  # the words of it
-    r"(?: \([^)\n]{1,40}\))?"  # which of several it is
-    r"(?:(?<![ .][A-Z])\.\s|:\s|\n| [-–—] )(?=\s*\S)"  # its end, not after an initial, and a text that follows
-)
+_mark = lazy(r"[.:;(\n–—-]")
+_apart = lazy(r" [-–—] |[.:]\s|\n")
+_which = lazy(r" \([^)\n]{1,40}\)(?=[.:]\s|\n| [-–—] )")
 
 
 @lru_cache(maxsize=MEMO_TEXTS)
@@ -44,13 +44,34 @@ def title(text: str) -> str:
     >>> title("Edward J. Hale (painter). He was born in Leeds."), title("He was born in Leeds")
     (' edward j hale ', '')
     """
-    found = _title.match(text[:HEAD_CHARS])
-    if found is None:
+    end = _end(text)
+    if end < 0 or not text[end + 2 : end + 44].strip():
         return ""
-    words = joined_terms(found.group(1)).split()
+    words = joined_terms(text[:end]).split()
     if len(words) > MOST_TERMS or all(word in STOP or word.isdigit() for word in words):
         return ""
     return f" {' '.join(words)} "
+
+
+def _end(text: str) -> int:
+    """Where the title of a text ends; -1 where it has none.
+
+    At a stop that does not follow an initial, a colon, a dash or a line break, and before what is said in brackets to
+    tell it from its namesakes.
+    """
+    for mark in _mark.finditer(text, 1, HEAD_CHARS):
+        at, sign = mark.start(), mark.group()
+        if sign == ";":
+            return -1
+        if sign == "(":
+            return at - 1 if _which.match(text, at - 1) else -1
+        if sign in "-–—":
+            at -= 1
+        if _apart.match(text, at) and not (
+            sign == "." and text[at - 1].isupper() and text[at - 2 : at - 1] in " ."
+        ):
+            return at
+    return -1
 
 
 def named(query: str, titles: Sequence[str]) -> Floats:
@@ -83,7 +104,7 @@ def bridge(query: str, titles: Sequence[str], guides: Sequence[str], score: Floa
     if not unasked or score[0] <= 0:
         return out
     for place, (guide, share) in enumerate(zip(guides, (score / score[0]).tolist(), strict=True)):
-        said = _said(guide)
+        said = _said(guide[:GUIDE_CHARS])
         next_steps = {each for each in unasked if each in said and each != titles[place]}
         for at, each in enumerate(titles) if next_steps else ():
             if each in next_steps:
