@@ -59,7 +59,7 @@ def around_changes(kind: str, text: str) -> frozenset[str]:
     """The words around every value of a kind (number, time) that a text says has changed.
 
     >>> sorted(around_changes("number", "The snack budget was raised to $75."))
-    ['75', 'budget', 'rais', 'snack']
+    ['$75', '75', 'budget', 'rais', 'snack']
     >>> sorted(around_changes("number", "The snack budget of $75 was raised by half."))
     []
     """
