@@ -113,10 +113,11 @@ def test_the_occasion_counts_as_much_as_the_whole_instruction() -> None:
         "Code is read often",
     ]
     cosine = np.array([0.12, 0.10, 0.9])
-    near = np.array([0.0, 0.10, np.nan])
+    near = {0: 0.0, 1: 0.10}
 
     assert guidance("Who is who?", texts, cosine).round(2).tolist() == [0.6, 0.0, 0.0]
     assert guidance("Who is who?", texts, cosine, near).round(2).tolist() == [0.0, 0.5, 0.0]
+    assert guidance("Who is who?", texts, cosine, {0: np.nan, 1: 0.1}).round(2).tolist() == [0.6, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

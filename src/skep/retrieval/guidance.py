@@ -8,7 +8,7 @@ only the nearest one does.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -46,14 +46,16 @@ _preference = lazy(
 _advice = lazy(r"\b(?:suggest\w*|recommend\w*|should (?:i|we)|would you)\b", re.IGNORECASE)
 
 
-def guidance(question: str, texts: Sequence[str], cosine: Floats, occasions: Floats | None = None) -> Floats:
+def guidance(
+    question: str, texts: Sequence[str], cosine: Floats, occasions: Mapping[int, float] | None = None
+) -> Floats:
     """How much each text tells of the way to answer, 0..1.
 
     Args:
         question: The query as asked.
         texts: The texts of the short list.
         cosine: Their calibrated cosines with the query; nan where there is none.
-        occasions: The same for the occasion alone of each standing instruction, where that is known.
+        occasions: The same for the occasion alone of each standing instruction, by its place, where that is known.
 
     >>> texts = ["Always give page numbers when I ask about books", "I prefer print to screens", "It rains"]
     >>> guidance("Which books would you recommend?", texts, np.array([0.1, 0.1, 0.1])).tolist()
@@ -62,15 +64,21 @@ def guidance(question: str, texts: Sequence[str], cosine: Floats, occasions: Flo
     out = np.zeros(len(texts))
     if asks_advice(question):
         out[[states_preference(text) for text in texts]] = PREFERENCE
-    standing = [place for place, text in enumerate(texts) if is_standing(text)]
+    standing = list(occasions) if occasions is not None else places(texts)
     if standing:
         near = cosine[standing]
         if occasions is not None:
-            near = np.where(np.isnan(occasions[standing]), near, (near + occasions[standing]) / 2)
+            apart = np.array(list(occasions.values()))
+            near = np.where(np.isnan(apart), near, (near + apart) / 2)
         near = np.nan_to_num(near)
         nearest = int(near.argmax())
         out[standing[nearest]] = max(out[standing[nearest]], min(1.0, float(near[nearest]) / CLEAR))
     return out
+
+
+def places(texts: Sequence[str]) -> list[int]:
+    """Which of the texts are standing instructions."""
+    return [place for place, text in enumerate(texts) if is_standing(text)]
 
 
 def asks_advice(question: str) -> bool:

@@ -156,18 +156,19 @@ def _texts(found: Candidates, call: Call) -> Candidates:
     return found.noted("texts", note=", ".join(shown))
 
 
-def _occasions(texts: Sequence[str], call: Call) -> Floats | None:
-    """How near the query is to the occasion of each standing instruction; nan for other texts."""
+def _occasions(texts: Sequence[str], call: Call) -> dict[int, float] | None:
+    """How near the query is to the occasion of each standing instruction, by its place; None without a table."""
     table = call.sources.tokens
-    standing = [place for place, text in enumerate(texts) if guidance.is_standing(text)]
-    asked = late.pooled(call.asked.about, table) if table is not None and standing else None
-    if table is None or asked is None:
+    if table is None:
         return None
-    cosines = np.full(len(texts), np.nan, dtype=np.float32)
-    for place in standing:
-        occasion = late.pooled(guidance.occasion(texts[place]), table)
-        cosines[place] = np.nan if occasion is None else occasion @ asked
-    return call.sources.calibrate(cosines).astype(np.float64)
+    standing = guidance.places(texts)
+    if not standing:
+        return {}
+    asked = late.pooled(call.asked.about, table)
+    occasions = [late.pooled(guidance.occasion(texts[place]), table) for place in standing]
+    cosines = [np.nan if each is None or asked is None else float(each @ asked) for each in occasions]
+    found = call.sources.calibrate(np.array(cosines, dtype=np.float32))
+    return dict(zip(standing, found.tolist(), strict=True))
 
 
 def _company(found: Candidates, call: Call) -> Candidates:

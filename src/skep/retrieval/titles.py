@@ -44,7 +44,7 @@ def title(text: str) -> str:
     >>> title("Edward J. Hale (painter). He was born in Leeds."), title("He was born in Leeds")
     (' edward j hale ', '')
     """
-    end = _end(text)
+    end = _end(text) if _mark.search(text, 1, HEAD_CHARS) else -1
     if end < 0 or not text[end + 2 : end + 44].strip():
         return ""
     words = joined_terms(text[:end]).split()
