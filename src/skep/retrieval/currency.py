@@ -7,7 +7,8 @@ Without a model, two memories are rivals when
 - the newer one tells of a change ("now", "moved to", "raised") and shares the subject; this weaker rule applies
   only to short texts, to questions about the present, and only against the best hit; or
 - the question asks for a value that holds now (a number, a time), both hold such a value, and the newer one ranks close
-  to the best hit and holds its words of the query; again only against the best hit.
+  to the best hit and holds its words of the query; or ranks less close, and says of words of the query that their value
+  has changed. Again only against the best hit.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from skep.patterns import lazy
+from skep.retrieval.changes import around_changes, of_a_namesake
 from skep.words import STOP, terms
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ VALUE_CLOSE = 0.75
 """How near to the best hit's score one must be to hold another value of the same thing."""
 VALUE_SHARED = 0.7
 """Which part of the best hit's words of the query, by rarity, such a one must hold."""
+CHANGED_CLOSE, CHANGED_SHARED = 0.5, 0.3
+"""The same two where it says that the value has changed."""
+BESIDE = 2
+"""Words of the query that must stand beside a changed value."""
 
 _change = lazy(
     r"\b(?:now|no longer|not any ?more|instead|any ?more|new(?:ly)?|latest|current(?:ly)?|chang(?:ed|es|ing)|"
@@ -72,6 +78,16 @@ class Facts(NamedTuple):
     """Which texts hold a value of the kind the query asks for; None where it asks for no value."""
     rows: Ints | None = None
     """Which was written first, where the times are equal."""
+    wants: str = "thing"
+    """The kind of value that is asked for."""
+    asked: frozenset[str] = frozenset()
+    """The words of the query."""
+    names: Sequence[str] = ()
+    """The names in it."""
+    over_all: bool = False
+    """It asks for a sum, a difference or a count over several memories."""
+    headed: Bools | None = None
+    """Which are headed with what the query names; the others are about something else, and no rivals of theirs."""
 
 
 class Renewed(NamedTuple):
@@ -97,6 +113,8 @@ def renew(facts: Facts) -> Renewed:
         rivals = _reworded(leader, [place for place in group if place > leader and place in free], words)
         if leader == 0 and facts.present:
             rivals |= _changed(facts, words) | _other_values(facts, age)
+        if facts.headed is not None:
+            rivals = {place for place in rivals if facts.headed[place] == facts.headed[leader]}
         if not rivals:
             continue
         places = sorted({leader, *rivals})
@@ -205,8 +223,18 @@ def _other_values(facts: Facts, age: Sequence[int]) -> set[int]:
     """Newer ones that hold a value for what the best hit holds one for, as a question for a value wants it."""
     if facts.holding is None or not facts.holding[0]:
         return set()
-    both = (facts.matched & facts.matched[0]) @ facts.idf
-    rival = facts.holding & (np.array(age) < age[0])
-    rival &= facts.score >= VALUE_CLOSE * facts.score[0]
-    rival &= both >= VALUE_SHARED * max(float(facts.matched[0] @ facts.idf), 1e-9)
-    return set(np.flatnonzero(rival).tolist())
+    both = (facts.matched & facts.matched[0]) @ facts.idf / max(float(facts.matched[0] @ facts.idf), 1e-9)
+    score = facts.score / max(float(facts.score[0]), 1e-9)
+    newer = facts.holding & (np.array(age) < age[0])
+    rivals = set(np.flatnonzero(newer & (score >= VALUE_CLOSE) & (both >= VALUE_SHARED)).tolist())
+    if facts.over_all:
+        return rivals
+    further = np.flatnonzero(newer & (score >= CHANGED_CLOSE) & (both >= CHANGED_SHARED)).tolist()
+    return rivals | {place for place in further if _tells_of_another_value(facts, place)}
+
+
+def _tells_of_another_value(facts: Facts, place: int) -> bool:
+    """Whether a text says that the value asked for has changed."""
+    text = facts.texts[place]
+    beside = facts.asked & around_changes(facts.wants, text)
+    return len(beside) >= BESIDE and not of_a_namesake(facts.names, text)

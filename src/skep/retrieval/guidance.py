@@ -1,13 +1,14 @@
 """Memories that say how to answer: preferences, and standing instructions with the occasion they are for.
 
 "Always name the time zone when I ask about meetings" shares no word with "When do I see Ana?", and is never the answer;
-yet whoever answers must know it. So it counts by its meaning, and only the nearest one does.
+yet whoever answers must know it. So it counts by its meaning, half of it the meaning of its occasion ("meetings"), and
+only the nearest one does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,9 @@ _order = lazy(
 )
 _occasion = lazy(
     r"\b(?:when(?:ever)?|if|(?:every|each|any) ?time) (?:i|we|you|someone|anyone|a user|the user|users)\b"
-    r"(?:['’]m|['’]re| am| are| is)? (?:ask|mention|want|need|request|talk|discuss|bring|say|tell|send|write|work)",
-    re.IGNORECASE,
+    r"(?:['’]m|['’]re| am| are| is)? (?:ask|mention|want|need|request|talk|discuss|bring|say|tell|send|write|work)"
+    r"\w*(?: (?:about|for|on|of|to|up)\b)*(.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 _preference = lazy(
     r"\b(?:prefer(?:s|red|ence|ences)?|rather than|would rather)\b|['’]d rather\b", re.IGNORECASE
@@ -44,13 +46,16 @@ _preference = lazy(
 _advice = lazy(r"\b(?:suggest\w*|recommend\w*|should (?:i|we)|would you)\b", re.IGNORECASE)
 
 
-def guidance(question: str, texts: Sequence[str], cosine: Floats) -> Floats:
+def guidance(
+    question: str, texts: Sequence[str], cosine: Floats, occasions: Mapping[int, float] | None = None
+) -> Floats:
     """How much each text tells of the way to answer, 0..1.
 
     Args:
         question: The query as asked.
         texts: The texts of the short list.
         cosine: Their calibrated cosines with the query; nan where there is none.
+        occasions: The same for the occasion alone of each standing instruction, by its place, where that is known.
 
     >>> texts = ["Always give page numbers when I ask about books", "I prefer print to screens", "It rains"]
     >>> guidance("Which books would you recommend?", texts, np.array([0.1, 0.1, 0.1])).tolist()
@@ -59,12 +64,21 @@ def guidance(question: str, texts: Sequence[str], cosine: Floats) -> Floats:
     out = np.zeros(len(texts))
     if asks_advice(question):
         out[[states_preference(text) for text in texts]] = PREFERENCE
-    standing = [place for place, text in enumerate(texts) if is_standing(text)]
+    standing = list(occasions) if occasions is not None else places(texts)
     if standing:
-        near = np.nan_to_num(cosine[standing])
+        near = cosine[standing]
+        if occasions is not None:
+            apart = np.array(list(occasions.values()))
+            near = np.where(np.isnan(apart), near, (near + apart) / 2)
+        near = np.nan_to_num(near)
         nearest = int(near.argmax())
         out[standing[nearest]] = max(out[standing[nearest]], min(1.0, float(near[nearest]) / CLEAR))
     return out
+
+
+def places(texts: Sequence[str]) -> list[int]:
+    """Which of the texts are standing instructions."""
+    return [place for place, text in enumerate(texts) if is_standing(text)]
 
 
 def asks_advice(question: str) -> bool:
@@ -76,6 +90,16 @@ def asks_advice(question: str) -> bool:
 def states_preference(text: str) -> bool:
     """Whether a text says what someone likes better."""
     return _preference.search(text) is not None
+
+
+def occasion(text: str) -> str:
+    """What a standing instruction is for.
+
+    >>> occasion("Never use tabs when I ask for Python code.")
+    ' Python code.'
+    """
+    found = _occasion.search(text)
+    return "" if found is None else found.group(1)
 
 
 @lru_cache(maxsize=MEMO_TEXTS)

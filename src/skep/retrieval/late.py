@@ -88,6 +88,15 @@ def matches(query: str, texts: Sequence[str], table: Tokens) -> Matches | None:
     return Matches(best, first, there, weights[heavy])
 
 
+def pooled(text: str, table: Tokens) -> Singles | None:
+    """The unit vector of a short text from the table itself; None for a text without a piece."""
+    pieces = table.tokens(text)
+    if not pieces:
+        return None
+    whole = table.token_weights(pieces) @ table.token_vectors(pieces)
+    return whole / max(float(np.sqrt(whole @ whole)), 1e-9)
+
+
 def whole_texts(found: Matches) -> Floats:
     """Late interaction proper: every piece of the query at its best place in each text."""
     out = np.zeros(len(found.there))

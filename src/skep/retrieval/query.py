@@ -34,6 +34,7 @@ _former = lazy(
     r"at first|first|history|historical(?:ly)?|over time|change[ds]?|evolve[ds]?|back then|past)\b"
 )
 _past = lazy(r"\b(?:did|was|were|had|used to|(?:has|have) .*\b(?:been|done|made))\b")
+_over_all = lazy(r"\b(?:in total|altogether|between|total|different|across|combined|overall)\b")
 _asks: tuple[tuple[re.Pattern[str], Wants], ...] = (
     (
         lazy(r"\bwhen\b|\bhow long ago\b|\b(?:what|which)\b.{0,24}\b(?:date|day|time|year|month|deadline)\b"),
@@ -104,6 +105,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """It asks for what held before, or for how things changed."""
     present: bool = True
     """It is not about the past by its verb."""
+    over_all: bool = False
+    """It asks for a sum, a difference or a count over several memories."""
 
 
 def plain(text: str) -> Query:
@@ -132,6 +135,7 @@ def understand(text: str, now: float) -> Query:
         current=_current.search(lowered) is not None,
         former=_former.search(lowered) is not None,
         present=_past.search(lowered) is None,
+        over_all=_over_all.search(lowered) is not None,
     )
 
 

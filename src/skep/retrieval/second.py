@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from skep.linear import product
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, echo, guidance, late, reading
+from skep.retrieval import currency, echo, guidance, late, reading, titles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +25,8 @@ AFTER = 0.8
 """What the memory after one counts, as a share of the one before it: answers follow questions."""
 FADE = 0.6
 """What a neighbour one step further away counts, as a share of the nearer one."""
+BY_TEXT = ("late", "close", "subject", "title", "wanted", "guidance")
+"""Weights for which the texts of the short list are read."""
 
 
 def second_look(found: Candidates, call: Call) -> Candidates:
@@ -31,10 +34,12 @@ def second_look(found: Candidates, call: Call) -> Candidates:
     config = call.config
     if (config.context > 0 or config.coverage > 0 or config.numbers > 0) and call.asked.terms:
         found = _words_again(found, call)
-    if config.late > 0 or config.close > 0 or config.subject > 0 or config.wanted > 0 or config.guidance > 0:
+    if any(getattr(config, name) > 0 for name in BY_TEXT):
         found = _texts(found, call)
     if (config.contrast > 0 or config.peers > 0) and call.vector is not None:
         found = _company(found, call)
+    if config.bridge > 0 and len(found) > 1:
+        found = _bridged(found, call)
     if config.echo > 0 and len(found) > 1:
         found = _echoed(found, call)
     if config.temporal == "boost" and call.asked.spans:
@@ -124,7 +129,7 @@ def _texts(found: Candidates, call: Call) -> Candidates:
     by_subject = config.subject > 0 and len(asked.names) > 0
     by_want = config.wanted > 0 and asked.wants in reading.READERS
     shown: dict[str, Floats] = {}
-    if by_pieces or by_subject or by_want or config.guidance > 0:
+    if by_pieces or by_subject or by_want or config.guidance > 0 or config.title > 0:
         texts = call.sources.texts(found.rows[: config.shortlist])
         extra = np.zeros(len(texts))
         matched = late.matches(asked.about, texts, table) if by_pieces and table is not None else None
@@ -137,14 +142,33 @@ def _texts(found: Candidates, call: Call) -> Candidates:
         if by_subject:
             shown["subject"] = reading.subject(asked.names, texts)
             extra += config.subject * shown["subject"]
+        if config.title > 0:
+            headed = titles.named(asked.about, [titles.title(text) for text in texts])
+            extra += config.title * headed
+            shown |= {"title": headed} if headed.any() else {}
         if by_want:
             extra += config.wanted * reading.wanted(asked.wants, texts)
         if config.guidance > 0:
-            told = guidance.guidance(asked.text, texts, found.cosine[: len(texts)])
+            told = guidance.guidance(asked.text, texts, found.cosine[: len(texts)], _occasions(texts, call))
             extra += config.guidance * told
             shown |= {"guidance": told} if told.any() else {}
         found = found.lifted(stage.unit(config) * extra, **shown)
     return found.noted("texts", note=", ".join(shown))
+
+
+def _occasions(texts: Sequence[str], call: Call) -> dict[int, float] | None:
+    """How near the query is to the occasion of each standing instruction, by its place; None without a table."""
+    table = call.sources.tokens
+    if table is None:
+        return None
+    standing = guidance.places(texts)
+    if not standing:
+        return {}
+    asked = late.pooled(call.asked.about, table)
+    occasions = [late.pooled(guidance.occasion(texts[place]), table) for place in standing]
+    cosines = [np.nan if each is None or asked is None else float(each @ asked) for each in occasions]
+    found = call.sources.calibrate(np.array(cosines, dtype=np.float32))
+    return dict(zip(standing, found.tolist(), strict=True))
 
 
 def _company(found: Candidates, call: Call) -> Candidates:
@@ -161,6 +185,19 @@ def _company(found: Candidates, call: Call) -> Candidates:
         shown["peers"] = peers(alike, found.score[: len(vectors)])
         extra += config.peers * shown["peers"]
     return found.lifted(stage.unit(config) * extra, **shown).noted("company", note=", ".join(shown))
+
+
+def _bridged(found: Candidates, call: Call) -> Candidates:
+    """The short list by titles that its first hits name and the query does not."""
+    config = call.config
+    texts = call.sources.texts(found.rows[: config.shortlist])
+    heads = [titles.title(text) for text in texts]
+    guides = texts[: titles.GUIDES]
+    steps = titles.bridge(call.asked.about, heads, guides, found.score[: len(guides)])
+    if not steps.any():
+        return found
+    lifted = found.lifted(stage.unit(config) * config.bridge * steps, bridge=steps)
+    return lifted.noted("bridge", note=f"{int(np.count_nonzero(steps))} named by the first hits")
 
 
 def _echoed(found: Candidates, call: Call) -> Candidates:
@@ -233,6 +270,11 @@ def _current(found: Candidates, call: Call) -> Candidates:
         present=call.asked.present,
         holding=reading.wanted(wants, texts) > 0 if wants in reading.READERS else None,
         rows=head if wants in reading.READERS else None,
+        wants=wants,
+        asked=frozenset(terms),
+        names=call.asked.names,
+        over_all=call.asked.over_all,
+        headed=found.signals["title"][:size] > 0 if "title" in found.measured else None,
     )
     renewed = currency.renew(facts)
     if not renewed.outdated.any():

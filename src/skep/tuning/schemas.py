@@ -133,6 +133,8 @@ CONFIG: Schema = {
                     "contrast": _number(0, 10, "Weight of what sets a result apart from the short list."),
                     "peers": _number(0, 10, "Weight of being close to another result that ranks high."),
                     "subject": _number(0, 10, "Weight of a name of the query at the head of a result."),
+                    "title": _number(0, 10, "Weight of the query naming what a result is headed with."),
+                    "bridge": _number(0, 10, "Weight of being headed with what the first results name."),
                     "wanted": _number(0, 10, "Weight of holding the kind of answer that is asked for."),
                     "guidance": _number(0, 10, "Weight of saying how such a question is to be answered."),
                     "echo": _number(0, 10, "Weight of holding words that the first results share."),

@@ -44,6 +44,8 @@ SECOND_LOOK = (
     "contrast",
     "peers",
     "subject",
+    "title",
+    "bridge",
     "wanted",
     "guidance",
     "echo",
@@ -74,6 +76,8 @@ class Retrieval(_Section, frozen=True, kw_only=True):
     contrast: float = 0.0
     peers: float = 0.0
     subject: float = 0.0
+    title: float = 0.0
+    bridge: float = 0.0
     wanted: float = 0.0
     guidance: float = 0.0
     echo: float = 0.0
