@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -32,6 +32,9 @@ from skep.validation import (
     refuse_inverted,
     refuse_unknown,
 )
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (str, dict, Mapping)
@@ -62,7 +65,7 @@ class Writing(Base):
         created_at: Time | None = None,
         valid_from: Time | None = None,
         valid_to: Time | None = None,
-        ttl: float | None = None,
+        ttl: float | timedelta | None = None,
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "warn",
@@ -88,7 +91,7 @@ class Writing(Base):
             created_at: When it was learnt, if not now.
             valid_from: Since when it holds.
             valid_to: Until when it holds.
-            ttl: Seconds after which it expires.
+            ttl: Seconds, or a timedelta, after which it expires.
             evidence: Ids of the memories that support it.
             metadata: Anything else, as JSON.
             on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`

@@ -46,10 +46,13 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
 
 
 def _versions(store: SqliteStore) -> Iterator[Finding]:
+    from skep.storage.segments import kernels
+
     yield Finding(
         check="versions",
         level="ok",
-        message=f"schema {store.connection.db.pragma('user_version')} of {VERSION}, SQLite {apsw.sqlite_lib_version()}",
+        message=f"schema {store.connection.db.pragma('user_version')} of {VERSION}, SQLite {apsw.sqlite_lib_version()},"
+        f" vectors scanned by {'numpy' if kernels.native is None else 'skep-native'}",
     )
 
 
@@ -92,7 +95,8 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
             check="integrity",
             level="error",
             message="; ".join(problems),
-            fix="restore the newest backup, or `skep export` what can be read and `skep import` it into a new bank",
+            fix="`skep backup --restore COPY` puts the newest copy in its place; without one, `skep export --salvage"
+            " FILE` saves what can be read, and `skep import FILE` takes it into a new bank",
         )
     else:
         yield Finding(check="integrity", level="ok", message="every page is sound")

@@ -8,18 +8,21 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.handover import Handover, Numbering
 from skep.storage.segments.hashing import keys_of
 from skep.words import chunks
 
-Ints = NDArray[np.int64]
-Small = NDArray[np.uint32]
-Keys = NDArray[np.uint64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Small = NDArray[np.uint32]
+    Keys = NDArray[np.uint64]
+
 
 CHUNKS = 1 << 18
 """Distinct chunks that are remembered at a time."""
