@@ -401,8 +401,6 @@ def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     )
 
 
-
-
 def _text(field: str, value: Any, settings: Settings) -> str:
     return public_text(field, value, settings.text_limit)
 
