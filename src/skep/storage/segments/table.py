@@ -45,7 +45,7 @@ class Table:
         self.lookup: tuple[tuple[int, tuple[str, ...]], Lookup] | None = None
         """The terms that were looked up last, and at which version."""
         self._columns: dict[str, Array] = {}
-        self.rows: Ints
+        self.rows: Array
         """By slot; where there is one segment alone, its own array, until a row is put after it."""
         if len(segments) == 1 and self.base:
             self.rows = self.segments[0].rows
