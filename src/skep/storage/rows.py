@@ -124,7 +124,7 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
     try:
         labels = () if tags == "[]" else _decode_list(tags)
         support = () if evidence == "[]" else _decode_list(evidence)
-        more = {} if metadata == "{}" else _decode(metadata)
+        more: dict[str, Any] = {} if metadata == "{}" else _decode(metadata)
     except (msgspec.MsgspecError, TypeError) as error:
         raise _damaged(f"memory {id_}", error) from error
     return Memory(
