@@ -15,10 +15,13 @@ import click
 import msgspec
 
 from skep.bank import Bank
-from skep.config import find_bank
+from skep.config import Settings, find_bank
+from skep.embedding.environment import from_environment
 from skep.model import Memory, Stage
 
 F = TypeVar("F", bound=Callable[..., Any])
+BRIEF = Settings(embed_when_read=False, close_seconds=1.0)
+"""For commands: nothing is begun that could not be finished."""
 
 
 def bank_option(command: F) -> F:
@@ -75,8 +78,10 @@ def bank_exists(bank_path: str | None) -> bool:
 
 @contextlib.contextmanager
 def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
-    """The bank a command works on."""
-    with Bank.open(outer_bank() if bank_path is None else bank_path, create=create, **options) as bank:
+    """The bank a command works on. A command is over too soon to embed what waits, unless it writes."""
+    options.setdefault("settings", BRIEF)
+    path = outer_bank() if bank_path is None else bank_path
+    with Bank.open(path, create=create, opener=from_environment(os.environ), **options) as bank:
         yield bank
 
 
