@@ -39,7 +39,7 @@ class Slow(HashingEmbedder):
 
 def bank_without_worker(path: Path | str, embedder: Any, clock: Clock) -> Bank:
     bank = Bank.open(path, embedder=embedder, now=clock)
-    bank.engine.embeddings.work = lambda: None  # type: ignore[method-assign]
+    bank.engine.embeddings.work = lambda **_: None  # type: ignore[method-assign]
     return bank
 
 

@@ -64,7 +64,7 @@ def stub() -> Iterator[Stub]:
 
 def without_worker(path: Path | str, embedder: Any, clock: Now) -> Bank:
     bank = Bank.open(path, embedder=embedder, now=clock, settings=QUIET)
-    bank.engine.embeddings.work = lambda: None  # type: ignore[method-assign]
+    bank.engine.embeddings.work = lambda **_: None  # type: ignore[method-assign]
     return bank
 
 
@@ -352,6 +352,13 @@ def test_closing_does_not_wait_for_an_embedder_that_hangs_and_gives_its_batch_ba
             assert bank.engine.embeddings.drain() == 1, "nobody has to wait for the lease"
     finally:
         stuck.go_on.set()
+
+
+def test_what_was_just_written_is_embedded_before_the_bank_is_closed(bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=Slow(), settings=QUIET) as bank:
+        bank.remember("one", on_conflict="ignore")
+    with Bank.open(bank_path, settings=QUIET) as bank:
+        assert bank.status().pending == 0
 
 
 def test_a_worker_that_is_gone_is_started_again_by_a_write(bank_path: Path) -> None:

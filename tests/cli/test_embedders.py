@@ -97,7 +97,7 @@ def test_reembed_without_the_model_of_the_bank_says_so(run: Any, bank_path: Path
             return cosine
 
     with Bank.open(bank_path, embedder=Mine()) as bank:
-        bank.engine.embeddings.work = lambda: None  # type: ignore[method-assign]
+        bank.engine.embeddings.work = lambda **_: None  # type: ignore[method-assign]
         bank.remember("waits", on_conflict="ignore")
 
     assert "mine-2) is not at hand" in run("reembed", code=1).stderr

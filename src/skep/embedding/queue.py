@@ -134,6 +134,8 @@ class EmbedWorker:
         self._idle = idle
         self._lock = threading.Lock()
         self._woken = threading.Event()
+        self._queued = threading.Event()
+        """Set while there is new work that no pass has looked for yet."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: str | None = None
@@ -162,7 +164,8 @@ class EmbedWorker:
             self._thread.start()
 
     def wake(self) -> None:
-        """Say that there is new work, so that the thread does not wait out its pause."""
+        """Say that there is new work: the thread does not wait out its pause, nor end before it has looked."""
+        self._queued.set()
         self._woken.set()
 
     def stop(self, timeout: float | None = 5.0) -> bool:
@@ -182,8 +185,9 @@ class EmbedWorker:
 
     def _run(self) -> None:
         outages = 0
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() or self._queued.is_set():
             self._woken.clear()
+            self._queued.clear()
             try:
                 step = self.run_once()
             except Exception as error:  # noqa: BLE001 - the root of a thread: said, and looked at again later

@@ -130,7 +130,7 @@ class Embeddings:
         if not self._begun:
             self._begun = True
             if self._settings.embed_when_read:
-                self.work()
+                self.work(queued=False)
 
     def for_space(self, space: Space) -> Embedder | None:
         """The embedder that made a space; None if it cannot be had any more."""
@@ -342,7 +342,7 @@ class Embeddings:
             self.switch()
         finally:
             if paused:
-                self.work()
+                self.work(queued=False)
         return done
 
     def switch(self) -> bool:
@@ -350,10 +350,13 @@ class Embeddings:
         building = self.store.building_space()
         return building is not None and self.store.activate(building.number)
 
-    def work(self) -> None:
+    def work(self, *, queued: bool = True) -> None:
         """Start the background workers that the queue needs, if any.
 
         A slow embedder has one from then on, because other processes may queue something, too.
+
+        Args:
+            queued: Whether there is something new. Closing the bank gives the worker time for one look at that.
         """
         if self.store.read_only:
             return
@@ -367,8 +370,9 @@ class Embeddings:
                     if embedder.instant and not self.store.vectors.waiting(space.number):
                         continue
                     worker = self._workers[space.number] = self._worker(space)
+                if queued:
+                    worker.wake()
                 worker.start()
-                worker.wake()
 
     def stop(self) -> bool:
         """End the background workers; what they have not done stays queued. Whether there were any."""
