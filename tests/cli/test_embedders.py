@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +87,29 @@ def test_reembed_with_a_service_that_is_down_says_what_is_left_and_why(run: Any,
 
     up = run("reembed", "--embedder", "ollama:nomic-embed-text@4", OLLAMA_HOST=stub.url)
     assert up.stdout == "embedded 2; 0 waiting; ollama-nomic-embed-text-4\n"
+
+
+def test_the_exit_code_reaches_the_shell(run: Any, bank_path: Path) -> None:
+    run("add", "one thing")
+    command = [sys.executable, "-m", "skep", "--bank", str(bank_path)]
+    down = subprocess.run(
+        [*command, "reembed", "--embedder", "ollama:nomic-embed-text@4"],
+        env={**os.environ, "OLLAMA_HOST": NOBODY},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (down.returncode, "1 left for" in down.stderr) == (1, True)
+
+
+def test_a_change_that_cannot_be_finished_can_be_given_up(run: Any) -> None:
+    run("add", "one thing")
+    run("reembed", "--embedder", "ollama:nomic-embed-text@4", code=1, OLLAMA_HOST=NOBODY)
+
+    assert "0 waiting; static-" in run("reembed", "--embedder", "static").stdout
+    assert json.loads(run("status", "--json").stdout)["embed_error"] is None
+    assert "0 waiting; static-" in run("reembed").stdout
 
 
 def test_reembed_without_the_model_of_the_bank_says_so(run: Any, bank_path: Path) -> None:

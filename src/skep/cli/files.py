@@ -164,10 +164,13 @@ def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
     """Embed what waits, or everything with another model; recall keeps working meanwhile.
 
     Keys and addresses of services come from OPENAI_API_KEY, OPENAI_BASE_URL, GEMINI_API_KEY (or GOOGLE_API_KEY) and
-    OLLAMA_HOST. The exit code is 1 if anything is left; the same command goes on from there.
+    OLLAMA_HOST. The exit code is 1 if anything is left; the same command goes on from there, and naming the model that
+    the bank has gives up a change to another.
     """
     options = {"embedder": embedder} if embedder else {}
     with open_bank(bank_path, create=False, **options) as bank, progress_bar("embedding") as progress:
+        if embedder:
+            bank.engine.embeddings.keep()
         done = bank.reembed(progress)
         found = bank.status()
         space = bank.engine.store.building_space() or bank.engine.store.active_space()
@@ -189,7 +192,7 @@ def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
         name = space.fingerprint if space else embedder
         still = f"; {found.embedder} answers until then" if found.reembedding else ""
         click.echo(f"{left} left for {name}: {why or 'another process is at work on them'}{still}", err=True)
-        raise click.exceptions.Exit(1)
+        sys.exit(1)
 
 
 @click.command()

@@ -118,6 +118,13 @@ class Embeddings:
                 self._begun = False
                 self.at_hand()
 
+    def keep(self) -> None:
+        """Stay with the embedder, where its vectors are the active ones: a change that is under way is given up."""
+        self.adopt()
+        active = self.store.active_space()
+        if active is not None and active.fingerprint == self.name:
+            self.store.keep_active()
+
     def before_reading(self) -> None:
         """The same for a reader, which may be one that leaves the file alone."""
         if not (self._adopted or self._settings.pure_reads):
