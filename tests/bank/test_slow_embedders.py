@@ -314,6 +314,7 @@ def test_a_new_model_is_built_while_the_bank_is_only_read(bank_path: Path) -> No
     with Bank.open(bank_path, embedder="hash:64") as bank:
         bank.remember_many([f"bulk {i}" for i in range(70)])
     with Bank.open(bank_path, embedder=Slow()) as bank:
+        assert len(bank.find("bulk")) == 50, "a use that does not look at vectors comes first"
         assert "words alone" not in bank.recall("bulk").reason
         emptied(bank)
         assert bank.status().embedder == "slow-48"

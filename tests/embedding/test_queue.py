@@ -319,6 +319,18 @@ def test_a_batch_that_is_not_finished_when_told_to_stop_is_offered_to_others() -
     assert queue.stop(timeout=30)
 
 
+def test_new_work_gets_one_look_even_if_the_end_comes_first() -> None:
+    source = MemorySource(texts(100))
+    queue = worker(source, Embedding())
+    queue.wake()
+    queue.stop()
+    queue._run()
+
+    assert len(source.vectors) == 64
+    queue._run()
+    assert len(source.vectors) == 64, "and no more than one"
+
+
 def test_the_thread_ends_when_there_will_never_be_more_to_do() -> None:
     class Gone(MemorySource):
         def pending(self, limit: int, now: float) -> list[Pending] | None:

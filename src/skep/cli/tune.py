@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import os
 import sys
 from collections.abc import Callable, Generator
 from functools import wraps
@@ -91,9 +92,11 @@ def bank_file(folder: str, bank_path: str | None) -> Path:
 @contextlib.contextmanager
 def opened(folder: str, bank_path: str | None, *, create: bool = False) -> Generator[tuple[Workspace, Bank]]:
     """The workspace and its bank."""
+    from skep.embedding.environment import from_environment
     from skep.tuning.session import opened as open_both
 
-    with open_both(Path(folder), bank_file(folder, bank_path), create=create) as both:
+    opener = from_environment(os.environ)
+    with open_both(Path(folder), bank_file(folder, bank_path), create=create, opener=opener) as both:
         yield both
 
 

@@ -40,4 +40,5 @@ class Outages:
 
     def last(self) -> str | None:
         """What the last one to fail said, until it answers again."""
-        return next(reversed(self._said.values()), None) if self._said else None
+        said = list(self._said.values())
+        return said[-1] if said else None
