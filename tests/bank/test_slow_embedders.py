@@ -74,12 +74,12 @@ def remote(stub: Stub, **options: Any) -> RemoteEmbedder:
 
 
 def emptied(bank: Bank) -> None:
-    """Wait until the worker has embedded all there is."""
+    """Wait until the worker has embedded all there is, and recall uses it."""
     done = threading.Event()
     look = threading.Event()
     for _ in range(1500):
         status = bank.status()
-        if not (status.pending or status.reembedding):
+        if not (status.pending or bank.engine.store.building_space()):
             done.set()
             break
         look.wait(0.02)
@@ -319,6 +319,20 @@ def test_a_new_model_is_built_while_the_bank_is_only_read(bank_path: Path) -> No
         emptied(bank)
         assert bank.status().embedder == "slow-48"
         assert "words alone" not in bank.recall("bulk 7").reason
+
+
+@pytest.mark.parametrize("spec", ["slow", "hash:32"])
+def test_a_new_model_that_was_complete_when_its_process_died_is_used(bank_path: Path, spec: str) -> None:
+    embedder: Any = Slow() if spec == "slow" else spec
+    with Bank.open(bank_path, embedder="hash:64") as bank:
+        bank.remember("the kettle is blue")
+    with Bank.open(bank_path, embedder=embedder, settings=QUIET) as bank:
+        bank.engine.embeddings.switch = lambda: False  # type: ignore[method-assign]
+        bank.reembed()
+        assert (bank.status().reembedding, bank.engine.store.building_space() is None) == (0, False)
+    with Bank.open(bank_path, embedder=embedder) as bank:
+        bank.find("kettle")
+        emptied(bank)
 
 
 def test_what_another_process_queues_is_embedded_too(bank_path: Path) -> None:

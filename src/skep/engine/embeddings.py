@@ -374,7 +374,8 @@ class Embeddings:
                     embedder = self.for_space(space)
                     if embedder is None:
                         continue
-                    if embedder.instant and not self.store.vectors.waiting(space.number):
+                    idle = space.state == "active" and embedder.instant
+                    if idle and not self.store.vectors.waiting(space.number):
                         continue
                     worker = self._workers[space.number] = self._worker(space)
                 if queued:

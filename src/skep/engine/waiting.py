@@ -34,8 +34,12 @@ class Waiting:
         """See `Source`. Looking costs no write; a space that was given up has nothing any more."""
         if self._store.vectors.due(self._space.number, now):
             return self._claim(limit, now)
-        gone = all(space.number != self._space.number for space in self._store.spaces())
-        return None if gone else []
+        space = next((space for space in self._store.spaces() if space.number == self._space.number), None)
+        if space is None:
+            return None
+        if space.state == "building" and not self._store.vectors.waiting(space.number):
+            self._stored(True)  # whoever made the last vector did not live to say so
+        return []
 
     def _claim(self, limit: int, now: float, *, after: int = -1, which: str = "due") -> list[Pending]:
         with self._store.connection.transaction():
