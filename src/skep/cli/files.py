@@ -11,9 +11,17 @@ import click
 import msgspec
 
 from skep.bank import Bank
-from skep.cli.shared import bank_exists, common, json_option, open_bank, outer_bank, print_json, progress_bar
+from skep.cli.shared import (
+    bank_exists,
+    common,
+    json_option,
+    open_bank,
+    opener,
+    outer_bank,
+    print_json,
+    progress_bar,
+)
 from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
-from skep.embedding.environment import from_environment
 from skep.errors import CorruptBankError, NotABankError
 from skep.storage.doctor import Finding
 
@@ -39,7 +47,7 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     else:
         target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
     there = target.exists()
-    with Bank.open(target, opener=from_environment(os.environ)) as bank:
+    with Bank.open(target, opener=opener()) as bank:
         if project and asked is None and not (target.parent / ".gitignore").exists():
             (target.parent / ".gitignore").write_text("*\n")
         actor = bank.actor

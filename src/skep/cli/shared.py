@@ -16,6 +16,7 @@ import msgspec
 
 from skep.bank import Bank
 from skep.config import Settings, find_bank
+from skep.embedding import Opener
 from skep.embedding.environment import from_environment
 from skep.model import Memory, Stage
 
@@ -76,12 +77,17 @@ def bank_exists(bank_path: str | None) -> bool:
     return find_bank(named, os.environ, Path.cwd()).exists()
 
 
+def opener() -> Opener:
+    """How the embedders of banks are opened here: with the keys and addresses of the environment."""
+    return from_environment(os.environ)
+
+
 @contextlib.contextmanager
 def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
     """The bank a command works on. A command is over too soon to embed what waits, unless it writes."""
     options.setdefault("settings", BRIEF)
     path = outer_bank() if bank_path is None else bank_path
-    with Bank.open(path, create=create, opener=from_environment(os.environ), **options) as bank:
+    with Bank.open(path, create=create, opener=opener(), **options) as bank:
         yield bank
 
 

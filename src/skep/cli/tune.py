@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import os
 import sys
 from collections.abc import Callable, Generator
 from functools import wraps
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from skep.cli.shared import json_option, print_json, progress_bar
+from skep.cli.shared import json_option, opener, print_json, progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,11 +91,9 @@ def bank_file(folder: str, bank_path: str | None) -> Path:
 @contextlib.contextmanager
 def opened(folder: str, bank_path: str | None, *, create: bool = False) -> Generator[tuple[Workspace, Bank]]:
     """The workspace and its bank."""
-    from skep.embedding.environment import from_environment
     from skep.tuning.session import opened as open_both
 
-    opener = from_environment(os.environ)
-    with open_both(Path(folder), bank_file(folder, bank_path), create=create, opener=opener) as both:
+    with open_both(Path(folder), bank_file(folder, bank_path), create=create, opener=opener()) as both:
         yield both
 
 
