@@ -8,14 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 import msgspec
 
 from skep.bank import Bank
-from skep.config import Settings, find_bank
+from skep.config import Settings, bank_file
 from skep.embedding import Opener
 from skep.embedding.environment import from_environment
 from skep.model import Memory, Stage
@@ -74,7 +73,7 @@ def outer_bank() -> str | None:
 def bank_exists(bank_path: str | None) -> bool:
     """Whether the bank a command would work on is there already."""
     named = outer_bank() if bank_path is None else bank_path
-    return find_bank(named, os.environ, Path.cwd()).exists()
+    return os.path.exists(bank_file(named, os.environ, os.getcwd()))
 
 
 def opener() -> Opener:

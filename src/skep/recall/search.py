@@ -10,6 +10,7 @@ import msgspec
 
 from skep.engine import Engine
 from skep.errors import ConfigError
+from skep.loading import undisturbed
 from skep.model import Memory, Recalled, Stage
 from skep.recall.marking import conflicts_marked, opposes
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
@@ -152,18 +153,15 @@ class Recaller:
 
         Call inside a snapshot, so that everything it reads is of one moment.
         """
-        from skep.recall.sources import BankSources
-        from skep.retrieval.pipeline import run
-
         sources = self._sources
         if sources is None:
-            sources = self._sources = BankSources(self._engine)
+            sources = self._sources = _opened(self._engine)
+        from skep.retrieval.pipeline import run
+
         sources.asked = None
         self._engine.index.refresh()
         vector = None if asked is None else asked.vector
-        if (
-            asked is not None and vector is None
-        ):  # it was asked in vain, and is not asked again under the lock
+        if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
             config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
         found = run(
             query,
@@ -223,3 +221,14 @@ class Recaller:
             self._answers[key] = (now, until, answer)
             while len(self._answers) > self._engine.settings.cache_entries:
                 self._answers.popitem(last=False)
+
+
+def _opened(engine: Engine) -> BankSources:
+    """What the pipeline reads from, with everything that the first recall has to load."""
+    with undisturbed():
+        import skep.retrieval.pipeline  # noqa: F401
+        from skep.recall.sources import BankSources
+
+        sources = BankSources(engine)
+        _ = engine.index
+    return sources
