@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from skep.clock import Now, system_now
 from skep.config import Settings, bank_file
-from skep.embedding import default_embedder, open_embedder
+from skep.embedding import Opener, default_embedder, open_embedder
 from skep.embedding.base import Embedder
 from skep.engine import Engine
 from skep.errors import SkepError, WrongTypeError
@@ -33,6 +33,7 @@ class Bank(Writing, Linking, Living, Whole):
         path: str | os.PathLike[str] | None = None,
         *,
         embedder: Embedder | str | None = None,
+        opener: Opener = open_embedder,
         settings: Settings | None = None,
         now: Now = system_now,
         create: bool = True,
@@ -45,6 +46,8 @@ class Bank(Writing, Linking, Living, Whole):
                 user's data folder. `":memory:"` keeps everything in memory.
             embedder: What turns text into vectors: an object, or a spec such as `"static"` or `"ollama:nomic"`.
                 By default the one the bank was made with, or the bundled one.
+            opener: How a spec, the one given or the bank's own, becomes an embedder: `from_environment(os.environ)`
+                of `skep.embedding.environment` finds keys and addresses in environment variables.
             settings: Limits and defaults.
             now: The clock, in seconds since the epoch.
             create: Whether to create a missing file.
@@ -70,12 +73,22 @@ class Bank(Writing, Linking, Living, Whole):
         spec = embedder if isinstance(embedder, str) else None
         adopts = True
         if embedder is None:
-            embedder, spec, adopts = _own_embedder(store)
+            embedder, spec, adopts = _own_embedder(store, opener)
         elif isinstance(embedder, str):
-            embedder = open_embedder(embedder)
+            asked = next((space.dim for space in store.spaces() if space.spec == spec), None)
+            embedder = opener(embedder, known_dim=asked)
         folder = None if store.file is None else f"{store.file}.index"
         return cls(
-            Engine(store, embedder, spec=spec, settings=settings, now=now, index_folder=folder, adopts=adopts)
+            Engine(
+                store,
+                embedder,
+                spec=spec,
+                settings=settings,
+                now=now,
+                index_folder=folder,
+                adopts=adopts,
+                opener=opener,
+            )
         )
 
     @classmethod
@@ -117,7 +130,7 @@ class Bank(Writing, Linking, Living, Whole):
         self.close()
 
 
-def _own_embedder(store: SqliteStore) -> tuple[Embedder, str | None, bool]:
+def _own_embedder(store: SqliteStore, opener: Opener) -> tuple[Embedder, str | None, bool]:
     """The embedder a bank was made with, if it can be had by name; else the bundled one.
 
     The last value says whether it may make a space of its own. It may not where the bank already has vectors of a
@@ -128,7 +141,7 @@ def _own_embedder(store: SqliteStore) -> tuple[Embedder, str | None, bool]:
         return default_embedder(), "static", True
     if space.spec is not None:
         try:
-            return open_embedder(space.spec), space.spec, True
+            return opener(space.spec, known_dim=space.dim), space.spec, True
         except SkepError:
             return default_embedder(), "static", False
     return default_embedder(), "static", False

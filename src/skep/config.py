@@ -39,7 +39,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Use counters are written to the log once per this many recalls, and on close."""
     pure_reads: bool = False
     """Whether reading leaves the file as it is, to the byte: use counters, and the space of a new embedder, wait for
-    the next write."""
+    the next write. What waits to be embedded is embedded in the background all the same."""
+    embed_when_read: bool = True
+    """Whether a bank that is only read embeds what waits, too. Writing always begins it."""
+    close_seconds: float = 5.0
+    """How long closing waits for the batch that is being embedded; what is not done by then stays queued."""
     conflict_candidates: int = 8
     """How many near memories are compared with a new one."""
     cache_entries: int = 256

@@ -159,6 +159,13 @@ class EmbeddingError(SkepError):
 class EmbedderUnavailableError(EmbeddingError):
     """The model or the service behind the embedder did not answer."""
 
+    retry_after: float | None = None
+    """Seconds the service asked to be left alone for, if it said so."""
+
+
+class EmbedderFailedError(EmbedderUnavailableError):
+    """An embedder that is not ours raised something unforeseen."""
+
 
 class EmbedderMismatchError(EmbeddingError):
     """Vectors of two different embedders would have met."""

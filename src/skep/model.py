@@ -165,6 +165,8 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
     action: Literal["stored", "superseded", "confirmed"] = "stored"
     redactions: tuple[str, ...] = ()
+    reason: str = ""
+    """Why conflicts were looked for by words alone; empty where meaning counted as well, or none were looked for."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,8 +203,12 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+WORDS_ALONE = "words alone"
+"""Begins the part of a `reason` that says why meaning did not count."""
+
+
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
-    """The hits of a recall; a sequence of `Hit`. `reason` says why there are none or fewer."""
+    """The hits of a recall; a sequence of `Hit`. `reason` says why there are none or fewer, or found by words alone."""
 
     hits: tuple[Hit, ...] = ()
     reason: str = ""

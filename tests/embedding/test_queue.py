@@ -26,8 +26,12 @@ class MemorySource:
         self.retry_at: dict[int, float] = dict.fromkeys(texts, 0.0)
         self.errors: dict[int, str] = {}
         self.emptied = threading.Event()
+        self.released = False
 
-    def pending(self, limit: int, now: float) -> list[Pending]:
+    def release(self) -> None:
+        self.released = True
+
+    def pending(self, limit: int, now: float) -> list[Pending] | None:
         due = [r for r in sorted(self.texts) if r not in self.vectors and self.retry_at[r] <= now]
         if not due:
             self.emptied.set()
@@ -186,7 +190,7 @@ def test_the_thread_outlives_a_busy_source_and_a_dead_service() -> None:
     class BusySource(MemorySource):
         refusals = 2
 
-        def pending(self, limit: int, now: float) -> list[Pending]:
+        def pending(self, limit: int, now: float) -> list[Pending] | None:
             if self.refusals:
                 self.refusals -= 1
                 raise BusyError("locked")
@@ -212,10 +216,130 @@ def test_stopping_before_starting_is_harmless() -> None:
     assert worker(MemorySource({}), Embedding()).stop()
 
 
-def test_an_unforeseen_error_is_not_swallowed() -> None:
-    class Broken(Embedding):
-        def embed(self, texts: Sequence[str]) -> np.ndarray:
-            raise ZeroDivisionError
+class Odd(Embedding):
+    """Raises something that is not ours: always for some texts, or as often as told."""
 
-    with pytest.raises(ZeroDivisionError):
-        worker(MemorySource(texts(1)), Broken()).run_once()
+    def __init__(self, error: Exception, *, times: int = 0, text: str | None = None) -> None:
+        super().__init__()
+        self.error, self.times, self.text = error, times, text
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.batches.append(len(texts))
+        self.times -= 1
+        if self.times >= 0 or (self.text is not None and self.text in texts):
+            raise self.error
+        return HashingEmbedder.embed(self, texts)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionError("net"), TimeoutError("late"), KeyError("k"), RuntimeError("boom")]
+)
+def test_the_thread_outlives_whatever_an_embedder_raises(error: Exception) -> None:
+    source, clock = MemorySource(texts(3)), Clock()
+
+    def sleep(seconds: float) -> None:
+        clock.time += seconds
+
+    queue = EmbedWorker(source, Odd(error, times=2), clock=clock, sleep=sleep)
+    queue.start()
+    assert source.emptied.wait(10)
+    queue.stop()
+
+    assert {0, 1, 2} == set(source.vectors)
+    assert all(type(error).__name__ in said for said in source.errors.values())
+
+
+def test_a_text_that_breaks_an_embedder_is_found_at_the_second_try() -> None:
+    source, clock = MemorySource(texts(64)), Clock()
+    embedder = Odd(RuntimeError("boom"), text="text 33")
+    queue = worker(source, embedder, clock)
+
+    assert Step(0, 64, unavailable=True) == queue.run_once()
+    assert embedder.batches == [64], "it may only be down"
+    clock.time += 10
+    assert Step(63, 1) == queue.run_once()
+    assert set(range(64)) - {33} == set(source.vectors)
+
+
+def test_an_embedder_that_always_breaks_is_not_asked_once_per_text() -> None:
+    source, clock = MemorySource(texts(64)), Clock()
+    embedder = Odd(RuntimeError("boom"), times=1000)
+    queue = worker(source, embedder, clock)
+    queue.run_once()
+    clock.time += 10
+    embedder.batches.clear()
+
+    assert Step(0, 64, unavailable=True) == queue.run_once()
+    assert len(embedder.batches) <= 1 + 2 * 6
+
+
+def test_the_time_a_service_asks_for_is_waited() -> None:
+    class Limited(Embedding):
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            error = EmbedderUnavailableError("too many requests")
+            error.retry_after = 90.0
+            raise error
+
+    source, clock = MemorySource(texts(1)), Clock()
+    worker(source, Limited(), clock).run_once()
+
+    assert source.retry_at[0] == clock.time + 90
+
+
+def test_in_the_background_a_service_is_asked_once_a_time() -> None:
+    class Once(Embedding):
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            raise AssertionError("tries again by itself")
+
+        def embed_once(self, texts: Sequence[str], seconds: float | None = None) -> np.ndarray:
+            return HashingEmbedder.embed(self, texts)
+
+    source = MemorySource(texts(2))
+
+    assert Step(2, 0) == EmbedWorker(source, Once(), clock=Clock(), patient=False).run_once()
+
+
+def test_a_batch_that_is_not_finished_when_told_to_stop_is_offered_to_others() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Stuck(Embedding):
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            begun.set()
+            go_on.wait(30)
+            return HashingEmbedder.embed(self, texts)
+
+    source = MemorySource(texts(1))
+    queue = worker(source, Stuck())
+    queue.start()
+    assert begun.wait(10)
+
+    assert not queue.stop(timeout=0.01)
+    assert source.released
+    go_on.set()
+    assert queue.stop(timeout=30)
+
+
+def test_new_work_gets_one_look_even_if_the_end_comes_first() -> None:
+    source = MemorySource(texts(100))
+    queue = worker(source, Embedding())
+    queue.wake()
+    queue.stop()
+    queue._run()
+
+    assert len(source.vectors) == 64
+    queue._run()
+    assert len(source.vectors) == 64, "and no more than one"
+
+
+def test_the_thread_ends_when_there_will_never_be_more_to_do() -> None:
+    class Gone(MemorySource):
+        def pending(self, limit: int, now: float) -> list[Pending] | None:
+            return None
+
+    queue = worker(Gone({}), Embedding())
+    queue.start()
+    thread = queue._thread
+    assert thread is not None
+    thread.join(10)
+
+    assert not queue.running

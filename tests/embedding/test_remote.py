@@ -3,76 +3,23 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.embedding.stub import KEY, Stub, serving
 
 from skep.embedding import open_embedder
 from skep.embedding.http import Retry, retry_after
 from skep.embedding.remote import GEMINI, OLLAMA, OPENAI, RemoteEmbedder, Service
 from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 
-Reply = tuple[int, dict[str, str], Any]
-KEY = "secret-key"
-
-
-class Stub:
-    """Answers like a service, after a script of replies that are played first."""
-
-    def __init__(self) -> None:
-        self.dim = 4
-        self.script: list[Reply] = []
-        self.requests: list[tuple[str, dict[str, str], Any]] = []
-        stub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                stub.requests.append((self.path, dict(self.headers), body))
-                status, headers, reply = stub.script.pop(0) if stub.script else stub.answer(self.path, body)
-                if status == 0:  # hang up without a word
-                    self.close_connection = True
-                    return
-                raw = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Keep quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def vector(self, text: str) -> list[float]:
-        return [float(len(text)), 1.0, *([0.0] * (self.dim - 2))]
-
-    def answer(self, path: str, body: Any) -> Reply:
-        if path == "/embeddings":
-            rows = [{"index": i, "embedding": self.vector(t)} for i, t in enumerate(body["input"])]
-            return 200, {}, {"data": rows[::-1]}
-        if path.endswith(":batchEmbedContents"):
-            texts = [request["content"]["parts"][0]["text"] for request in body["requests"]]
-            return 200, {}, {"embeddings": [{"values": self.vector(text)} for text in texts]}
-        return 200, {}, {"embeddings": [self.vector(text) for text in body["input"]]}
-
 
 @pytest.fixture
 def stub() -> Iterator[Stub]:
-    stub = Stub()
-    thread = threading.Thread(target=stub.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield stub
-    stub.server.shutdown()
-    stub.server.server_close()
-    thread.join()
+    with serving() as stub:
+        yield stub
 
 
 @pytest.fixture
@@ -143,6 +90,17 @@ def test_a_busy_or_silent_service_is_tried_again_with_growing_pauses(
 
     assert make().embed(["x"]).any()
     assert slept == [0.5, 1, 2]
+
+
+def test_asked_once_it_does_not_try_again_and_passes_on_what_the_service_asked_for(
+    make: Callable[..., RemoteEmbedder], stub: Stub, slept: list[float]
+) -> None:
+    stub.script = [(429, {"Retry-After": "7"}, {})]
+
+    with pytest.raises(EmbedderUnavailableError, match="429") as caught:
+        make().embed_once(["x"], 1.0)
+    assert (caught.value.retry_after, slept, len(stub.requests)) == (7.0, [], 1)
+    assert make().embed_once(["x"]).any()
 
 
 def test_after_the_last_try_the_error_says_what_the_service_said(

@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from skep.bank import Bank
-from skep.cli.shared import common, print_json
+from skep.cli.shared import common, opener, print_json
 from skep.config import find_bank
 from skep.errors import InvalidInputError
 
@@ -201,7 +201,11 @@ def run(bank_path: str | Path | None = None, quick: bool = True, *, seed: int = 
     start = import_timing()
     with (
         tempfile.TemporaryDirectory(prefix="skep-bench-") as folder,
-        Bank.open(Path(folder) / "bank.skep", embedder=_embedder_of(bank_path)) as scratch,
+        Bank.open(
+            Path(folder) / "bank.skep",
+            embedder=_embedder_of(bank_path),
+            opener=opener(),
+        ) as scratch,
     ):
         made = list(texts(size, seed))
         began = time.perf_counter()
@@ -215,7 +219,7 @@ def run(bank_path: str | Path | None = None, quick: bool = True, *, seed: int = 
         opened = measure(
             "open the bank", [lambda: Bank.open(bank_path, create=False, read_only=True).close()]
         )
-        with Bank.open(bank_path, create=False, read_only=True) as own:
+        with Bank.open(bank_path, create=False, read_only=True, opener=opener()) as own:
             memories = own.status().memories
             if memories < FEWEST:
                 raise InvalidInputError(
@@ -244,7 +248,7 @@ def _embedder_of(bank_path: str | Path | None) -> str | None:
     """The spec of the bank's embedder, so that the scratch bank uses the same one."""
     if bank_path is None:
         return None
-    with Bank.open(bank_path, create=False, read_only=True) as own:
+    with Bank.open(bank_path, create=False, read_only=True, opener=opener()) as own:
         return own.engine.embeddings.spec
 
 

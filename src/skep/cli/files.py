@@ -11,7 +11,16 @@ import click
 import msgspec
 
 from skep.bank import Bank
-from skep.cli.shared import bank_exists, common, json_option, open_bank, outer_bank, print_json, progress_bar
+from skep.cli.shared import (
+    bank_exists,
+    common,
+    json_option,
+    open_bank,
+    opener,
+    outer_bank,
+    print_json,
+    progress_bar,
+)
 from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
 from skep.errors import CorruptBankError, NotABankError
 from skep.storage.doctor import Finding
@@ -39,7 +48,7 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     else:
         target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
     there = target.exists()
-    with Bank.open(target) as bank:
+    with Bank.open(target, opener=opener()) as bank:
         if project and asked is None and not (target.parent / ".gitignore").exists():
             (target.parent / ".gitignore").write_text("*\n")
         actor = bank.actor
@@ -179,17 +188,38 @@ def doctor(deep: bool, mend: bool, bank_path: str | None, as_json: bool) -> None
 @click.option("--embedder", help="The model to switch to, such as static, minilm or ollama:NAME.")
 @common
 def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
-    """Embed what waits, or everything with another model; recall keeps working meanwhile."""
+    """Embed what waits, or everything with another model; recall keeps working meanwhile.
+
+    Keys and addresses of services come from OPENAI_API_KEY, OPENAI_BASE_URL, GEMINI_API_KEY (or GOOGLE_API_KEY) and
+    OLLAMA_HOST. The exit code is 1 if anything is left; the same command goes on from there, and naming the model that
+    the bank has gives up a change to another.
+    """
     options = {"embedder": embedder} if embedder else {}
     with open_bank(bank_path, create=False, **options) as bank, progress_bar("embedding") as progress:
+        if embedder:
+            bank.engine.embeddings.keep()
         done = bank.reembed(progress)
         found = bank.status()
+        space = bank.engine.store.building_space() or bank.engine.store.active_space()
+        why = found.embed_error or (bank.engine.embeddings.absence(space) if space else None)
+    left = found.reembedding or found.pending
     if as_json:
-        print_json({"embedded": done, "embedder": found.embedder, "pending": found.pending})
+        print_json(
+            {
+                "embedded": done,
+                "embedder": found.embedder,
+                "pending": found.pending,
+                "reembedding": found.reembedding,
+                "error": why if left else None,
+            }
+        )
     else:
-        click.echo(f"embedded {done}; {found.pending} waiting; {found.embedder}")
-    if found.embed_error:
-        click.echo(f"last error: {found.embed_error}", err=True)
+        click.echo(f"embedded {done}; {left} waiting; {found.embedder}")
+    if left:
+        name = space.fingerprint if space else embedder
+        still = f"; {found.embedder} answers until then" if found.reembedding else ""
+        click.echo(f"{left} left for {name}: {why or 'another process is at work on them'}{still}", err=True)
+        sys.exit(1)
 
 
 @click.command()

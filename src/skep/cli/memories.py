@@ -25,7 +25,7 @@ from skep.cli.shared import (
 )
 from skep.engine import Progress
 from skep.errors import InvalidInputError
-from skep.model import KINDS, STATUSES, Conflict
+from skep.model import KINDS, STATUSES, WORDS_ALONE, Conflict
 from skep.validation import CLEARED
 
 _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
@@ -208,7 +208,7 @@ def search(
     if explain:
         for stage in found.trace:
             click.echo(click.style(stage_line(stage), dim=True), err=True)
-    if not found.hits:
+    if not found.hits or WORDS_ALONE in found.reason:
         click.echo(found.reason or "nothing found", err=True)
 
 

@@ -14,10 +14,14 @@ import click
 import msgspec
 
 from skep.bank import Bank
-from skep.config import bank_file
+from skep.config import Settings, bank_file
+from skep.embedding import Opener
+from skep.embedding.environment import from_environment
 from skep.model import Memory, Stage
 
 F = TypeVar("F", bound=Callable[..., Any])
+BRIEF = Settings(embed_when_read=False, close_seconds=1.0)
+"""For commands: nothing is begun that could not be finished."""
 
 
 def bank_option(command: F) -> F:
@@ -72,10 +76,17 @@ def bank_exists(bank_path: str | None) -> bool:
     return os.path.exists(bank_file(named, os.environ, os.getcwd()))
 
 
+def opener() -> Opener:
+    """How the embedders of banks are opened here: with the keys and addresses of the environment."""
+    return from_environment(os.environ)
+
+
 @contextlib.contextmanager
 def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
-    """The bank a command works on."""
-    with Bank.open(outer_bank() if bank_path is None else bank_path, create=create, **options) as bank:
+    """The bank a command works on. A command is over too soon to embed what waits, unless it writes."""
+    options.setdefault("settings", BRIEF)
+    path = outer_bank() if bank_path is None else bank_path
+    with Bank.open(path, create=create, opener=opener(), **options) as bank:
         yield bank
 
 

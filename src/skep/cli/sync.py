@@ -126,10 +126,9 @@ def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool
 @common
 def with_(other: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool) -> None:
     """Exchange events with the bank file OTHER, both ways."""
-    from skep.bank import Bank
     from skep.hive.replica import sync
 
-    with open_bank(bank_path) as bank, Bank.open(other) as peer:
+    with open_bank(bank_path) as bank, open_bank(other) as peer:
         if bank.file is not None and peer.file is not None and bank.file.resolve() == peer.file.resolve():
             raise InvalidInputError("a bank cannot be synced with itself; name another file", field="other")
         done = sync(bank, peer, keyring=_keyring(keys))

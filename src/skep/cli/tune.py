@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from skep.cli.shared import json_option, print_json, progress_bar
+from skep.cli.shared import json_option, opener, print_json, progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,7 +93,7 @@ def opened(folder: str, bank_path: str | None, *, create: bool = False) -> Gener
     """The workspace and its bank."""
     from skep.tuning.session import opened as open_both
 
-    with open_both(Path(folder), bank_file(folder, bank_path), create=create) as both:
+    with open_both(Path(folder), bank_file(folder, bank_path), create=create, opener=opener()) as both:
         yield both
 
 

@@ -7,11 +7,12 @@ Importing this package imports neither numpy nor any optional dependency.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from skep.embedding.base import Embedder
 from skep.errors import ConfigError
 
-__all__ = ["Embedder", "default_embedder", "open_embedder"]
+__all__ = ["Embedder", "Opener", "default_embedder", "open_embedder"]
 
 
 def default_embedder() -> Embedder:
@@ -21,13 +22,13 @@ def default_embedder() -> Embedder:
     return StaticEmbedder()
 
 
-def _static(rest: str, **_: str | None) -> Embedder:
+def _static(rest: str, **_: object) -> Embedder:
     from skep.embedding.static import DATA, StaticEmbedder
 
     return StaticEmbedder(rest or DATA)
 
 
-def _hash(rest: str, **_: str | None) -> Embedder:
+def _hash(rest: str, **_: object) -> Embedder:
     from skep.embedding.hashing import HashingEmbedder
 
     if rest and not rest.isdigit():
@@ -35,7 +36,7 @@ def _hash(rest: str, **_: str | None) -> Embedder:
     return HashingEmbedder(int(rest)) if rest else HashingEmbedder()
 
 
-def _minilm(rest: str, **_: str | None) -> Embedder:
+def _minilm(rest: str, **_: object) -> Embedder:
     from pathlib import Path
 
     from skep.embedding.onnx import open_minilm
@@ -43,7 +44,7 @@ def _minilm(rest: str, **_: str | None) -> Embedder:
     return open_minilm(Path(rest).expanduser() if rest else None)
 
 
-def _onnx(rest: str, **_: str | None) -> Embedder:
+def _onnx(rest: str, **_: object) -> Embedder:
     from pathlib import Path
 
     from skep.embedding.onnx import OnnxEmbedder
@@ -53,14 +54,21 @@ def _onnx(rest: str, **_: str | None) -> Embedder:
     return OnnxEmbedder(Path(rest).expanduser())
 
 
-def _remote(rest: str, *, name: str, api_key: str | None, base_url: str | None) -> Embedder:
+def _remote(
+    rest: str, *, name: str, known_dim: int | None, api_key: str | None, base_url: str | None
+) -> Embedder:
     from skep.embedding.remote import SERVICES, RemoteEmbedder
 
     model, _, dim = rest.partition("@")
     if dim and not dim.isdigit():
         raise ConfigError(f"'@{dim}' is not a dimension; write for example '{name}:{model}@512'")
     return RemoteEmbedder(
-        SERVICES[name], model, dim=int(dim) if dim else None, api_key=api_key, base_url=base_url
+        SERVICES[name],
+        model,
+        dim=int(dim) if dim else None,
+        known_dim=known_dim,
+        api_key=api_key,
+        base_url=base_url,
     )
 
 
@@ -75,7 +83,17 @@ _OPENERS: dict[str, Callable[..., Embedder]] = {
 }
 
 
-def open_embedder(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> Embedder:
+class Opener(Protocol):
+    """How a spec becomes an embedder: `open_embedder`, or the same with keys and addresses at hand."""
+
+    def __call__(self, spec: str, *, known_dim: int | None = None) -> Embedder:
+        """Open an embedder by name."""
+        ...
+
+
+def open_embedder(
+    spec: str, *, known_dim: int | None = None, api_key: str | None = None, base_url: str | None = None
+) -> Embedder:
     """Open an embedder by name.
 
     | spec | what |
@@ -88,6 +106,7 @@ def open_embedder(spec: str, *, api_key: str | None = None, base_url: str | None
 
     Args:
         spec: A name, or a name, a colon and what it needs.
+        known_dim: For remote services: the length of its vectors, where it was asked before.
         api_key: For remote services. Environment variables are the caller's business.
         base_url: For remote services, if not the usual address.
     """
@@ -95,4 +114,4 @@ def open_embedder(spec: str, *, api_key: str | None = None, base_url: str | None
     opener = _OPENERS.get(name)
     if opener is None:
         raise ConfigError(f"unknown embedder {spec!r}; choose one of {', '.join(_OPENERS)}")
-    return opener(rest, name=name, api_key=api_key, base_url=base_url)
+    return opener(rest, name=name, known_dim=known_dim, api_key=api_key, base_url=base_url)

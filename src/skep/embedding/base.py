@@ -12,9 +12,21 @@ if TYPE_CHECKING:
     Vectors = NDArray[np.float32]
 
 
+class Embeds(Protocol):
+    """The part of an embedder that does the work."""
+
+    def embed(self, texts: Sequence[str], /) -> Vectors:
+        """One row per text."""
+        ...
+
+
 @runtime_checkable
 class Embedder(Protocol):
-    """Anything that maps texts to unit-length rows."""
+    """Anything that maps texts to unit-length rows.
+
+    One that asks a service may also have `embed_once(texts, seconds=None)`: the same as `embed`, but asking once and,
+    if `seconds` is given, waiting no longer than that. It is used where something else is waiting.
+    """
 
     @property
     def fingerprint(self) -> str:

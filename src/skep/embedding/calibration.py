@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from skep.embedding.base import Embedder
+    from skep.embedding.base import Embeds
 
 Knot = tuple[float, float]
 
@@ -85,7 +85,7 @@ def knots_from(
     return list(zip(raw, (0.0, 0.80, 0.95), strict=True))
 
 
-def measure(embedder: Embedder) -> Calibration:
+def measure(embedder: Embeds) -> Calibration:
     """A map for an embedder nobody has calibrated yet, from how it sees some fifty short texts."""
     import numpy as np
 

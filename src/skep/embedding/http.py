@@ -89,8 +89,9 @@ def post_json(
     reached, stays busy, or answers with something that is not JSON.
     """
     body = json.dumps(payload).encode()
+    asked: float | None = None
     for attempt in range(retry.attempts):
-        asked: float | None = None
+        asked = None
         try:
             request = Request(url, body, {"Content-Type": "application/json", **headers})
             with _opener.open(request, timeout=retry.timeout) as reply:
@@ -111,4 +112,7 @@ def post_json(
             problem = f"{url} could not be reached: {getattr(error, 'reason', error)}"
         if attempt + 1 < retry.attempts:
             sleep(retry.wait(attempt, asked))
-    raise EmbedderUnavailableError(f"{problem}; gave up after {retry.attempts} tries")  # pyright: ignore[reportPossiblyUnboundVariable]
+    tries = f"; gave up after {retry.attempts} tries" if retry.attempts > 1 else ""
+    failure = EmbedderUnavailableError(f"{problem}{tries}")  # pyright: ignore[reportPossiblyUnboundVariable]
+    failure.retry_after = asked
+    raise failure

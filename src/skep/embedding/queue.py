@@ -9,13 +9,19 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from skep.clock import Now, system_now
 from skep.embedding.base import Embedder
-from skep.errors import EmbedderUnavailableError, EmbeddingError, SkepError
+from skep.embedding.checking import checked, guarded
+from skep.errors import (
+    EmbedderFailedError,
+    EmbedderMismatchError,
+    EmbedderUnavailableError,
+    EmbeddingError,
+)
 
 if TYPE_CHECKING:
     from skep.embedding.base import Vectors
@@ -27,8 +33,8 @@ Pending = tuple[int, str, int]
 class Source(Protocol):
     """Where pending texts come from and vectors go. Called from the worker's thread."""
 
-    def pending(self, limit: int, now: float) -> list[Pending]:
-        """At most `limit` texts without a vector whose time to be tried has come, oldest first."""
+    def pending(self, limit: int, now: float) -> list[Pending] | None:
+        """At most `limit` texts without a vector whose time to be tried has come, oldest first; None if never again."""
         ...
 
     def store_vectors(self, rows: Sequence[int], vectors: Vectors, fingerprint: str) -> None:
@@ -37,6 +43,10 @@ class Source(Protocol):
 
     def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:
         """Count one more failure for each row, and offer none of them again before `retry_at`."""
+        ...
+
+    def release(self) -> None:
+        """Offer again what was handed out last and is not done: whoever asked for it will not finish."""
         ...
 
 
@@ -64,11 +74,16 @@ class Step(msgspec.Struct, frozen=True):
     failed: int = 0
     unavailable: bool = False
     """Whether the embedder did not answer at all, so that going on at once is no use."""
+    over: bool = False
+    """Whether there will never be any more to do."""
 
     def __add__(self, other: Step) -> Step:
         """Both together."""
         return Step(
-            self.embedded + other.embedded, self.failed + other.failed, self.unavailable or other.unavailable
+            self.embedded + other.embedded,
+            self.failed + other.failed,
+            self.unavailable or other.unavailable,
+            self.over or other.over,
         )
 
     @property
@@ -90,6 +105,8 @@ class EmbedWorker:
         chance: Numbers in [0, 1) that spread the retries.
         back_off: How long a failed text waits.
         idle: Seconds between looks at an empty queue.
+        patient: Whether a service that is busy is asked again within a call, as `Embedder.embed` does. In the
+            background it is not: the queue has pauses of its own, which end when the worker is stopped.
     """
 
     def __init__(
@@ -103,9 +120,12 @@ class EmbedWorker:
         chance: Callable[[], float] = random.random,
         back_off: BackOff | None = None,
         idle: float = 1.0,
+        patient: bool = True,
     ) -> None:
-        self._source = source
+        self.source = source
         self._embedder = embedder
+        once = None if patient else getattr(embedder, "embed_once", None)
+        self._embed: Callable[[Sequence[str]], Any] = embedder.embed if once is None else once
         self._batch = batch
         self._clock = clock
         self._sleep = sleep
@@ -114,6 +134,8 @@ class EmbedWorker:
         self._idle = idle
         self._lock = threading.Lock()
         self._woken = threading.Event()
+        self._queued = threading.Event()
+        """Set while there is new work that no pass has looked for yet."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: str | None = None
@@ -122,8 +144,8 @@ class EmbedWorker:
     def run_once(self) -> Step:
         """Embed one batch. A text that cannot be embedded fails alone; its neighbours do not."""
         with self._lock:
-            work = self._source.pending(self._batch, self._clock())
-            return self._attempt(work) if work else Step()
+            work = self.source.pending(self._batch, self._clock())
+            return self._attempt(work) if work else Step(over=work is None)
 
     def flush(self) -> Step:
         """Embed everything that is due now, or until the embedder does not answer."""
@@ -142,15 +164,18 @@ class EmbedWorker:
             self._thread.start()
 
     def wake(self) -> None:
-        """Say that there is new work, so that the thread does not wait out its pause."""
+        """Say that there is new work: the thread does not wait out its pause, nor end before it has looked."""
+        self._queued.set()
         self._woken.set()
 
     def stop(self, timeout: float | None = 5.0) -> bool:
-        """Finish the batch in hand and end the thread; True if it has ended."""
+        """Finish the batch in hand and end the thread; True if it has ended. If not, the batch is others' to do."""
         self._stopping.set()
         self._woken.set()
         if self._thread is not None:
             self._thread.join(timeout)
+        if self.running:
+            self.source.release()
         return not self.running
 
     @property
@@ -160,13 +185,16 @@ class EmbedWorker:
 
     def _run(self) -> None:
         outages = 0
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() or self._queued.is_set():
             self._woken.clear()
+            self._queued.clear()
             try:
                 step = self.run_once()
-            except SkepError as error:  # the source is busy or gone; look again later
-                self.last_error = str(error)
+            except Exception as error:  # noqa: BLE001 - the root of a thread: said, and looked at again later
+                self.last_error = str(error) or type(error).__name__
                 step = Step(unavailable=True)
+            if step.over:
+                return
             outages = outages + 1 if step.unavailable else 0
             if outages:
                 self._pause(self._stopping, self._back_off.delay(outages - 1, self._chance()))
@@ -181,29 +209,39 @@ class EmbedWorker:
         else:
             self._sleep(seconds)
 
-    def _attempt(self, work: Sequence[Pending]) -> Step:
-        """Embed, and on a refusal halve until the text at fault stands alone."""
+    def _attempt(self, work: Sequence[Pending], *, halve: bool = True) -> Step:
+        """Embed, and where one text may be at fault halve until it stands alone.
+
+        An embedder of somebody else's may raise anything. The first time it is taken to be down; after that the text at
+        fault is looked for, but no further than it takes to see that all of them fail.
+        """
+        name = self._embedder.fingerprint
         try:
-            vectors = self._embedder.embed([text for _, text, _ in work])
-        except EmbedderUnavailableError as error:
-            return self._give_up(work, error, unavailable=True)
-        except (EmbeddingError, ValueError) as error:
-            if len(work) == 1:
-                return self._give_up(work, error)
+            given = guarded(name, lambda: self._embed([text for _, text, _ in work]))
+            vectors = checked(given, len(work), self._embedder.dim, name)
+        except EmbeddingError as error:
+            unforeseen = isinstance(error, EmbedderFailedError | EmbedderMismatchError)
+            down = unforeseen or isinstance(error, EmbedderUnavailableError)
+            tried = any(attempts for _, _, attempts in work)
+            if len(work) == 1 or not halve or (down and not (unforeseen and tried)):
+                return self._give_up(work, error, unavailable=down)
             middle = len(work) // 2
-            return self._attempt(work[:middle]) + self._attempt(work[middle:])
-        self._source.store_vectors([row for row, _, _ in work], vectors, self._embedder.fingerprint)
+            step = self._attempt(work[:middle])
+            step += self._attempt(work[middle:], halve=not unforeseen or step.embedded > 0)
+            return msgspec.structs.replace(step, unavailable=False) if unforeseen and step.embedded else step
+        self.source.store_vectors([row for row, _, _ in work], vectors, name)
         self.last_error = None
         return Step(len(work), 0)
 
-    def _give_up(self, work: Sequence[Pending], error: Exception, *, unavailable: bool = False) -> Step:
-        """Set a later time for each text, by how often it has failed."""
+    def _give_up(self, work: Sequence[Pending], error: EmbeddingError, *, unavailable: bool = False) -> Step:
+        """Set a later time for each text, by how often it has failed and by what the service asked for."""
         self.last_error = str(error)
+        asked = getattr(error, "retry_after", None) or 0.0
         now = self._clock()
         by_attempts: dict[int, list[int]] = {}
         for row, _, attempts in work:
             by_attempts.setdefault(attempts, []).append(row)
         for attempts, rows in sorted(by_attempts.items()):
-            retry_at = now + self._back_off.delay(attempts, self._chance())
-            self._source.record_failure(rows, str(error), retry_at)
+            delay = max(self._back_off.delay(attempts, self._chance()), min(asked, self._back_off.longest))
+            self.source.record_failure(rows, str(error), now + delay)
         return Step(0, len(work), unavailable)

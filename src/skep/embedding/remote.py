@@ -20,6 +20,9 @@ from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableE
 if TYPE_CHECKING:
     from skep.embedding.base import Vectors
 
+QUERY_SECONDS = 5.0
+"""How long a question waits for its vector; without one it is answered by words."""
+
 Call = tuple[str, dict[str, Any]]
 """A path below the base address, and what to post there."""
 
@@ -34,6 +37,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """Dimensions of well-known models, so that nothing need be asked to know them."""
     key_header: tuple[str, str] | None
     """Header and prefix of the key; None where no key is used."""
+    key_variable: str = ""
+    """The environment variable in which the entry points look for it."""
     call: Callable[[str, Sequence[str], int | None], Call]
     """From model, texts and a shortened dimension."""
     rows: Callable[[Any], Sequence[Sequence[float]]]
@@ -71,6 +76,7 @@ OPENAI = Service(
     batch=256,
     native={"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536},
     key_header=("Authorization", "Bearer "),
+    key_variable="OPENAI_API_KEY",
     call=_openai_call,
     rows=_openai_rows,
 )
@@ -80,6 +86,7 @@ GEMINI = Service(
     batch=100,
     native={"gemini-embedding-001": 3072, "text-embedding-004": 768},
     key_header=("x-goog-api-key", ""),
+    key_variable="GEMINI_API_KEY",
     call=_gemini_call,
     rows=_gemini_rows,
 )
@@ -102,6 +109,7 @@ class RemoteEmbedder:
         service: OPENAI, GEMINI or OLLAMA.
         model: The name the service knows it by.
         dim: Rows of this length; asked of the service where it can shorten, checked everywhere.
+        known_dim: What the service said before, so that it need not be asked again.
         api_key: Needed at the services' own addresses, optional at others.
         base_url: Another address that speaks the same language.
         knots: Calibration, if known; else measured with one request when first needed.
@@ -114,6 +122,7 @@ class RemoteEmbedder:
         model: str,
         *,
         dim: int | None = None,
+        known_dim: int | None = None,
         api_key: str | None = None,
         base_url: str | None = None,
         knots: Sequence[Sequence[float]] | None = None,
@@ -124,7 +133,8 @@ class RemoteEmbedder:
             raise ConfigError(f"name a model, for example '{service.name}:{next(iter(service.native))}'")
         if service.key_header and not (api_key or base_url):
             raise ConfigError(
-                f"{service.name} needs a key; pass api_key, or base_url for a service without one"
+                f"{service.name} needs a key; set {service.key_variable} for the commands, pass api_key in a program,"
+                " or name the address of a service without one (base_url)"
             )
         self._service = service
         self._model = model
@@ -135,7 +145,7 @@ class RemoteEmbedder:
         header = service.key_header
         self._headers = {header[0]: f"{header[1]}{api_key}"} if header and api_key else {}
         native = service.native.get(model)
-        self._declared = dim or native
+        self._declared = dim or native or known_dim
         self._shortened = dim if dim and native and dim != native else None
 
     @property
@@ -155,8 +165,8 @@ class RemoteEmbedder:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """As given, else measured once on a few probes."""
-        return Calibration(self._knots) if self._knots is not None else measure(self)
+        """As given, else measured once on a few probes. Not tried twice: a question may be waiting for it."""
+        return Calibration(self._knots) if self._knots is not None else measure(_Once(self))
 
     def calibrate(self, cosine: float) -> float:
         """Map a raw cosine of this model to the common scale."""
@@ -164,23 +174,41 @@ class RemoteEmbedder:
 
     @cached_property
     def _width(self) -> int:
-        return self._declared or len(self._ask(["dimension"])[0])
+        if self._declared:
+            return self._declared
+        return len(self._ask(["dimension"], self._briefly(QUERY_SECONDS))[0])
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One unit row per text; blank texts are not sent and give zero rows."""
+        return self._embed(texts, self._retry)
+
+    def embed_once(self, texts: Sequence[str], seconds: float | None = None) -> Vectors:
+        """The same, asked once and not again: for a question, and for the queue, which has pauses of its own.
+
+        Args:
+            texts: What to embed.
+            seconds: How long to wait for the answer, if not as long as usual.
+        """
+        return self._embed(texts, self._briefly(seconds))
+
+    def _briefly(self, seconds: float | None) -> Retry:
+        timeout = self._retry.timeout if seconds is None else min(seconds, self._retry.timeout)
+        return msgspec.structs.replace(self._retry, attempts=1, timeout=timeout)
+
+    def _embed(self, texts: Sequence[str], retry: Retry) -> Vectors:
         import numpy as np
 
         out = np.zeros((len(texts), self.dim), np.float32)
         filled = [number for number, text in enumerate(texts) if text.strip()]
         for start in range(0, len(filled), self._service.batch):
             chosen = filled[start : start + self._service.batch]
-            out[chosen] = self._rows(self._ask([texts[number] for number in chosen]))
+            out[chosen] = self._rows(self._ask([texts[number] for number in chosen], retry))
         return out
 
-    def _ask(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def _ask(self, texts: Sequence[str], retry: Retry) -> Sequence[Sequence[float]]:
         path, payload = self._service.call(self._model, texts, self._shortened)
         url = self._url + path
-        reply = post_json(url, payload, self._headers, retry=self._retry, sleep=self._sleep)
+        reply = post_json(url, payload, self._headers, retry=retry, sleep=self._sleep)
         try:
             rows = self._service.rows(reply)
         except (KeyError, TypeError) as error:
@@ -208,3 +236,10 @@ class RemoteEmbedder:
             raise EmbedderUnavailableError(f"{self._model} gave vectors that are not finite numbers")
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         return np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+
+
+class _Once:
+    """A remote embedder that does not try again."""
+
+    def __init__(self, embedder: RemoteEmbedder) -> None:
+        self.embed = embedder.embed_once

@@ -11,6 +11,7 @@ import msgspec
 from skep import forking
 from skep.clock import Now
 from skep.config import Settings
+from skep.embedding import Opener, open_embedder
 from skep.embedding.base import Embedder
 from skep.engine.embeddings import Embeddings
 from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError
@@ -46,6 +47,7 @@ class Engine:
         index_folder: str | PathLike[str] | None = None,
         frozen: bool = False,
         adopts: bool = True,
+        opener: Opener = open_embedder,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -56,7 +58,7 @@ class Engine:
         self.author: Callable[[], str | None] | None = None
         """Who acts, where several share the bank: named in every change to a memory (`by`)."""
         self.embeddings = Embeddings(
-            store, embedder, spec, now, adopts=adopts, pure_reads=settings.pure_reads
+            store, embedder, spec, now, settings=settings, adopts=adopts, opener=opener
         )
         self._index_folder = index_folder
         self._index: SegmentIndex | None = None
@@ -108,6 +110,7 @@ class Engine:
         )
         if changes.waiting:
             self.embeddings.work()
+        self.embeddings.begin()
         if self.settings.pure_reads:
             self.flush_uses()
         return events, changes
@@ -135,6 +138,7 @@ class Engine:
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""
+        self.embeddings.begin()
         found = self.store.get(clean_id(memory_id))
         return self._missing(memory_id) if found is None else found
 

@@ -6,13 +6,18 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skep import forking
 from skep.clock import Now
-from skep.embedding import open_embedder
+from skep.config import Settings
+from skep.embedding import Opener, open_embedder
 from skep.embedding.base import Embedder
-from skep.errors import EmbedderMismatchError, EmbeddingError, SkepError
+from skep.embedding.checking import checked, guarded
+from skep.engine.outages import Outages
+from skep.errors import EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError, SkepError
+from skep.model import WORDS_ALONE
 from skep.storage.sqlite import SqliteStore
 from skep.storage.vectors import Space
 
@@ -26,10 +31,23 @@ STEPS = 1001
 """Points at which a scale is read off, and so many cosines are calibrated one by one."""
 QUERIES = 256
 """How many queries' vectors are kept."""
-LEASE_SECONDS = 120.0
-"""For how long rows handed to one process are kept from the others; a crash costs this much delay."""
+QUERY_SECONDS = 5.0
+"""How long a question waits for a service; without an answer it goes by words."""
+LASTING = (EmbedderUnavailableError, EmbedderMismatchError)
+"""Failures that are not the fault of one text: for a while, nothing else is asked."""
+UNNAMED = ""
+"""An embedder that cannot name itself yet, because its service has to be asked for the length of its vectors."""
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all."""
+
+
+class Asked(NamedTuple):
+    """The vector of a question, or why there is none."""
+
+    vector: NDArray[np.float32] | None
+    reason: str = ""
+    passing: bool = False
+    """Whether that is so now and may be different the next time."""
 
 
 class Embeddings:
@@ -42,18 +60,25 @@ class Embeddings:
         spec: str | None,
         now: Now,
         *,
+        settings: Settings | None = None,
         adopts: bool = True,
-        pure_reads: bool = False,
+        opener: Opener = open_embedder,
     ) -> None:
         self.store = store
-        self._pure_reads = pure_reads
+        self._settings = settings or Settings()
         self._now = now
         self.embedder = embedder
         self.spec = spec
-        self._old: tuple[str, Embedder | None] | None = None
-        """The fingerprint of a space that another embedder made, and that embedder, if it can be had."""
+        self.opener = opener
+        self.outages = Outages(now)
+        self._fingerprint: str | None = None
+        self._old: tuple[str, Embedder | None, str] | None = None
+        """The fingerprint of a space that another embedder made, and that embedder, or why it cannot be had."""
         self._adopted = not adopts
+        self._begun = False
         self._workers: dict[int, EmbedWorker] = {}
+        self._measured: set[str] = set()
+        """Embedders that are not instant and have told their scale."""
         self._scale: tuple[str, Any, Any] | None = None
         self._lock = threading.Lock()
         """Of the workers. Whoever needs the connection as well takes that first: it may be held already."""
@@ -65,76 +90,190 @@ class Embeddings:
     def forked(self) -> None:
         """In a child: the threads that work or hold a lock are not here."""
         self._workers = {}
+        self._begun = False
         self._lock = threading.Lock()
         self._asked_lock = threading.Lock()
+
+    @property
+    def name(self) -> str | None:
+        """The fingerprint of the embedder; None while its service has to be asked for it and does not answer."""
+        if self._fingerprint is None and self.outages.now(UNNAMED) is None:
+            try:
+                self._fingerprint = self.embedder.fingerprint
+            except EmbeddingError as error:
+                self.outages.note(UNNAMED, str(error))
+                return None
+            self.outages.over(UNNAMED)
+        return self._fingerprint
 
     def adopt(self) -> None:
         """Give the embedder its space; done before the first write or search, so that opening costs nothing."""
         if not self._adopted:
-            self.store.adopt(self.embedder.fingerprint, self.embedder.dim, self.spec)
+            name = self.name
+            if name is None:
+                return  # what is written meanwhile is queued when the space is made
+            building = self.store.adopt(name, self.embedder.dim, self.spec)
             self._adopted = True
+            if building is not None:
+                self._begun = False
+                self.at_hand()
+
+    def keep(self) -> None:
+        """Stay with the embedder, where its vectors are the active ones: a change that is under way is given up."""
+        self.adopt()
+        active = self.store.active_space()
+        if active is not None and active.fingerprint == self.name:
+            self.store.keep_active()
 
     def before_reading(self) -> None:
         """The same for a reader, which may be one that leaves the file alone."""
-        if not self._pure_reads:
+        if not (self._adopted or self._settings.pure_reads):
             self.adopt()
+        if not self._begun:
+            self.begin()
+
+    def begin(self) -> None:
+        """On the first use: start the background workers, so that a bank that is only read embeds what waits, too."""
+        if not self._begun:
+            self._begun = True
+            if self._settings.embed_when_read:
+                self.work(queued=False)
 
     def for_space(self, space: Space) -> Embedder | None:
         """The embedder that made a space; None if it cannot be had any more."""
-        if space.fingerprint == self.embedder.fingerprint:
+        if space.fingerprint == self.name:
             return self.embedder
         old = self._old
         if old is None or old[0] != space.fingerprint:
-            old = self._old = (space.fingerprint, _opened(space))
+            old = self._old = (space.fingerprint, *_opened(space, self.opener))
         return old[1]
 
+    def absence(self, space: Space) -> str:
+        """Why the embedder of a space cannot be had; nothing if it can."""
+        if self.for_space(space) is not None or self._old is None:
+            return ""
+        return f"the model behind the stored vectors ({space.fingerprint}) is not at hand: {self._old[2]}"
+
+    @property
+    def waits(self) -> bool:
+        """Whether a question may have to wait for its vector."""
+        old = self._old
+        return not self.embedder.instant or (old is not None and old[1] is not None and not old[1].instant)
+
     def query_vector(self, text: str) -> NDArray[np.float32] | None:
-        """The vector of a query in the active space; None when the embedder of that space is not at hand."""
+        """The vector of a query in the active space; None when there is none to be had."""
+        return self.asked(text).vector
+
+    def asked(self, text: str) -> Asked:
+        """The vector of a query in the active space, or why the question goes by words. Never raises."""
+        self.before_reading()
+        space = self.store.active_space()
+        if space is None:
+            said = self.outages.now(UNNAMED)
+            return Asked(None, _words_alone(said), passing=True) if said else Asked(None)
+        embedder = self.for_space(space)
+        if embedder is None:
+            return Asked(
+                None, f"{_words_alone(self.absence(space))}; until `skep reembed` has changed the model"
+            )
+        return self._ask(embedder, space, text)
+
+    def at_once(self, text: str, memory_id: str = "") -> NDArray[np.float32] | None:
+        """The vector of a memory for comparing it with others, as far as it is had without waiting for a service.
+
+        Of an embedder that is not instant that is what it has made already; a memory that is not stored has no id.
+        """
         self.before_reading()
         space = self.store.active_space()
         embedder = self.for_space(space) if space is not None else None
-        if embedder is None:
+        if space is None or embedder is None:
             return None
-        key = (embedder.fingerprint, text)
+        if embedder.instant:
+            return self._ask(embedder, space, text).vector
+        rows = self.store.rows_of([memory_id]) if memory_id else {}
+        kept = next(iter(self.store.vectors_of(list(rows.values())).values()), None)
+        if kept is None or not self._scaled(embedder, space.fingerprint):
+            return None
+        import numpy as np
+
+        return np.frombuffer(kept, "<f4")
+
+    def _ask(self, embedder: Embedder, space: Space, text: str) -> Asked:
+        key = (space.fingerprint, text)
         with self._asked_lock:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
-                return known
+                return Asked(known)
+        said = self.outages.now(space.fingerprint)
+        if said is not None:
+            return Asked(None, _words_alone(said), passing=True)
         import numpy as np
 
-        vector = np.array(
-            embedder.embed([text])[0], dtype=np.float32
-        )  # what it gave may be used again by its owner
+        once = getattr(embedder, "embed_once", None)
+        ask = (lambda: embedder.embed([text])) if once is None else (lambda: once([text], QUERY_SECONDS))
+        try:
+            rows = checked(guarded(space.fingerprint, ask), 1, space.dim, space.fingerprint)
+        except EmbeddingError as error:
+            self._note(space.fingerprint, error)
+            return Asked(None, _words_alone(str(error)), passing=True)
+        vector = np.array(rows[0], dtype=np.float32)  # what it gave may be used again by its owner
+        self.outages.over(space.fingerprint)
+        if not self._scaled(embedder, space.fingerprint):
+            return Asked(None, _words_alone(self.outages.last() or ""), passing=True)
         vector.flags.writeable = False
         with self._asked_lock:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
-        return vector
+        return Asked(vector)
 
-    def _just_asked(self, embedder: Embedder, text: str) -> NDArray[np.float32] | None:
+    def _note(self, name: str, error: EmbeddingError) -> None:
+        """Note that an embedder failed."""
+        self.outages.note(name, str(error), lasting=isinstance(error, LASTING))
+
+    def _scaled(self, embedder: Embedder, name: str) -> bool:
+        """Whether cosines can be put on the common scale. A service is asked for its scale once."""
+        if embedder.instant or name in self._measured:
+            return True
+        if self.outages.now(name) is not None:
+            return False
+        try:
+            guarded(name, lambda: embedder.calibrate(0.0))
+        except EmbeddingError as error:
+            self._note(name, error)
+            return False
+        self._measured.add(name)
+        return True
+
+    def _just_asked(self, space: Space, text: str) -> NDArray[np.float32] | None:
         """The vector of a text that was searched with, as one is before it is written."""
         with self._asked_lock:
-            return self._asked.get((embedder.fingerprint, text))
+            return self._asked.get((space.fingerprint, text))
 
     def at_hand(self) -> bool:
         """Whether queries can be embedded with the model that made the stored vectors."""
         space = self.store.active_space()
         return space is None or self.for_space(space) is not None
 
-    def calibrate(self, cosine: float) -> float:
-        """A raw cosine of the active space on the common scale."""
+    def _scale_of(self) -> Embedder | None:
+        """The embedder whose scale holds; None where it cannot be had, and cosines are taken as they are."""
         space = self.store.active_space()
         embedder = self.for_space(space) if space is not None else None
+        if space is None or embedder is None or not self._scaled(embedder, space.fingerprint):
+            return None
+        return embedder
+
+    def calibrate(self, cosine: float) -> float:
+        """A raw cosine of the active space on the common scale."""
+        embedder = self._scale_of()
         return embedder.calibrate(cosine) if embedder is not None else cosine
 
     def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """The same for an array; nan stays nan."""
         import numpy as np
 
-        space = self.store.active_space()
-        embedder = self.for_space(space) if space is not None else None
+        embedder = self._scale_of()
         if embedder is None:
             return cosines
         calibration = getattr(embedder, "calibration", None)
@@ -150,17 +289,26 @@ class Embeddings:
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
 
     def in_place(self, texts: Sequence[str]) -> Mapping[int, Sequence[bytes]]:
-        """Vectors of new texts, for every space whose embedder is instant; the rest is left to the queue."""
+        """Vectors of new texts, for every space whose embedder is instant; the rest is left to the queue.
+
+        So is what an instant embedder fails at: a memory is stored whatever its embedder does.
+        """
         made: dict[int, Sequence[bytes]] = {}
         for space in self.store.spaces():
             embedder = self.for_space(space)
             if embedder is None or not embedder.instant:
                 continue
-            known = self._just_asked(embedder, texts[0]) if len(texts) == 1 else None
+            known = self._just_asked(space, texts[0]) if len(texts) == 1 else None
             if known is not None and known.shape == (space.dim,):
                 made[space.number] = [known.astype("<f4", copy=False).tobytes()]
-            else:
-                made[space.number] = _packed(embedder, texts, space)
+                continue
+            try:
+                given = guarded(space.fingerprint, partial(embedder.embed, texts))
+                rows = checked(given, len(texts), space.dim, space.fingerprint)
+            except EmbeddingError as error:
+                self._note(space.fingerprint, error)
+                continue
+            made[space.number] = [row.tobytes() for row in rows.astype("<f4", copy=False)]
         return made
 
     def backlog(self) -> int:
@@ -168,22 +316,40 @@ class Embeddings:
         space = self.store.active_space()
         return self.store.vectors.waiting(space.number) if space else 0
 
-    def drain(self, progress: Progress | None = None) -> int:
-        """Embed everything that waits, here and now; how many were embedded. Resumes where a crash left off."""
+    def drain(self, progress: Progress | None = None, *, insist: bool = False) -> int:
+        """Embed everything that waits, here and now; how many were embedded. Resumes where a crash left off.
+
+        Args:
+            progress: Called after each batch.
+            insist: Also what failed a moment ago, and what another process was given and may have died over. Without
+                it, those wait for their time.
+        """
         self.adopt()
+        if insist and not self._adopted:
+            raise EmbedderUnavailableError(
+                f"{self.outages.last()}; the length of its vectors cannot be asked for: start it and try again, or"
+                " name the length, as in 'ollama:MODEL@768'"
+            )
+        paused = insist and self.stop()
         done = 0
-        for space in self.store.vectors.spaces():
-            total = self.store.vectors.waiting(space.number)
-            if not total or self.for_space(space) is None:
-                continue
-            worker = self._worker(space)
-            finished = 0
-            while not (step := worker.run_once()).idle:
-                finished += step.embedded
-                if progress is not None:
-                    progress(min(finished, total), total)
-            done += finished
-        self.switch()
+        try:
+            for space in self.store.vectors.spaces():
+                total = self.store.vectors.waiting(space.number)
+                if not total or self.for_space(space) is None:
+                    continue
+                worker = self._worker(space, insist=insist)
+                finished = 0
+                while not (step := worker.run_once()).idle:
+                    finished += step.embedded
+                    if progress is not None:
+                        progress(min(finished, total), total)
+                    if step.unavailable:
+                        break
+                done += finished
+            self.switch()
+        finally:
+            if paused:
+                self.work(queued=False)
         return done
 
     def switch(self) -> bool:
@@ -191,74 +357,64 @@ class Embeddings:
         building = self.store.building_space()
         return building is not None and self.store.activate(building.number)
 
-    def work(self) -> None:
-        """Start the background workers that the queue needs, if any."""
+    def work(self, *, queued: bool = True) -> None:
+        """Start the background workers that the queue needs, if any.
+
+        A slow embedder has one from then on, because other processes may queue something, too.
+
+        Args:
+            queued: Whether there is something new. Closing the bank gives the worker time for one look at that.
+        """
         if self.store.read_only:
             return
         with self.store.connection.lock, self._lock:
-            for space in self.store.vectors.spaces():
-                if space.number in self._workers or not self.store.vectors.waiting(space.number):
-                    continue
-                if self.for_space(space) is not None:
-                    worker = self._worker(space)
-                    self._workers[space.number] = worker
-                    worker.start()
-            for worker in self._workers.values():
-                worker.wake()
+            for space in self.store.spaces():
+                worker = self._workers.get(space.number)
+                if worker is None:
+                    embedder = self.for_space(space)
+                    if embedder is None:
+                        continue
+                    idle = space.state == "active" and embedder.instant
+                    if idle and not self.store.vectors.waiting(space.number):
+                        continue
+                    worker = self._workers[space.number] = self._worker(space)
+                if queued:
+                    worker.wake()
+                worker.start()
 
-    def stop(self) -> None:
-        """End the background workers; what they have not done stays queued."""
+    def stop(self) -> bool:
+        """End the background workers; what they have not done stays queued. Whether there were any."""
         with self._lock:
             workers, self._workers = self._workers, {}
         for worker in workers.values():  # outside the lock: it ends only after a write that may wait for us
-            worker.stop()
+            worker.stop(self._settings.close_seconds)
+        return bool(workers)
 
-    def _worker(self, space: Space) -> EmbedWorker:
+    def _worker(self, space: Space, *, insist: bool = False) -> EmbedWorker:
         from skep.embedding.queue import EmbedWorker
+        from skep.engine.waiting import Insisting, Waiting
 
         embedder = self.for_space(space)
         if embedder is None:
             raise EmbedderMismatchError(
                 f"the embedder {space.fingerprint!r} is not at hand; open the bank with it, or run `skep reembed`"
             )
-        return EmbedWorker(_Queue(self, space), embedder, clock=self._now)
+
+        def stored(complete: bool) -> None:
+            self.outages.over(space.fingerprint)
+            if complete:
+                self.switch()
+
+        source = (Insisting if insist else Waiting)(self.store, space, stored)
+        return EmbedWorker(source, embedder, clock=self._now, patient=insist)
 
     def last_error(self) -> str | None:
-        """Why embedding last failed."""
+        """Why embedding last failed; None once it works again."""
         space = self.store.building_space() or self.store.active_space()
-        return self.store.vectors.last_error(space.number) if space else None
-
-
-class _Queue:
-    """The queue of one space, as the worker sees it."""
-
-    def __init__(self, embeddings: Embeddings, space: Space) -> None:
-        self._embeddings = embeddings
-        self._store = embeddings.store
-        self._space = space
-        self._claimed: dict[int, str] = {}
-
-    def pending(self, limit: int, now: float) -> list[tuple[int, str, int]]:
-        with self._store.connection.transaction():
-            claimed = self._store.vectors.claim(self._space.number, limit, now, LEASE_SECONDS)
-        self._claimed = {row: text for row, text, _attempts in claimed}
-        return claimed
-
-    def store_vectors(self, rows: Sequence[int], vectors: Any, fingerprint: str) -> None:
-        if fingerprint != self._space.fingerprint:
-            raise EmbedderMismatchError(
-                f"vectors of {fingerprint!r} do not belong in {self._space.fingerprint!r}"
-            )
-        if vectors.shape[1] != self._space.dim:
-            raise EmbeddingError(f"expected {self._space.dim} dimensions, got {vectors.shape[1]}")
-        packed = [row.tobytes() for row in vectors.astype("<f4")]
-        self._store.put_vectors(self._space.number, rows, packed, [self._claimed[row] for row in rows])
-        if not self._store.vectors.waiting(self._space.number):
-            self._embeddings.switch()
-
-    def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:
-        with self._store.connection.transaction():
-            self._store.vectors.failed(self._space.number, rows, error, retry_at)
+        said = self.store.vectors.last_error(space.number) if space else None
+        with self._lock:
+            working = [worker.last_error for worker in self._workers.values() if worker.last_error]
+        return said or self.outages.last() or next(iter(working), None)
 
 
 def _read_off(
@@ -274,20 +430,18 @@ def _read_off(
     return (rise[left] * (exact - points[left]) + read[left]).astype(np.float32)
 
 
-def _opened(space: Space) -> Embedder | None:
+def _opened(space: Space, opener: Opener) -> tuple[Embedder | None, str]:
+    """The embedder that a space names, or None and why."""
     if space.spec is None:
-        return None
+        return None, "open the bank with it"
     try:
-        embedder = open_embedder(space.spec)
-    except SkepError:
-        return None
-    return embedder if embedder.fingerprint == space.fingerprint else None
+        embedder = opener(space.spec, known_dim=space.dim)
+        if embedder.fingerprint == space.fingerprint:
+            return embedder, ""
+    except SkepError as error:
+        return None, str(error)
+    return None, f"{space.spec} is another model by now, {embedder.fingerprint}"
 
 
-def _packed(embedder: Embedder, texts: Sequence[str], space: Space) -> list[bytes]:
-    vectors = embedder.embed(texts)
-    if vectors.shape != (len(texts), space.dim):
-        raise EmbeddingError(
-            f"{embedder.fingerprint} gave {vectors.shape}, expected {(len(texts), space.dim)}"
-        )
-    return [row.tobytes() for row in vectors.astype("<f4", copy=False)]
+def _words_alone(why: str) -> str:
+    return f"{WORDS_ALONE}: {why}"

@@ -150,6 +150,7 @@ class History(Base):
             now=lambda: moment,
             index_folder=folder,
             frozen=True,
+            opener=mine.embeddings.opener,
         )
         if mine.embeddings.embedder.instant:
             engine.embeddings.drain()

@@ -111,6 +111,7 @@ class Reading(History):
                 f"cursor must be one that `find` gave, got {cursor!r:.80}; leave it out to start over",
                 field="cursor",
             )
+        self._engine.embeddings.begin()
         words = query_terms(text) if text else ()
         if text and not words:
             return Page(memories=())

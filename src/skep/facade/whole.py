@@ -230,8 +230,12 @@ class Whole(Base):
         return target
 
     def reembed(self, progress: Progress | None = None) -> int:
-        """Embed everything that waits, with a new model or after failures; how many were embedded."""
-        return self._engine.embeddings.drain(clean_call("progress", progress))
+        """Embed everything that waits, with a new model or after failures; how many were embedded.
+
+        It does not wait for the time at which what failed is to be tried again. What is left then, and why, `status`
+        says: `pending`, `reembedding` and `embed_error`.
+        """
+        return self._engine.embeddings.drain(clean_call("progress", progress), insist=True)
 
     def doctor(self, *, deep: bool = False) -> list[Finding]:
         """What was looked at, what is wrong, and how to mend it.
@@ -341,7 +345,9 @@ def _status(engine: Engine) -> BankStatus:
         events=found.events,
         links=found.links,
         actor=engine.store.name,
-        embedder=space.fingerprint if space else engine.embeddings.embedder.fingerprint,
+        embedder=space.fingerprint
+        if space
+        else engine.embeddings.name or engine.embeddings.spec or "unknown",
         reembedding=engine.store.vectors.waiting(building.number) if building else 0,
         embed_error=engine.embeddings.last_error(),
         size_bytes=found.size_bytes,

@@ -96,7 +96,7 @@ class Writing(Base):
             metadata: Anything else, as JSON.
             on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
-                refuses.
+                refuses. With an embedder that is not instant, all of them go by words alone.
             contradiction_fn: Asked about pairs on which the built-in rules say nothing.
             redact: Take secrets and personal data out of the text first; what was taken out is in the result. Parts
                 marked `<private>` are never stored, whatever this says.

@@ -73,12 +73,13 @@ def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -
     """
     from skep.bank import Bank
     from skep.config import find_bank
+    from skep.embedding.environment import from_environment
 
     payload = msgspec.json.decode(raw or b"{}", type=Payload, strict=False)
     path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
     if not path.is_file():
         return 0
-    with Bank.open(path) as opened:
+    with Bank.open(path, opener=from_environment(environ)) as opened:
         return capture(opened, client, payload)
 
 

@@ -19,6 +19,7 @@ from skep.semantics.links import MARKED, UPDATES
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
+    from skep.engine.embeddings import Asked
     from skep.recall.sources import BankSources
 
 CONFIG_KEY = "recall/config"
@@ -113,20 +114,20 @@ class Recaller:
         key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
         self._engine.embeddings.before_reading()  # it may write, which a snapshot is not for
         moment = self._engine.store.connection.snapshot
-        vector = None
-        if chosen.k_vectors and not self._engine.embeddings.embedder.instant:
+        ahead: Asked | None = None
+        if chosen.k_vectors and self._engine.embeddings.waits:
             with moment():
                 answer = self._remembered(key)
             if answer is None or reranker is not None:  # a service is waited for while nothing is held
-                vector = self._engine.embeddings.query_vector(query)
+                ahead = self._engine.embeddings.asked(query)
 
         def asked(scorer: Reranker | None) -> Recalled:
             with moment():
                 kept = self._remembered(key) if scorer is None else None
                 if kept is not None:
                     return kept
-                found = self._answer(query, where, limit, chosen, scorer, explain, vector)
-                if scorer is None:
+                found, passing = self._answer(query, where, limit, chosen, scorer, explain, ahead)
+                if scorer is None and not passing:
                     self._keep(key, found, where.now)
                 return found
 
@@ -148,13 +149,20 @@ class Recaller:
         config: RecallConfig,
         reranker: Reranker | None,
         explain: bool,
-        vector: Any,
-    ) -> Recalled:
-        """Run the pipeline. Call inside a snapshot, so that everything it reads is of one moment."""
+        asked: Asked | None,
+    ) -> tuple[Recalled, bool]:
+        """Run the pipeline; also whether the answer may be another one soon, though nothing is written.
+
+        Call inside a snapshot, so that everything it reads is of one moment.
+        """
         if self._loaded is None:
             self._loaded = _load(self._engine)
         sources, run = self._loaded
+        sources.asked = None
         self._engine.index.refresh()
+        vector = None if asked is None else asked.vector
+        if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
+            config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
         found = run(
             query,
             config,
@@ -169,17 +177,20 @@ class Recaller:
         shown = found.hits
         if config.currency and self._engine.setting(MARKED):
             shown = newest_first(query, shown, lambda ids: self._engine.store.links_to(ids, UPDATES))
-        trace = found.trace
-        if explain and not self._engine.embeddings.at_hand():
-            note = "the model behind the stored vectors is not at hand: words alone, until `skep reembed` is done"
-            trace = (Stage(name="embedder", kept=0, note=note), *trace)
+        asked = asked or sources.asked
+        reason, trace = found.reason, found.trace
+        if asked is not None and asked.reason:
+            reason = f"{reason}; {asked.reason}" if reason else asked.reason
+            if explain:
+                trace = (Stage(name="embedder", kept=0, note=asked.reason), *trace)
         hits = conflicts_marked(
             shown,
             vectors=lambda shown: sources.vectors_of([hit.memory.id for hit in shown]),
             calibrate=self._engine.embeddings.calibrate,
             opposed=self.opposed,
         )
-        return msgspec.structs.replace(found, hits=hits, trace=trace)
+        answer = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
+        return answer, asked is not None and asked.passing
 
     def opposed(self, older: Memory, newer: Memory, similarity: float) -> bool:
         """Whether two memories contradict or update one another; judged once for as long as both say what they say."""

@@ -15,6 +15,7 @@ from skep.storage.rows import searched_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from skep.engine.embeddings import Asked
     from skep.retrieval.sources import Counters, Tokens
     from skep.storage.segments import Pool
 
@@ -34,6 +35,8 @@ class BankSources:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.asked: Asked | None = None
+        """What became of the question that was last embedded here."""
         self._begin()
 
     def _begin(self) -> None:
@@ -53,7 +56,8 @@ class BankSources:
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""
-        vector = self._engine.embeddings.query_vector(text)
+        self.asked = self._engine.embeddings.asked(text)
+        vector = self.asked.vector
         return None if vector is None or not vector.any() else vector
 
     def calibrate(self, cosines: Singles) -> Singles:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from skep.embedding import Embedder, default_embedder
 from skep.engine import Engine, Progress
 from skep.model import CURRENT, Conflict, Memory, Scope
 from skep.storage.base import Filter
@@ -54,7 +56,8 @@ def find_for(
         contradiction_fn: Asked about pairs on which the rules say nothing.
         limit: How many near memories to compare with.
         shared: Whether memories without a scope count as well.
-        vector: What the embedder makes of it, where the caller has that already.
+        vector: What the embedder makes of it, where the caller has that already. Without one, and where a slow embedder
+            has none to give at once, the search goes by words.
     """
     near = _candidates(
         engine, memory, threshold, limit or engine.settings.conflict_candidates, shared=shared, vector=vector
@@ -184,7 +187,7 @@ def _candidates(
     """
     text = searched_text(memory.title, memory.text)
     if vector is None:
-        vector = engine.embeddings.query_vector(text)
+        vector = engine.embeddings.at_once(text, memory.id)
     where = Filter(
         scope=memory.scope if not memory.scope.shared else Scope(),
         include_shared=shared,
@@ -196,7 +199,10 @@ def _candidates(
         index.refresh()
         pool = index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
         rows = pool.rows.tolist()
-        near = engine.embeddings.calibrate_many(pool.cosine).tolist()
+        if vector is None:
+            near = _near_by_table(text, engine.store.texts_of(rows), rows)
+        else:
+            near = engine.embeddings.calibrate_many(pool.cosine).tolist()
         similar = {row: 0.0 if math.isnan(cosine) else cosine for row, cosine in zip(rows, near, strict=True)}
         apart = [row for row, similarity in similar.items() if similarity < threshold]
         mine = whole_words(text)
@@ -209,6 +215,20 @@ def _candidates(
         for row, similarity in similar.items()
         if row in stored and stored[row].id != memory.id and comparable(stored[row], memory)
     ]
+
+
+def _near_by_table(text: str, others: Mapping[int, str], rows: Sequence[int]) -> list[float]:
+    """How near texts that share words are, by the bundled table: what there is where the bank's embedder is slow."""
+    if not rows:
+        return []
+    table = _table()
+    made = table.embed([text, *(others.get(row, "") for row in rows)])
+    return [table.calibrate(cosine) for cosine in (made[1:] @ made[0]).tolist()]
+
+
+@cache
+def _table() -> Embedder:
+    return default_embedder()
 
 
 def comparable(a: Memory, b: Memory) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from skep.storage.tables import Changes
 
 Body = dict[str, object]
 T = TypeVar("T")
+COMPARED_BY_WORDS = (
+    "compared by words alone: the memory is not embedded yet; `maintain` compares it by meaning"
+)
 ATTEMPTS = 3
 """How often a decision is taken again because somebody wrote meanwhile, before the others are made to wait."""
 
@@ -73,6 +76,11 @@ def remember(
     if on_conflict == "ignore":
         return _stored(engine, engine.write([("remember", body)])[1], ())
     conflicts_of = _looking(engine, body, contradiction_fn)
+    done = _by_policy(engine, body, on_conflict, conflicts_of)
+    return msgspec.structs.replace(done, reason=conflicts_of.reason) if conflicts_of.reason else done
+
+
+def _by_policy(engine: Engine, body: Body, on_conflict: OnConflict, conflicts_of: _Look) -> Remembered:
     if on_conflict == "warn":
         conflicts = conflicts_of()
         return _stored(engine, engine.write([("remember", body)])[1], conflicts)
@@ -177,12 +185,23 @@ def _write_all(engine: Engine, items: Sequence[Item]) -> Changes:
     return decided(engine, look)[2]
 
 
-def _looking(
-    engine: Engine, body: Body, contradiction_fn: ContradictionFn | None
-) -> Callable[[], tuple[Conflict, ...]]:
-    """The search for conflicts of a memory, cheap to repeat: one vector, and no pair is asked about twice."""
+class _Look(NamedTuple):
+    """The search for conflicts of one memory, and why it goes by words alone, if it does."""
+
+    find: Callable[[], tuple[Conflict, ...]]
+    reason: str = ""
+
+    def __call__(self) -> tuple[Conflict, ...]:
+        return self.find()
+
+
+def _looking(engine: Engine, body: Body, contradiction_fn: ContradictionFn | None) -> _Look:
+    """The search for conflicts of a memory, cheap to repeat: one vector, and no pair is asked about twice.
+
+    A slow embedder is not waited for: what says the same in other words comes up in maintenance, once it is embedded.
+    """
     memory = draft(body, engine.now())
-    vector = engine.embeddings.query_vector(searched_text(memory.title, memory.text))
+    vector = engine.embeddings.at_once(searched_text(memory.title, memory.text))
     asked: dict[bytes, bool] = {}
 
     def ask(existing: Memory, new: Memory) -> bool:
@@ -193,7 +212,10 @@ def _looking(
         return asked[key]
 
     fn = None if contradiction_fn is None else ask
-    return lambda: tuple(find_for(engine, memory, contradiction_fn=fn, vector=vector))
+    return _Look(
+        lambda: tuple(find_for(engine, memory, contradiction_fn=fn, vector=vector)),
+        COMPARED_BY_WORDS if vector is None and engine.store.active_space() is not None else "",
+    )
 
 
 def _refused(body: Body, conflicts: tuple[Conflict, ...]) -> None:

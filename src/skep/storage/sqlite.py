@@ -336,6 +336,14 @@ class SqliteStore(Reads):
                 self.tables.touch(row for (row,) in rows)
         return None if state == "active" else space
 
+    def keep_active(self) -> None:
+        """Give up the space that is being built, if any: the active one stays."""
+        building = self.building_space()
+        if building is not None:
+            with self.writing():
+                self._seen = -1
+                self.vectors.drop(building.number)
+
     def put_vectors(
         self, space: int, rows: Sequence[int], vectors: Sequence[bytes], texts: Sequence[str]
     ) -> None:

@@ -75,18 +75,47 @@ class Vectors:
             "INSERT OR REPLACE INTO pending(space, row) VALUES(?,?)", [(space, row) for row in rows]
         )
 
-    def claim(self, space: int, limit: int, now: float, lease: float) -> list[tuple[int, str, int]]:
-        """Rows that may be embedded now, with their text and past attempts; nobody else gets them for a while."""
+    def due(self, space: int, now: float) -> bool:
+        """Whether any row may be embedded now."""
+        found = self._c.one("SELECT 1 FROM pending WHERE space = ? AND retry_at <= ? LIMIT 1", (space, now))
+        return found is not None
+
+    def claim(
+        self, space: int, limit: int, now: float, lease: float, *, after: int = -1, which: str = "due"
+    ) -> list[tuple[int, str, int]]:
+        """Rows that may be embedded now, with their text and past attempts; nobody else gets them for a while.
+
+        Args:
+            space: Whose queue.
+            limit: How many at most.
+            now: The time.
+            lease: For how many seconds they are kept from the others.
+            after: Only rows behind this one.
+            which: `due`, or `due or failed` (whatever the time to try those again), or `not failed` (also what
+                somebody else has been given).
+        """
+        conditions = {
+            "due": "p.retry_at <= :now",
+            "due or failed": "(p.retry_at <= :now OR p.error IS NOT NULL)",
+            "not failed": "p.error IS NULL",
+        }
         rows = self._c.rows(
             "SELECT p.row, m.title, m.text, p.attempts FROM pending p JOIN memories m ON m.row = p.row"
-            " WHERE p.space = ? AND p.retry_at <= ? ORDER BY p.row LIMIT ?",
-            (space, now, limit),
+            f" WHERE p.space = :space AND p.row > :after AND {conditions[which]} ORDER BY p.row LIMIT :limit",
+            {"space": space, "now": now, "after": after, "limit": limit},
         )
         self._c.db.executemany(
             "UPDATE pending SET retry_at = ? WHERE space = ? AND row = ?",
             [(now + lease, space, row) for row, *_ in rows],
         )
         return [(row, searched_text(title, text), attempts) for row, title, text, attempts in rows]
+
+    def release(self, space: int, rows: Iterable[int], lease_end: float) -> None:
+        """Give back rows that were claimed, as far as the claim still stands."""
+        self._c.db.executemany(
+            "UPDATE pending SET retry_at = 0 WHERE space = ? AND row = ? AND retry_at = ?",
+            [(space, row, lease_end) for row in rows],
+        )
 
     def failed(self, space: int, rows: Iterable[int], error: str, retry_at: float) -> None:
         """Note that embedding failed, and when to try again."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skep.bank import Bank
+from skep.embedding import Opener, open_embedder
 from skep.tuning.deploy import ready
 from skep.tuning.evaluate import Evaluation, Progress, evaluate, save
 from skep.tuning.findings import Finding, RefusedError, refuse_errors
@@ -31,13 +32,15 @@ def workspace_at(folder: Path) -> Workspace:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, bank_file: Path, *, create: bool = False) -> Generator[tuple[Workspace, Bank]]:
+def opened(
+    folder: Path, bank_file: Path, *, create: bool = False, opener: Opener = open_embedder
+) -> Generator[tuple[Workspace, Bank]]:
     """The workspace and its bank. Only indexing creates a bank."""
     workspace = workspace_at(folder)
     if not create and not bank_file.exists():
         what, fix = f"there is no bank {bank_file.name} yet", "run `skep tune index`"
         raise RefusedError([Finding(code="not-indexed", file="documents", what=what, fix=fix)])
-    with Bank.open(bank_file, create=create) as bank:
+    with Bank.open(bank_file, create=create, opener=opener) as bank:
         yield workspace, bank
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,7 +45,7 @@ class Banks:
         self._start = start
         self._local = local
         """Whether the client is on this machine, so that its folders are ours."""
-        self._opener = opener or _open
+        self._opener = opener or partial(_open, environ=environ)
         self._lock = threading.Lock()
         self._open: dict[Path, Bank] = {}
         self._nothing: Bank | None = None
@@ -107,8 +108,9 @@ def path_of(uri: str) -> Path | None:
     return Path(text) if text else None
 
 
-def _open(path: str) -> Bank:
+def _open(path: str, environ: Mapping[str, str]) -> Bank:
     from skep.bank import Bank
     from skep.config import Settings
+    from skep.embedding.environment import from_environment
 
-    return Bank.open(path, settings=Settings(pure_reads=True))
+    return Bank.open(path, settings=Settings(pure_reads=True), opener=from_environment(environ))

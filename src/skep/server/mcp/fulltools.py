@@ -12,6 +12,7 @@ from skep.server.mcp.call import Call
 from skep.server.mcp.learning import learning_tools
 from skep.server.mcp.registry import IS_ID, Tool, tool
 from skep.server.mcp.render import (
+    by_words,
     event_line,
     found_nothing,
     hit_line,
@@ -59,6 +60,7 @@ def search_memory(
     )
     now = bank.engine.now()
     lines = [hit_line(hit, now, explain=explain) for hit in found.hits]
+    lines = [*by_words(found.reason), *lines] if lines else lines
     return page(lines, max_tokens, start=read_cursor(cursor), empty=found_nothing(found.reason))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from skep.integrations.wording import age, clip, date, standing
-from skep.model import Conflict, Event, Hit, Memory
+from skep.model import WORDS_ALONE, Conflict, Event, Hit, Memory
 from skep.server.mcp.call import ToolError
 
 CHARS_PER_TOKEN: Final = 4
@@ -59,6 +59,12 @@ def hit_line(hit: Hit, now: float, *, explain: bool = False) -> str:
     notes = ("weak match",) if "disagreement" in hit.flags else ()
     line = memory_line(hit.memory, now, warnings=warnings, notes=notes)
     return f"{line}\n  why: {hit.why()}" if explain else line
+
+
+def by_words(reason: str) -> list[str]:
+    """A line that says why meaning did not count in an answer; none if it did."""
+    at = reason.find(WORDS_ALONE)
+    return [f"found by {reason[at:]}"] if at >= 0 else []
 
 
 def found_nothing(reason: str | None) -> str:

@@ -11,7 +11,16 @@ from msgspec import Meta
 from skep.model import Kind, Memory, Remembered, Scope
 from skep.server.mcp.call import Call, ToolError
 from skep.server.mcp.registry import IS_ID, Tool, tool
-from skep.server.mcp.render import conflict_line, found_nothing, hit_line, ids, memory_line, page, read_cursor
+from skep.server.mcp.render import (
+    by_words,
+    conflict_line,
+    found_nothing,
+    hit_line,
+    ids,
+    memory_line,
+    page,
+    read_cursor,
+)
 from skep.server.mcp.watch import STATS, addresses
 
 MAX_RESULTS: Final = 100
@@ -156,6 +165,7 @@ def recall(
     )
     now = bank.engine.now()
     lines = [hit_line(hit, now) for hit in found.hits]
+    lines = [*by_words(found.reason), *lines] if lines else lines
     empty = found_nothing(found.reason) if lines or bank.find(limit=1).memories else NOTHING_YET
     return page(lines, max_tokens, start=read_cursor(cursor), empty=empty)
 
