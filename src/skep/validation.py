@@ -23,14 +23,13 @@ from skep.errors import (
     WrongTypeError,
 )
 from skep.model import ANY, KINDS, Scope
+from skep.private import marked, public, without_private
 
 Time = float | int | str | datetime
 """A moment: seconds since the epoch, an ISO 8601 string, or a datetime (naive means UTC)."""
 
 _BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
-
-_PRIVATE = re.compile(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
 
 REMEMBER_KEYS = (
     "text",
@@ -122,24 +121,6 @@ def refuse_inverted(start: float | None, end: float | None) -> None:
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-def without_private(text: str) -> str:
-    """A text without what its writer marked `<private>`. An opening that is never closed reaches to the end.
-
-    >>> without_private("a <private>x <private>y</private> z</private> b <private>c")
-    'a  b '
-    """
-    if "<" not in text:
-        return text
-    kept: list[str] = []
-    depth = at = 0
-    for mark in _PRIVATE.finditer(text):
-        if depth == 0:
-            kept.append(text[at : mark.start()])
-        depth = max(0, depth - 1) if mark.group(1) else depth + 1
-        at = mark.end()
-    return "".join(kept) + ("" if depth else text[at:])
 
 
 def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
@@ -321,6 +302,11 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
         if text is None:
             continue
         clean_text(f"{field}.{part}", text, limit)
+        if marked(text) and not asked:
+            raise InvalidInputError(
+                f"{field}.{part} is marked <private>, which is never stored; name it in the clear, or leave it out",
+                field=field,
+            )
         if text == ANY and not asked:
             raise InvalidInputError(
                 f"{field}.{part} is {ANY!r}, which is only for asking; leave it out to share the memory",
@@ -342,7 +328,7 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
     given = cast("Iterable[Any]", value)
-    tags = tuple(dict.fromkeys(clean_text(field, tag, settings.label_limit) for tag in given))
+    tags = tuple(dict.fromkeys(public_text(field, tag, settings.label_limit) for tag in given))
     most = settings.tags_limit if most is None else most
     if len(tags) > most:
         raise OutOfRangeError(
@@ -427,7 +413,7 @@ def _title(field: str, value: Any, settings: Settings) -> str:
 
 
 def _label(field: str, value: Any, settings: Settings) -> str:
-    return clean_text(field, value, settings.label_limit)
+    return public_text(field, value, settings.label_limit)
 
 
 def _scope(field: str, value: Any, settings: Settings) -> Scope:
@@ -461,7 +447,7 @@ def _ttl(field: str, value: Any, _settings: Settings) -> float:
 
 
 def _metadata(field: str, value: Any, settings: Settings) -> dict[str, Any]:
-    return clean_metadata(field, value, settings.metadata_limit)
+    return public(clean_metadata(field, value, settings.metadata_limit))
 
 
 _CHECKS: dict[str, Check] = {

@@ -23,6 +23,7 @@ from skep.cli.shared import (
 )
 from skep.errors import InvalidInputError
 from skep.model import KINDS, STATUSES, Conflict
+from skep.private import whole_lines, without_private
 from skep.validation import CLEARED
 
 _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
@@ -57,7 +58,10 @@ def add(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects."""
+    """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects.
+
+    A private part that goes over several lines joins them.
+    """
     fields = {key: value for key, value in fields.items() if value not in (None, (), False)}
     scope = scope_of(user, project, session)
     if scope:
@@ -78,8 +82,11 @@ def add(
             return
         if sys.stdin.isatty():
             raise click.UsageError("give a text, or lines on standard input")
+        lines = [_line(number, line) for number, line in enumerate(sys.stdin.buffer, 1)]
         items = [
-            _item(number, line, fields) for number, line in enumerate(sys.stdin.buffer, 1) if line.strip()
+            _item(number, text.strip(), fields)
+            for number, text in whole_lines(lines, apart="{")
+            if text.startswith("{") or without_private(text).strip()
         ]
         with progress_bar("remembering") as progress:
             results = bank.remember_many(items, on_conflict=on_conflict or "ignore", progress=progress)  # type: ignore[arg-type]
@@ -90,12 +97,18 @@ def add(
                 click.echo(result.memory.id)
 
 
-def _item(number: int, line: bytes, fields: dict[str, Any]) -> dict[str, Any]:
+def _line(number: int, line: bytes) -> str:
     try:
-        text = line.decode().strip()
+        return line.decode().strip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"line {number} of standard input cannot be read: {error}") from error
+
+
+def _item(number: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
+    try:
         if text.startswith("{"):
             return {**fields, **msgspec.json.decode(text, type=dict[str, Any])}
-    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+    except msgspec.MsgspecError as error:
         raise InvalidInputError(f"line {number} of standard input cannot be read: {error}") from error
     return {**fields, "text": text}
 

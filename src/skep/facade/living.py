@@ -91,7 +91,7 @@ class Living(Reading):
                 clean_id(a, "a"),
                 clean_id(b, "b"),
                 clean_text("decision", decision, 100),
-                self.actor if by is None else clean_text("by", by, 500),
+                self.actor if by is None else public_text("by", by, 500),
             )
         )
 
@@ -142,11 +142,11 @@ class Living(Reading):
             success=success,
             used=clean_ids("used", used),
             metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in figures.items()},
-            task_type=None if task_type is None else clean_text("task_type", task_type, 500),
-            domain=None if domain is None else clean_text("domain", domain, 500),
+            task_type=None if task_type is None else public_text("task_type", task_type, 500),
+            domain=None if domain is None else public_text("domain", domain, 500),
             lesson=None if lesson is None else public_text("lesson", lesson, limit),
             scope=None if scope is None else clean_scope("scope", scope, 500),
-            agent=None if agent is None else clean_text("agent", agent, 500),
+            agent=None if agent is None else public_text("agent", agent, 500),
             shown=[hit.memory.id for hit in recalled] if recalled is not None else (),
             withheld=recalled.withheld if recalled is not None else (),
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from skep.clock import tick
 from skep.model import Event
+from skep.private import public
 from skep.storage.connection import Connection
 from skep.storage.fold import SETTING, mentioned, voided
 from skep.storage.newest import Newest
@@ -63,7 +64,7 @@ class Log:
         self.newest = Newest(connection)
 
     def mint(self, actor: str, plans: Sequence[tuple[str, Any]], now: float) -> list[Event]:
-        """The next events of this bank's own actor, not yet written. Call inside a transaction."""
+        """The next events of this bank's own actor, without private parts, not yet written. Call in a transaction."""
         newest = self.newest
         counter, stamp = newest.actors.get(actor, (0, 0))[0], newest.stamp
         events: list[Event] = []
@@ -71,6 +72,8 @@ class Log:
             counter += 1
             stamp = tick(stamp, now)
             made: dict[str, Any] = body([event.id for event in events]) if callable(body) else body  # type: ignore[assignment]
+            if kind != "use":  # the one gate that everything written here goes through
+                made = public(made)
             events.append(Event(actor=actor, counter=counter, hlc=stamp, kind=kind, body=made))
         return events
 

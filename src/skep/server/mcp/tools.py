@@ -16,7 +16,6 @@ from skep.server.mcp.watch import STATS, addresses
 
 MAX_RESULTS: Final = 100
 NOTHING_YET: Final = "nothing found: nothing is stored yet. remember stores what a later session will need."
-SECRETS: Final = ("private-key", "token", "api-key", "bearer", "password")
 """What a model is never to store. A person's address or number may be what is to be remembered."""
 
 Id = Annotated[str, Meta(description="Id of a memory, as shown in brackets.", min_length=1, extra=IS_ID)]
@@ -270,8 +269,8 @@ def without_secrets(text: str) -> tuple[str, tuple[str, ...]]:
     """A text without keys, tokens and passwords, and the kinds of what was taken out."""
     from skep.lifecycle import privacy
 
-    done = privacy.redact(text, SECRETS)
-    return (done.text, tuple(kind for kind in done.kinds if kind in SECRETS)) if done.found else (text, ())
+    done = privacy.redact(text, privacy.SECRETS)
+    return (done.text, tuple(kind for kind in done.kinds if kind != "private")) if done.found else (text, ())
 
 
 def ids_text(found: Sequence[str]) -> str:

@@ -1,0 +1,100 @@
+"""What its writer marked `<private>` is never stored, wherever it stands. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from skep.patterns import lazy
+
+MARK = lazy(r"<\s*(?:(/)\s*)?private\b[^<>]*>", re.IGNORECASE)
+"""An opening or a closing mark; no stretch of a text is looked at twice."""
+UNFINISHED = lazy(r"<\s*(?:/\s*)?private\b[^<>]*\Z", re.IGNORECASE)
+NOTHING_LEFT = "[private]"
+"""Stands where nothing was left of a text that must be there."""
+
+
+def without_private(text: str) -> str:
+    """A text without what its writer marked `<private>`. An opening that is never closed reaches to the end.
+
+    >>> without_private("a <private>x <private>y</private> z</private> b <private>c")
+    'a  b '
+    """
+    if "<" not in text:
+        return text
+    kept: list[str] = []
+    depth = at = 0
+    for mark in MARK.finditer(text):
+        if depth == 0:
+            kept.append(text[at : mark.start()])
+        depth = max(0, depth - 1) if mark.group(1) else depth + 1
+        at = mark.end()
+    return "".join(kept) + ("" if depth else text[at:])
+
+
+def whole_lines(lines: Iterable[str], apart: str = "") -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, from 1. Those that a private part goes over are one, so that it stays in one piece.
+
+    A line that begins with `apart` (such as the brace of a JSON object) opens nothing for the lines after it.
+
+    >>> list(whole_lines(["a", "b <private>c", "d", "e</private> f", "g"]))
+    [(1, 'a'), (2, 'b <private>c\\nd\\ne</private> f'), (5, 'g')]
+    """
+    part: list[str] = []
+    depth, begun, number = 0, "", 0
+    for number, line in enumerate(lines, 1):
+        part.append(line)
+        alone = bool(apart) and len(part) == 1 and line.lstrip().startswith(apart)
+        if begun or depth or ("<" in line and not alone):
+            read = begun + line
+            for mark in MARK.finditer(read):
+                depth = max(0, depth - 1) if mark.group(1) else depth + 1
+            unfinished = UNFINISHED.search(read)
+            begun = unfinished.group() + "\n" if unfinished else ""
+        if not depth and not begun:
+            yield number - len(part) + 1, "\n".join(part)
+            part = []
+    if part:
+        yield number - len(part) + 1, "\n".join(part)
+
+
+def marked(value: Any) -> bool:
+    """Whether anything in a value of plain JSON is marked as private."""
+    kind: type[Any] = type(value)
+    if kind is str:
+        return "<" in value and MARK.search(value) is not None
+    if kind is dict:
+        for key, one in value.items():
+            if type(one) is str:
+                if "<" in one and marked(one):
+                    return True
+            elif marked(one):
+                return True
+            if type(key) is str and "<" in key and marked(key):
+                return True
+        return False
+    if kind is list or kind is tuple:
+        return any(map(marked, value))
+    return False
+
+
+def public(value: Any) -> Any:
+    """A value of plain JSON without its private parts, keys included; the same object where there are none.
+
+    >>> public({"a": ["b <private>c</private>", 1], "<private>d</private>": "<private>e</private>"})
+    {'a': ['b ', 1], '[private]': '[private]'}
+    """
+    return _cut(value) if marked(value) else value
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        kept = without_private(value)
+        return kept if kept == value or kept.strip() else NOTHING_LEFT
+    if isinstance(value, dict):
+        return {_cut(key): _cut(one) for key, one in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        parts = [_cut(one) for one in cast("list[Any]", value)]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    return value
