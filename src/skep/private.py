@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
+
+import msgspec
 
 from skep.patterns import lazy
 
@@ -13,6 +15,9 @@ MARK = lazy(r"<\s*(?:(/)\s*)?private\b[^<>]*>", re.IGNORECASE)
 UNFINISHED = lazy(r"<\s*(?:/\s*)?private\b[^<>]*\Z", re.IGNORECASE)
 NOTHING_LEFT = "[private]"
 """Stands where nothing was left of a text that must be there."""
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def without_private(text: str) -> str:
@@ -60,22 +65,23 @@ def whole_lines(lines: Iterable[str], apart: str = "") -> Iterator[tuple[int, st
 
 
 def marked(value: Any) -> bool:
-    """Whether anything in a value of plain JSON is marked as private."""
-    kind: type[Any] = type(value)
-    if kind is str:
-        return "<" in value and MARK.search(value) is not None
-    if kind is dict:
-        for key, one in value.items():
-            if type(one) is str:
-                if "<" in one and marked(one):
-                    return True
-            elif marked(one):
-                return True
-            if type(key) is str and "<" in key and marked(key):
-                return True
-        return False
-    if kind is list or kind is tuple:
-        return any(map(marked, value))
+    """Whether anything in a value is marked as private: a text, or the texts in lists and mappings, keys included."""
+    try:  # every write comes through here, and to write a value out and look for one sign is the quickest look there is
+        if b"<" not in _encode(value):
+            return False
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        pass  # nothing that JSON can hold: the checks of what comes in will say so
+    return _searched(value)
+
+
+def _searched(value: Any) -> bool:
+    if isinstance(value, str):
+        return MARK.search(value) is not None
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return any(_searched(key) or _searched(one) for key, one in pairs)
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_searched, cast("Iterable[Any]", value)))
     return False
 
 

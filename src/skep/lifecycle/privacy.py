@@ -115,16 +115,12 @@ def redact_fields(given: Mapping[str, Any], kinds: Iterable[str]) -> tuple[dict[
     counts: Counter[str] = Counter()
     wanted = tuple(kinds)
     fields = dict(given)
-    if any(marked(_plain(value)) for value in given.values()):
+    if marked(fields):
         counts["private"] += 1
     for name in REDACTED if wanted else ():
         if name in fields:
             fields[name] = _redacted(fields[name], wanted, counts)
     return fields, dict(counts)
-
-
-def _plain(value: Any) -> Any:
-    return list(cast("Iterable[Any]", value)) if isinstance(value, set | frozenset) else value
 
 
 def _redacted(value: Any, kinds: tuple[str, ...], counts: Counter[str]) -> Any:
