@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.bank import Bank
+from skep.cli import app
+from skep.errors import InvalidInputError
 from skep.lifecycle.privacy import KINDS, redact
 from skep.private import without_private
 
@@ -148,3 +152,55 @@ def test_captured_episodes_are_redacted_and_say_so(bank: Bank) -> None:
     assert (result.memory.text, result.redactions) == ("My mail is [email]", ("email",))
     assert bank.remember("Contact ops@example.org").memory.text == "Contact ops@example.org"
     assert "secret" not in bank.remember("keep <private>the secret</private> this").memory.text
+
+
+def test_every_field_that_is_text_is_redacted_and_counted(bank: Bank) -> None:
+    result = bank.remember(
+        "write to ana@example.org",
+        title="mail ana@example.org",
+        source="https://bob:hunter22@example.org/x",
+        tags=["ana@example.org"],
+        metadata={"by": ["ana@example.org"], "password": "hunter22x", "n": 1},
+        redact=True,
+    )
+    memory = result.memory
+    assert (memory.text, memory.title, memory.tags) == ("write to [email]", "mail [email]", ("[email]",))
+    assert memory.source == "https://[password]@example.org/x"
+    assert memory.metadata == {"by": ["[email]"], "password": "[password]", "n": 1}
+    assert set(result.redactions) == {"email", "password"}
+    assert bank.stats()["redacted"] == {"email": 4, "password": 2}
+    assert bank.stats(scope={"user": "ben"})["redacted"] == {}
+
+
+def test_the_kinds_can_be_named_in_the_call_and_set_for_the_bank(bank: Bank) -> None:
+    text = "mail ana@example.org, password=hunter22"
+    assert bank.remember(text, redact="email").memory.text == "mail [email], password=hunter22"
+    assert bank.remember(text, redact=["secrets"]).memory.text == "mail ana@example.org, password=[password]"
+    bank.set_setting("redact/kinds", ["password"])
+    assert bank.remember(text, redact=True).memory.text == "mail ana@example.org, password=[password]"
+    bank.set_setting("redact/kinds", "what is this")
+    assert bank.remember(text, redact=True).memory.text == "mail [email], password=[password]"
+    with pytest.raises(InvalidInputError, match="'email'"):
+        bank.remember(text, redact="emial")
+    with pytest.raises(InvalidInputError, match="redact must be true"):
+        bank.remember(text, redact=3)  # type: ignore[arg-type]
+
+
+def test_the_command_shows_tries_and_sets_what_is_taken_out(tmp_path: Path) -> None:
+    def run(*args: str) -> str:
+        done = CliRunner().invoke(app, ["--bank", str(tmp_path / "b.skep"), *args])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert run("redact", "mail ana@example.org").startswith("mail [email]\n")
+    assert "taken out: email, phone\nleft in: private-key" in run(
+        "redact", "--set", "email", "--set", "phone"
+    )
+    assert run("redact", "password=hunter22 ana@example.org").startswith("password=hunter22 [email]")
+    assert "taken out: email" in run("add", "--redact", "ring ana@example.org")
+    assert "taken out: password" in run("add", "--redact-kind", "secrets", "ring password=hunter22")
+    assert "so far: email 1, password 1" in run("redact", "--off")
+    assert "taken out: nothing" in run("redact")
+    assert run("redact", "mail ana@example.org") == "mail ana@example.org\n"
+    assert "taken out before storing: email 1, password 1" in run("stats")
+    assert "taken out: private-key" in run("redact", "--reset")

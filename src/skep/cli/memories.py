@@ -42,7 +42,13 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=float, help="Seconds after which it expires.")
-@click.option("--redact", is_flag=True, help="Take secrets and personal data out of the text first.")
+@click.option("--redact", is_flag=True, help="Take secrets and personal data out first.")
+@click.option(
+    "--redact-kind",
+    "redact_kinds",
+    multiple=True,
+    help="Take only this kind out; see `skep redact`; may be repeated.",
+)
 @click.option(
     "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
 )
@@ -56,6 +62,7 @@ def add(
     session: str | None,
     bank_path: str | None,
     as_json: bool,
+    redact_kinds: tuple[str, ...],
     **fields: Any,
 ) -> None:
     """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects.
@@ -63,6 +70,8 @@ def add(
     A private part that goes over several lines joins them.
     """
     fields = {key: value for key, value in fields.items() if value not in (None, (), False)}
+    if redact_kinds:
+        fields["redact"] = redact_kinds
     scope = scope_of(user, project, session)
     if scope:
         fields["scope"] = scope
@@ -95,6 +104,9 @@ def add(
         else:
             for result in results:
                 click.echo(result.memory.id)
+            taken = dict.fromkeys(kind for result in results for kind in result.redactions)
+            if taken:
+                click.echo(f"taken out: {', '.join(taken)}", err=True)
 
 
 def _line(number: int, line: bytes) -> str:

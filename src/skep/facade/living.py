@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skep.engine import Progress
 from skep.errors import InvalidInputError, WrongTypeError
-from skep.facade.base import ScopeLike
+from skep.facade.base import ScopeLike, Sees
 from skep.facade.reading import Reading
 from skep.model import Event, Hit, Outcome, Recalled
 from skep.storage.fold import voided
@@ -198,8 +199,19 @@ class Living(Reading):
         ]
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
-        """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`."""
-        return self._tallied(self.outcomes(scope=scope, include_shared=include_shared))
+        """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`.
+
+        `redacted` says how often each kind of secret or personal data was taken out before something was stored.
+        """
+        told = self._tallied(self.outcomes(scope=scope, include_shared=include_shared))
+        return told | {"redacted": self._redacted(self._sees(scope, include_shared))}
+
+    def _redacted(self, sees: Sees | None) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for event in self._engine.store.log.redacted():
+            if self._shown(event, sees):
+                counts.update(event.body["redacted"])
+        return dict(sorted(counts.items()))
 
     @staticmethod
     def _tallied(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -205,6 +205,11 @@ class Log:
         undone = voided(self.undos())
         return [event for row in self._c.rows(sql) if (event := event_of(row)).id not in undone]
 
+    def redacted(self) -> list[Event]:
+        """Every event whose text was stored without something that stood in it, oldest first."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'remember' AND instr(body, '\"redacted\":{{') ORDER BY seq"
+        return [event for row in self._c.rows(sql) if (event := event_of(row)).body.get("redacted")]
+
     def undos(self) -> list[Event]:
         """Every undo, in order of arrival."""
         sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'undo' ORDER BY seq"

@@ -74,16 +74,15 @@ def remember(
     works, what failed and why; not for what the code or the conversation already shows. One statement per
     call, with names and dates spelled out. Keys and passwords are taken out. The answer lists stored memories
     that it contradicts or repeats: decide which one holds."""
+    from skep.lifecycle import privacy
+
     bank = call.bank()
-    text, secrets = without_secrets(text)
+    given = {"text": text, "title": title, "tags": tags, "domain": domain, "source": source}
+    fields, secrets = privacy.redact_fields(given, privacy.SECRETS)
     stored = bank.remember(
-        text,
+        **fields,
         kind=kind,
-        title=title,
-        tags=tags,
-        domain=domain,
         scope=scope,
-        source=source,
         confidence=confidence,
         importance=importance,
         valid_from=valid_from,
@@ -94,7 +93,7 @@ def remember(
     touch(call, stored.memory.id, *(conflict.existing.id for conflict in stored.conflicts))
     lines = [_done(stored)]
     if secrets or stored.redactions:
-        lines.append("left out: " + ", ".join((*stored.redactions, *secrets)))
+        lines.append("left out: " + ", ".join(dict.fromkeys((*secrets, *stored.redactions))))
     now = bank.engine.now()
     lines += [f"- {conflict_line(conflict, now)}" for conflict in stored.conflicts]
     if stored.conflicts and stored.action == "stored":
