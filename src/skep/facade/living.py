@@ -101,7 +101,7 @@ class Living(Reading):
         task: str,
         outcome: str | bool,
         *,
-        used: Iterable[str] = (),
+        used: str | Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
         task_type: str | None = None,
         domain: str | None = None,
@@ -115,7 +115,7 @@ class Living(Reading):
         Args:
             task: What was to be done.
             outcome: `"success"` or `"failure"`, or a truth value.
-            used: Ids of the memories that were used.
+            used: Ids of the memories that were used; one alone may be given as it is.
             metrics: Figures worth keeping.
             task_type: The kind of task, for recommending.
             domain: The field.
@@ -150,6 +150,7 @@ class Living(Reading):
             agent=None if agent is None else public_text("agent", agent, 500),
             shown=[hit.memory.id for hit in recalled] if recalled is not None else (),
             withheld=recalled.withheld if recalled is not None else (),
+            withhold=recalled.withhold if recalled is not None else None,
         )
 
     def recommend(

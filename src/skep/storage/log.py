@@ -50,7 +50,7 @@ KEPT_WHEN_FORGOTTEN = frozenset(
             "task_type",
             "domain",
         ),
-        *("metrics", "shown", "withheld", "evidence"),
+        *("metrics", "shown", "withheld", "withhold", "evidence"),
     )
 )
 """Keys of a body that carry no text of the memory."""
