@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from skep.errors import WrongTypeError
+from skep.recall.messages import content_text, conversation
 from skep.recall.stream import StreamContext
 from skep.tokens import Counter, count_tokens
 from skep.validation import clean_call, clean_count
@@ -139,38 +141,43 @@ class _Budget:
 
 
 def build_context(
-    messages: Sequence[str] = (),
-    tool_results: Sequence[str] = (),
+    messages: Sequence[str | Mapping[str, Any]] = (),
+    tool_results: Sequence[str | Mapping[str, Any]] = (),
     streamed: StreamContext | None = None,
     system: str = "",
     *,
     facts: Sequence[str] = (),
     episodes: Sequence[str] = (),
     budget: int = TOTAL,
-    counter: Counter = count_tokens,
+    counter: Counter | None = None,
 ) -> Context:
     """Fill a context by priority. What it renders to never takes more than the budget.
 
     Args:
-        messages: Recent messages, oldest first. Where not even the newest fits, its beginning goes in.
-        tool_results: What the agent asked for, most important first; up to 400 tokens.
+        messages: Recent messages, oldest first: strings, or mappings with `role` and `content` (a string or a list
+            of parts), which become `role: content`; those of the system go before `system`. Where not even the newest
+            fits, its beginning goes in.
+        tool_results: What the agent asked for, most important first, as strings or messages; up to 400 tokens.
         streamed: What `Stream.context()` has; its facts and episodes come before `facts` and `episodes`.
         facts: Streamed facts, best first; up to 200 tokens.
         episodes: Streamed episodes, best first; up to 200 tokens.
         system: Instructions, cut at a word to what is left.
         budget: Tokens in all, headings and bullets included.
-        counter: How tokens are counted.
+        counter: How tokens are counted; by default without a tokenizer, see `skep.tokens`.
     """
     budget = clean_count("budget", budget, 0, 1 << 40)
     clean_call("counter", counter)
+    count = count_tokens if counter is None else counter
+    said = conversation("messages", messages)
     tiers = {
-        "messages": _texts("messages", messages),
-        "tool_results": _texts("tool_results", tool_results),
+        "messages": said.said,
+        "tool_results": _results(tool_results),
         "facts": _texts("facts", facts),
         "episodes": _texts("episodes", episodes),
     }
     if not isinstance(system, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"system must be a string, got {type(system).__name__}", field="system")
+    system = BREAK.join(text for text in (*said.instructions, system) if text)
     if streamed is not None:
         if not isinstance(streamed, StreamContext):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(
@@ -180,10 +187,22 @@ def build_context(
         tiers["facts"] = [*(hit.memory.text for hit in streamed.facts), *tiers["facts"]]
         tiers["episodes"] = [*(hit.memory.text for hit in streamed.episodes), *tiers["episodes"]]
     for kept_back in (0, budget // 16, budget // 4, budget // 2):
-        context = _filled(tiers, system, budget - kept_back, counter)
+        context = _filled(tiers, system, budget - kept_back, count)
         if context.tokens <= budget:  # a counter may find more in the whole than in its parts
             return context
-    return _filled(tiers, system, 0, counter)
+    return _filled(tiers, system, 0, count)
+
+
+def _results(given: Iterable[str | Mapping[str, Any]]) -> list[str]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return _texts("tool_results", given)
+    return _texts(
+        "tool_results",
+        [
+            content_text("tool_results.content", one.get("content")) if isinstance(one, Mapping) else one
+            for one in given
+        ],
+    )
 
 
 def _texts(field: str, texts: Iterable[str]) -> list[str]:
