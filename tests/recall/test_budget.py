@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skep.errors import InvalidInputError
 from skep.recall.budget import build_context
-from skep.tokens import Counter, count_tokens
+from skep.tokens import PIECES, Counter, count_tokens
 
 
 def words(text: str) -> int:
@@ -112,6 +112,47 @@ def test_tokens_are_counted_about_as_a_tokenizer_counts_them() -> None:
     for text, tokens in known.items():
         assert abs(count_tokens(text) - tokens) <= 3
     assert count_tokens("") == 0
+
+
+def test_a_text_is_cut_as_a_tokenizer_cuts_it() -> None:
+    cut = {
+        "I don't see it, they'll say.": ["I", " don't", " see", " it", ",", " they'll", " say", "."],
+        "getHTTPValue(self._name, 12345)": [
+            "get",
+            "HTTPValue",
+            "(self",
+            "._",
+            "name",
+            ",",
+            " ",
+            "123",
+            "45",
+            ")",
+        ],
+        "a = b  # note\n\n    return x\n": [
+            "a",
+            " =",
+            " b",
+            " ",
+            " #",
+            " note",
+            "\n\n",
+            "   ",
+            " return",
+            " x",
+            "\n",
+        ],
+        "café — naïve “quote”": ["café", " —", " naïve", " “", "quote", "”"],
+        "| a | b |\n|---|---|\n": ["|", " a", " |", " b", " |\n", "|---|---|\n"],
+    }
+    for text, pieces in cut.items():
+        assert PIECES.findall(text) == pieces
+
+
+@given(st.text())
+def test_every_sign_is_paid_for_and_more_text_never_costs_nothing(text: str) -> None:
+    assert "".join(PIECES.findall(text)) == text
+    assert count_tokens(text) >= bool(text)
 
 
 def test_what_was_streamed_goes_in_by_itself() -> None:
