@@ -10,9 +10,11 @@ import msgspec
 
 from skep.patterns import lazy
 
-MARK = lazy(r"<\s*(?:(/)\s*)?private\b[^<>]*>", re.IGNORECASE)
-"""An opening or a closing mark; no stretch of a text is looked at twice."""
+MARK = lazy(r"<\s*(?:(/)\s*)?private\b[^<>]*>|&lt;\s*(?:(/)\s*)?private\b[^<>&]*&gt;", re.IGNORECASE)
+"""An opening or a closing mark, as it is or escaped; no stretch of a text is looked at twice."""
 UNFINISHED = lazy(r"<\s*(?:/\s*)?private\b[^<>]*\Z", re.IGNORECASE)
+LONGEST_MARK = 1000
+"""A beginning that goes on for longer is none."""
 NOTHING_LEFT = "[private]"
 """Stands where nothing was left of a text that must be there."""
 
@@ -26,14 +28,14 @@ def without_private(text: str) -> str:
     >>> without_private("a <private>x <private>y</private> z</private> b <private>c")
     'a  b '
     """
-    if "<" not in text:
+    if "<" not in text and "&" not in text:
         return text
     kept: list[str] = []
     depth = at = 0
     for mark in MARK.finditer(text):
         if depth == 0:
             kept.append(text[at : mark.start()])
-        depth = max(0, depth - 1) if mark.group(1) else depth + 1
+        depth = max(0, depth - 1) if mark.group(1) or mark.group(2) else depth + 1
         at = mark.end()
     return "".join(kept) + ("" if depth else text[at:])
 
@@ -51,12 +53,12 @@ def whole_lines(lines: Iterable[str], apart: str = "") -> Iterator[tuple[int, st
     for number, line in enumerate(lines, 1):
         part.append(line)
         alone = bool(apart) and len(part) == 1 and line.lstrip().startswith(apart)
-        if begun or depth or ("<" in line and not alone):
+        if begun or depth or (not alone and ("<" in line or "&" in line)):
             read = begun + line
             for mark in MARK.finditer(read):
-                depth = max(0, depth - 1) if mark.group(1) else depth + 1
+                depth = max(0, depth - 1) if mark.group(1) or mark.group(2) else depth + 1
             unfinished = UNFINISHED.search(read)
-            begun = unfinished.group() + "\n" if unfinished else ""
+            begun = unfinished.group() + "\n" if unfinished and len(unfinished.group()) < LONGEST_MARK else ""
         if not depth and not begun:
             yield number - len(part) + 1, "\n".join(part)
             part = []
@@ -66,8 +68,9 @@ def whole_lines(lines: Iterable[str], apart: str = "") -> Iterator[tuple[int, st
 
 def marked(value: Any) -> bool:
     """Whether anything in a value is marked as private: a text, or the texts in lists and mappings, keys included."""
-    try:  # every write comes through here, and to write a value out and look for one sign is the quickest look there is
-        if b"<" not in _encode(value):
+    try:  # every write comes through here, and the quickest look is to write a value out and look for two signs
+        written = _encode(value)
+        if b"<" not in written and b"&" not in written:
             return False
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         pass  # nothing that JSON can hold: the checks of what comes in will say so

@@ -32,6 +32,7 @@ def leaks(bank: Bank) -> bool:
     "fields",
     [
         {"title": f"t {PART}"},
+        {"title": f"&lt;private&gt;{HIDDEN}&lt;/private&gt; t"},
         {"tags": [f"tag {PART}", "b"]},
         {"source": f"x {PART}"},
         {"domain": f"d {PART}"},
@@ -138,7 +139,22 @@ def test_documents_are_read_without_it(tmp_path: Path, suffix: str) -> None:
 
 
 PIECES = st.lists(
-    st.sampled_from(["<private>", "</private>", "< Private x>", "a", "\n", "<", ">", "{"]), max_size=12
+    st.sampled_from(
+        [
+            "<private>",
+            "</private>",
+            "< Private x>",
+            "&lt;private&gt;",
+            "&lt;/private&gt;",
+            "&",
+            "a",
+            "\n",
+            "<",
+            ">",
+            "{",
+        ]
+    ),
+    max_size=12,
 )
 
 
