@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +63,7 @@ def test_a_message_without_spaces_is_cut_all_the_same() -> None:
 
 
 def test_what_is_no_list_of_texts_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="messages must be a list of strings or"):
+    with pytest.raises(InvalidInputError, match="messages must be a list of strings"):
         build_context("one message")
     with pytest.raises(InvalidInputError, match="facts must hold strings"):
         build_context(facts=[3])  # type: ignore[list-item]
@@ -165,50 +163,6 @@ def test_what_was_streamed_goes_in_by_itself() -> None:
         stream.observe("my dog Rex is ill")
         context = public(["what now?"], streamed=stream.context(), system="Be kind.")
     assert context.facts == ("The user's dog is called Rex",)
-
-
-def test_messages_may_be_written_as_chat_interfaces_write_them() -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
-    context = build_context(
-        [
-            {"role": "system", "content": "be kind"},
-            "user: hello",
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "1", "content": "found it"},
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": "what"}, {"type": "image_url", "image_url": {}}, "now"],
-            },
-            {"role": "assistant", "content": [{"type": "tool_use", "name": "look", "input": {"at": 2}}]},
-        ],
-        [{"role": "tool", "content": [{"type": "text", "text": "a result"}]}, "another"],
-        system="and brief",
-    )
-    assert context.messages == (
-        "user: hello",
-        'assistant: [look({"at": 1})]',
-        "tool: found it",
-        "user: what\n[image_url]\nnow",
-        'assistant: [look({"at":2})]',
-    )
-    assert context.tool_results == ("a result", "another")
-    assert context.system == "be kind\n\nand brief"
-    assert context.tokens == count_tokens(context.render())
-
-
-@pytest.mark.parametrize(
-    ("messages", "told"),
-    [
-        ({"role": "user", "content": "x"}, "messages must be a list"),
-        ([{"content": "x"}], r"messages\[0\] has no role"),
-        ([{"role": "user", "content": 3}], r"messages\[0\]\.content must be a string or a list of parts"),
-        ([{"role": "user", "content": [3]}], r"messages\[0\]\.content must hold strings or mappings"),
-        ([3], "messages must hold strings or mappings"),
-    ],
-)
-def test_messages_of_another_shape_are_refused_by_name(messages: Any, told: str) -> None:
-    with pytest.raises(InvalidInputError, match=told):
-        build_context(messages)
 
 
 def test_no_counter_means_the_usual_one_and_anything_else_is_refused() -> None:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from skep.errors import WrongTypeError
-from skep.recall.messages import content_text, conversation
 from skep.recall.stream import StreamContext
 from skep.tokens import Counter, count_tokens
 from skep.validation import clean_call, clean_count
@@ -141,8 +139,8 @@ class _Budget:
 
 
 def build_context(
-    messages: Sequence[str | Mapping[str, Any]] = (),
-    tool_results: Sequence[str | Mapping[str, Any]] = (),
+    messages: Sequence[str] = (),
+    tool_results: Sequence[str] = (),
     streamed: StreamContext | None = None,
     system: str = "",
     *,
@@ -154,10 +152,8 @@ def build_context(
     """Fill a context by priority. What it renders to never takes more than the budget.
 
     Args:
-        messages: Recent messages, oldest first: strings, or mappings with `role` and `content` (a string or a list
-            of parts), which become `role: content`; those of the system go before `system`. Where not even the newest
-            fits, its beginning goes in.
-        tool_results: What the agent asked for, most important first, as strings or messages; up to 400 tokens.
+        messages: Recent messages, oldest first. Where not even the newest fits, its beginning goes in.
+        tool_results: What the agent asked for, most important first; up to 400 tokens.
         streamed: What `Stream.context()` has; its facts and episodes come before `facts` and `episodes`.
         facts: Streamed facts, best first; up to 200 tokens.
         episodes: Streamed episodes, best first; up to 200 tokens.
@@ -166,18 +162,15 @@ def build_context(
         counter: How tokens are counted; by default without a tokenizer, see `skep.tokens`.
     """
     budget = clean_count("budget", budget, 0, 1 << 40)
-    clean_call("counter", counter)
-    count = count_tokens if counter is None else counter
-    said = conversation("messages", messages)
+    count: Counter = clean_call("counter", counter) or count_tokens
     tiers = {
-        "messages": said.said,
-        "tool_results": _results(tool_results),
+        "messages": _texts("messages", messages),
+        "tool_results": _texts("tool_results", tool_results),
         "facts": _texts("facts", facts),
         "episodes": _texts("episodes", episodes),
     }
     if not isinstance(system, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"system must be a string, got {type(system).__name__}", field="system")
-    system = BREAK.join(text for text in (*said.instructions, system) if text)
     if streamed is not None:
         if not isinstance(streamed, StreamContext):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(
@@ -191,18 +184,6 @@ def build_context(
         if context.tokens <= budget:  # a counter may find more in the whole than in its parts
             return context
     return _filled(tiers, system, 0, count)
-
-
-def _results(given: Iterable[str | Mapping[str, Any]]) -> list[str]:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return _texts("tool_results", given)
-    return _texts(
-        "tool_results",
-        [
-            content_text("tool_results.content", one.get("content")) if isinstance(one, Mapping) else one
-            for one in given
-        ],
-    )
 
 
 def _texts(field: str, texts: Iterable[str]) -> list[str]:
