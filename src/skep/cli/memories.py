@@ -42,6 +42,10 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=float, help="Seconds after which it expires.")
+@click.option("--polarity", type=click.Choice(["-1", "0", "1"]), help="-1: says that something is not so.")
+@click.option("--pinned", is_flag=True, help="Maintenance leaves it alone.")
+@click.option("--metadata", metavar="JSON", help="Anything else, as a JSON object.")
+@click.option("--whole", is_flag=True, help="Standard input is one memory, line breaks and all.")
 @click.option("--redact", is_flag=True, help="Take secrets and personal data out first.")
 @click.option(
     "--redact-kind",
@@ -57,6 +61,9 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 def add(
     text: str | None,
     on_conflict: str | None,
+    whole: bool,
+    metadata: str | None,
+    polarity: str | None,
     user: str | None,
     project: str | None,
     session: str | None,
@@ -72,6 +79,14 @@ def add(
     fields = {key: value for key, value in fields.items() if value not in (None, (), False)}
     if redact_kinds:
         fields["redact"] = redact_kinds
+    if metadata is not None:
+        fields["metadata"] = _metadata(metadata)
+    if polarity is not None:
+        fields["polarity"] = int(polarity)
+    if whole:
+        if text not in (None, "-"):
+            raise click.UsageError("--whole takes the memory from standard input; leave TEXT out")
+        text = _decoded(sys.stdin.buffer.read(), "standard input").strip()
     scope = scope_of(user, project, session)
     if scope:
         fields["scope"] = scope
@@ -91,7 +106,10 @@ def add(
             return
         if sys.stdin.isatty():
             raise click.UsageError("give a text, or lines on standard input")
-        lines = [_line(number, line) for number, line in enumerate(sys.stdin.buffer, 1)]
+        lines = [
+            _decoded(line, f"line {number} of standard input").strip("\r\n")
+            for number, line in enumerate(sys.stdin.buffer, 1)
+        ]
         items = [
             _item(number, text.strip(), fields)
             for number, text in whole_lines(lines, apart="{")
@@ -109,20 +127,30 @@ def add(
                 click.echo(f"taken out: {', '.join(taken)}", err=True)
 
 
-def _line(number: int, line: bytes) -> str:
+def _metadata(given: str) -> dict[str, Any]:
     try:
-        return line.decode().strip("\r\n")
+        return msgspec.json.decode(given, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise click.BadParameter(f"--metadata must be a JSON object ({error})") from None
+
+
+def _decoded(given: bytes, what: str) -> str:
+    try:
+        return given.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInputError(f"line {number} of standard input cannot be read: {error}") from error
+        raise InvalidInputError(f"{what} cannot be read: {error}") from error
 
 
 def _item(number: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
+    if not text.startswith("{"):
+        return {**fields, "text": text}
     try:
-        if text.startswith("{"):
-            return {**fields, **msgspec.json.decode(text, type=dict[str, Any])}
+        return {**fields, **msgspec.json.decode(text, type=dict[str, Any])}
     except msgspec.MsgspecError as error:
-        raise InvalidInputError(f"line {number} of standard input cannot be read: {error}") from error
-    return {**fields, "text": text}
+        raise InvalidInputError(
+            f"line {number} of standard input begins like a JSON object but is none ({error}); mend it, or write it as"
+            ' {"text": "..."}'
+        ) from error
 
 
 def _conflict_line(conflict: Conflict) -> str:
