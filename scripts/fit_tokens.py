@@ -1,68 +1,90 @@
-"""Fit the prices in `skep/tokens.py` against a real tokenizer (needs `rs-bpe` and folders of text and code).
+"""Work out the prices in `skep/tokens.py` with a real tokenizer (needs `rs-bpe` and folders of text and code).
 
     python scripts/fit_tokens.py FILE_OR_FOLDER...
 
-Half of the chunks are fitted, the other half is reported on.
+Each path is a set of its own and weighs as much as any other. Prints the prices, and how far off each set is when the
+prices come from the others alone.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
-import numpy as np
 from rs_bpe import openai  # pyright: ignore
 
-from skep.tokens import PIECES, WORD_PRICES
+from skep.tokens import LONGEST, PIECES, kind_of
 
-LIMITS = [most for most, _ in WORD_PRICES]
-NAMES = [*(f"word up to {most}" for most in LIMITS), "letters of a long word", "capitals", "number", "break", "blanks",
-         "wide", "one mark", "two marks", "marks of more"]  # fmt: skip
-CHUNK = 4000
+tokenizer = openai.o200k_base()  # pyright: ignore
+Totals = tuple[Counter[str], Counter[str]]
+"""Per kind of piece: how many units there are, and how many tokens they take."""
 
 
-def features(text: str) -> list[float]:
-    """How much of each kind of piece there is."""
-    counts = [0.0] * len(NAMES)
+@cache
+def tokens_of(piece: str) -> int:
+    """What the tokenizer makes of one piece."""
+    return len(tokenizer.encode(piece))  # pyright: ignore
+
+
+def totals(text: str) -> Totals:
+    """The pieces of a text, counted by kind."""
+    units, tokens = Counter[str](), Counter[str]()
     for piece in PIECES.findall(text):
-        first = piece[0]
-        if not first.isascii():
-            counts[12] += 1
-        elif first.isalpha():
-            if len(piece) > 1 and piece.isupper():
-                counts[8] += len(piece)
-            elif len(piece) <= LIMITS[-1]:
-                counts[next(i for i, most in enumerate(LIMITS) if len(piece) <= most)] += 1
-            else:
-                counts[7] += len(piece)
-        elif first.isdigit():
-            counts[9] += 1
-        elif first in "\n":
-            counts[10] += 1
-        elif first in " \t":
-            counts[11] += 1
-        else:
-            counts[12 + min(len(piece), 3)] += 1 if len(piece) < 3 else len(piece)
-    return counts
+        kind, size = kind_of(piece)
+        units[kind] += size
+        tokens[kind] += tokens_of(piece)
+    return units, tokens
+
+
+def prices(sets: list[Totals]) -> dict[str, float]:
+    """Tokens per unit of each kind; every set weighs the same, and a longer word never costs less."""
+    units, tokens = Counter[str](), Counter[str]()
+    for counted, taken in sets:
+        whole = sum(counted.values())
+        for kind in counted:
+            units[kind] += counted[kind] / whole  # pyright: ignore
+            tokens[kind] += taken[kind] / whole  # pyright: ignore
+    found = {kind: tokens[kind] / units[kind] for kind in units}
+    for row in sorted({kind[:2] for kind in found if kind[2:].isdigit()}):
+        kinds = [f"{row}{size:02d}" for size in range(1, LONGEST)]
+        blocks: list[
+            list[float]
+        ] = []  # mean, weight, how many kinds: neighbours in the wrong order are pooled
+        for kind in kinds:
+            blocks.append([found.get(kind, 1.0), units.get(kind, 0) + 1e-9, 1])
+            while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+                mean, weight, count = blocks.pop()
+                before = blocks[-1]
+                whole = before[1] + weight
+                blocks[-1] = [(before[0] * before[1] + mean * weight) / whole, whole, before[2] + count]
+        found.update(zip(kinds, (block[0] for block in blocks for _ in range(int(block[2]))), strict=True))
+    return found
+
+
+def read(path: Path) -> str:
+    """A file, or every file below a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return "\n".join(file.read_text(errors="ignore") for file in files if file.is_file())
 
 
 def main() -> None:
-    """Fit, and print prices and errors."""
-    paths = [Path(name) for name in sys.argv[1:]]
-    files = [f for p in paths for f in (sorted(p.rglob("*")) if p.is_dir() else [p]) if f.is_file()]
-    texts = [f.read_text(errors="ignore") for f in files]
-    chunks = [text[i : i + CHUNK] for text in texts for i in range(0, len(text), CHUNK)]
-    tokenizer = openai.o200k_base()
-    counted = np.array([len(tokenizer.encode(chunk)) for chunk in chunks], dtype=float)
-    table = np.array([features(chunk) for chunk in chunks])
-    weight = 1 / np.sqrt(np.maximum(counted, 1))
-    fitted = np.arange(len(chunks)) % 2 == 0
-    left, right = table[fitted] * weight[fitted, None], counted[fitted] * weight[fitted]
-    prices = np.clip(np.linalg.solve(left.T @ left + 0.01 * np.eye(len(NAMES)), left.T @ right), 0, None)
-    guess, truth = table[~fitted] @ prices, counted[~fitted]
-    for name, price in zip(NAMES, prices, strict=True):
-        print(f"{name:>24} {price:.3f}")
-    print(f"total {guess.sum() / truth.sum() - 1:+.3%}, median {np.median(abs(guess / truth - 1)):.3%}")
+    """Work the prices out, and print them with the errors."""
+    texts = {name: read(Path(name)) for name in sys.argv[1:]}
+    sets = {name: totals(text) for name, text in texts.items()}
+    found = prices(list(sets.values()))
+    for row in sorted({kind[:2] for kind in found if kind[2:].isdigit()}):
+        print(
+            f'    "{row}": ('
+            + ", ".join(f"{found[f'{row}{size:02d}']:.2f}" for size in range(1, LONGEST + 1))
+            + "),"
+        )
+    print({kind: round(price, 2) for kind, price in sorted(found.items()) if not kind[2:].isdigit()})
+    for name, text in texts.items():
+        others = prices([one for other, one in sets.items() if other != name])
+        guess = sum(others.get(kind, 1.0) * size for kind, size in sets[name][0].items())
+        print(f"{name}: {guess / len(tokenizer.encode(text)) - 1:+.1%}")  # pyright: ignore
 
 
 if __name__ == "__main__":

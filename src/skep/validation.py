@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +22,7 @@ from skep.errors import (
 from skep.jsonable import BAD, clean_metadata
 from skep.model import ANY, KINDS, Scope
 from skep.patterns import lazy
+from skep.private import marked, public, without_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,6 @@ Check = Callable[[str, Any, Settings], Any]
 
 _BREAK = lazy("[\t\n\r\u2028\u2029]")
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
-
-_PRIVATE = lazy(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
 
 REVISABLE = (
     "text",
@@ -120,24 +118,6 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def without_private(text: str) -> str:
-    """A text without what its writer marked `<private>`. An opening that is never closed reaches to the end.
-
-    >>> without_private("a <private>x <private>y</private> z</private> b <private>c")
-    'a  b '
-    """
-    if "<" not in text:
-        return text
-    kept: list[str] = []
-    depth = at = 0
-    for mark in _PRIVATE.finditer(text):
-        if depth == 0:
-            kept.append(text[at : mark.start()])
-        depth = max(0, depth - 1) if mark.group(1) else depth + 1
-        at = mark.end()
-    return "".join(kept) + ("" if depth else text[at:])
-
-
 def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
     """Raise for keys nobody knows, with the nearest known one. A mapping of what is known answers fastest."""
     for key in given:
@@ -198,6 +178,13 @@ def public_text(field: str, value: object, limit: int) -> str:
             field=field,
         )
     return clean_text(field, kept, limit)
+
+
+def public_line(field: str, value: object, limit: int) -> str:
+    """A text of one line without what is marked as private, if something is left of it."""
+    if isinstance(value, str) and ("<" in value or "&" in value):
+        value = public_text(field, value, limit)
+    return clean_line(field, value, limit)
 
 
 def clean_time(field: str, value: object) -> float:
@@ -341,6 +328,11 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
         if text is None:
             continue
         clean_line(f"{field}.{part}", text, limit)
+        if marked(text) and not asked:
+            raise InvalidInputError(
+                f"{field}.{part} is marked <private>, which is never stored; name it in the clear, or leave it out",
+                field=field,
+            )
         if text == ANY and not asked:
             raise InvalidInputError(
                 f"{field}.{part} is {ANY!r}, which is only for asking; leave it out to share the memory",
@@ -374,7 +366,7 @@ def _clean_tags(field: str, given: tuple[Any, ...], limit: int, most: int) -> tu
         known = None
     if known is not None:
         return known
-    tags = tuple(dict.fromkeys(clean_line(field, tag, limit) for tag in given))
+    tags = tuple(dict.fromkeys(public_line(field, tag, limit) for tag in given))
     if len(tags) > most:
         raise OutOfRangeError(
             f"{field} holds {len(tags)}, over the limit of {most}; leave some out", field=field
@@ -414,7 +406,7 @@ def _title(field: str, value: Any, settings: Settings) -> str:
 
 
 def _label(field: str, value: Any, settings: Settings) -> str:
-    return clean_line(field, value, settings.label_limit)
+    return public_line(field, value, settings.label_limit)
 
 
 def _scope(field: str, value: Any, settings: Settings) -> Scope:
@@ -450,7 +442,7 @@ def _ttl(field: str, value: Any, _settings: Settings) -> float:
 
 
 def _metadata(field: str, value: Any, settings: Settings) -> dict[str, Any]:
-    return clean_metadata(field, value, settings.metadata_limit)
+    return public(clean_metadata(field, value, settings.metadata_limit))
 
 
 _CHECKS: dict[str, Check] = {

@@ -276,8 +276,8 @@ def test_a_session_becomes_episodes_once_and_without_secrets(bank_path: Path, tr
         hook_event_name="Stop", session_id="s1", transcript_path=str(transcript), cwd="/project"
     )
     with Bank.open(bank_path) as bank:
-        assert capture(bank, "claude-code", payload) == 1
-        assert capture(bank, "claude-code", payload) == 0
+        assert capture(bank, "claude-code", payload).turns == 1
+        assert capture(bank, "claude-code", payload).turns == 0
         [episode] = bank.find(kind="episode")
 
     assert episode.text.startswith(
@@ -286,6 +286,53 @@ def test_a_session_becomes_episodes_once_and_without_secrets(bank_path: Path, tr
     assert "hunter2" not in episode.text
     assert "ana@example.com" not in episode.text
     assert (episode.agent, episode.source) == ("claude-code", "claude-code:s1/u1")
+
+
+def test_what_a_hook_takes_out_is_counted_and_can_be_chosen(bank_path: Path, tmp_path: Path) -> None:
+    said = (
+        "Please fix the deploy. AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY and"
+        ' {"password": "hunter22x"} and mail ana@example.org, card 4111 1111 1111 1111'
+    )
+    told = "Done; I used api_key: abcd1234efgh5678 and Authorization: Basic dXNlcjpwYXNzd29yZDEyMw== for it."
+    file = tmp_path / "t.jsonl"
+    file.write_text(
+        claude_line("user", said, "u1")
+        + "\n"
+        + claude_line("assistant", [{"type": "text", "text": told}], "a1")
+    )
+
+    def caught(session: str) -> tuple[dict[str, int], str]:
+        payload = Payload(hook_event_name="Stop", session_id=session, transcript_path=str(file))
+        done = capture(bank, "claude-code", payload)
+        assert done.turns == 1
+        return done.redacted, bank.find(kind="episode").memories[0].text
+
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        everything = {"secret": 2, "password": 1, "email": 1, "card": 1, "bearer": 1}
+        counts, text = caught("s1")
+        assert counts == everything
+        for hidden in ("wJalr", "hunter22x", "ana@", "4111", "abcd1234", "dXNl"):
+            assert hidden not in text
+        bank.set_setting("redact/kinds", ["email"])
+        counts, text = caught("s2")
+        assert counts == {"email": 1}
+        assert "hunter22x" in text
+        bank.set_setting("redact/kinds", [])
+        assert caught("s3")[0] == {}
+        assert bank.stats()["redacted"] == everything | {"email": 2}
+
+
+def test_a_secret_at_the_place_where_a_text_is_clipped_is_not_cut_in_two(
+    bank_path: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "t.jsonl"
+    long = "x " * 742 + "AKIAIOSFODNN7EXAMPLE and more " * 20
+    file.write_text(claude_line("user", long, "u1") + "\n" + claude_line("assistant", "Done.", "a1"))
+
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        payload = Payload(hook_event_name="Stop", session_id="s1", transcript_path=str(file))
+        assert capture(bank, "claude-code", payload).redacted == {"api-key": 20}
+        assert "AKIA" not in bank.find(kind="episode").memories[0].text
 
 
 def test_an_answer_that_the_transcript_still_lacks_is_kept_as_the_client_told_it(
@@ -303,8 +350,8 @@ def test_an_answer_that_the_transcript_still_lacks_is_kept_as_the_client_told_it
     )
 
     with Bank.open(bank_path, now=lambda: NOW) as bank:
-        assert capture(bank, "claude-code", payload) == 1
-        assert capture(bank, "claude-code", payload) == 0
+        assert capture(bank, "claude-code", payload).turns == 1
+        assert capture(bank, "claude-code", payload).turns == 0
         [kept] = bank.find("rollback", kind="episode").memories
 
     assert "Run make rollback" in kept.text

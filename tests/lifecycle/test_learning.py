@@ -5,13 +5,16 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.confidence import effective, failed, procedure_score, supported
 from skep.errors import InvalidInputError, NotFoundError
-from skep.lifecycle.utility import difference, effects, withhold
-from skep.model import Hit, Memory
+from skep.lifecycle.learning import Candidate, best_of
+from skep.lifecycle.utility import Effect, compared, difference, effects, withhold
+from skep.model import Event, Hit, Memory
 
 
 def test_success_and_failure_move_confidence(bank: Bank) -> None:
@@ -178,3 +181,139 @@ def test_no_evidence_means_a_wide_interval() -> None:
     _, low, high = difference(1, 1, 0, 1)
     assert low < 0 < high
     assert effects([]) == []
+
+
+def _recorded(number: int, *, success: bool, **body: object) -> Event:
+    return Event(actor="a", counter=number, hlc=number, kind="outcome", body={"success": success, **body})
+
+
+@pytest.mark.parametrize("helps", [0.0, 0.3])
+def test_that_easy_tasks_recall_fewer_hits_than_hard_ones_is_not_charged_to_a_memory(helps: float) -> None:
+    """Easy tasks recall one hit, hard ones ten: the memory is withheld from easy ones ten times as often."""
+    hits = [Hit(memory=Memory(id=str(i), kind="fact", text="x"), score=1.0) for i in range(10)]
+    found: list[Effect] = []
+    for seed in range(20):
+        rng = Random(seed)
+        events: list[Event] = []
+        for number in range(800):
+            easy = rng.random() < 0.5
+            shown, withheld = withhold(hits[:1] if easy else hits, 0.3, rng)
+            ids = [hit.memory.id for hit in shown]
+            success = rng.random() < (0.6 if easy else 0.1) + (helps if "0" in ids else 0.0)
+            events.append(
+                _recorded(number, success=success, shown=ids, withheld=list(withheld), withhold=0.3)
+            )
+        found.append({effect.memory: effect for effect in effects(events)}["0"])
+
+    assert sum(effect.effect for effect in found) / len(found) == pytest.approx(helps, abs=0.04)
+    assert sum(effect.low <= helps <= effect.high for effect in found) >= 17
+    assert sum(effect.clear for effect in found) == (20 if helps else pytest.approx(0, abs=3))
+
+
+def test_what_was_left_out_is_recorded_with_how_likely_that_was(bank: Bank) -> None:
+    bank.remember("the answer is behind the second door")
+    recalled = bank.recall("which door", withhold=1.0, rng=Random(1))
+    bank.learn("one", "success", recalled=recalled)
+    bank.learn("two", "success", recalled=bank.recall("which door"))
+    bank.learn("three", "success")
+
+    told = [event.body for event in bank.events() if event.kind == "outcome"]
+    assert [(len(body.get("withheld", ())), body.get("withhold")) for body in told] == [
+        (1, 1.0),
+        (0, 0.0),
+        (0, None),
+    ]
+
+
+def test_records_without_the_share_still_count_and_shares_are_not_mixed() -> None:
+    old = [_recorded(i, success=i % 2 == 0, shown=["m", "n"]) for i in range(20)]
+    old += [_recorded(20 + i, success=False, shown=["n"], withheld=["m"]) for i in range(20)]
+    [effect] = effects(old)
+    assert (effect.memory, effect.shown, effect.withheld, effect.effect) == ("m", 20, 20, 0.5)
+    assert (effect.effect, effect.low, effect.high) == difference(10, 20, 0, 20)
+
+    never = [_recorded(100 + i, success=True, shown=["m", "n"], withhold=0.0) for i in range(500)]
+    [again] = effects(old + never)
+    assert (again.effect, again.low) == (effect.effect, effect.low)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.floats(0, 1), st.floats(0, 1)), max_size=6)
+)
+def test_the_average_of_groups_lies_between_them(drawn: list[tuple[int, int, float, float]]) -> None:
+    groups = [[a, round(a * p), b, round(b * q)] for a, b, p, q in drawn]
+    found = compared(groups)
+    own = [a[1] / a[0] - a[3] / a[2] for a in groups if a[0] and a[2]]
+    if found is None:
+        assert own == []
+        return
+    effect, low, high = found
+    assert min(own) - 1e-9 <= effect <= max(own) + 1e-9
+    assert -1 <= low <= high <= 1
+
+
+@pytest.mark.parametrize("kinds", [["parsing"], ["parsing", "billing"]])
+def test_who_always_follows_the_first_recommendation_gets_away_from_what_fails(kinds: list[str]) -> None:
+    clock = Clock()
+    with Bank.open(":memory:", now=clock) as bank:
+        for kind in kinds:
+            for letter in "xyz":
+                bank.remember(
+                    f"strategy {letter} for {kind}: {kind} plan {letter}",
+                    kind="procedure",
+                    on_conflict="ignore",
+                )
+        works = {kind: bank.recommend(f"a {kind} task", 3)[-1].memory.id for kind in kinds}
+        won: list[bool] = []
+        for _round in range(12):
+            for kind in kinds:
+                chosen = bank.recommend(f"a {kind} task", 3)[0].memory.id
+                won.append(chosen == works[kind])
+                bank.learn(f"a {kind} task", won[-1], used=chosen)
+                clock.pass_days(1)
+
+    assert not won[0]
+    assert all(won[len(won) // 3 :])
+
+
+def test_what_never_worked_ranks_below_what_was_never_tried(bank: Bank) -> None:
+    failing = bank.remember("Restart the queue worker when jobs hang", kind="procedure").memory.id
+    untried = bank.remember(
+        "Drain the queue worker when jobs hang", kind="procedure", on_conflict="ignore"
+    ).memory.id
+    for number in range(10):
+        bank.learn(f"jobs hang {number}", "failure", used=[failing])
+
+    first, second = bank.recommend("jobs hang in the queue worker")
+
+    assert (first.memory.id, second.memory.id) == (untried, failing)
+    assert first.why().startswith("not tried yet; ")
+    assert second.why().startswith("worked 0 of 10; ")
+
+
+def test_the_worked_example_of_a_recommendation() -> None:
+    procedure = Memory(id="p", kind="procedure", text="x", successes=18, failures=2, created_at=0.0)
+    now = 2.0037 * 86_400  # a recency of 0.95
+    [found] = best_of(
+        [Candidate(procedure, 1.0, 0.85)],
+        k=1,
+        domain=None,
+        total=100,
+        now=now,
+        links=lambda _id: (),
+        get=lambda _id: None,
+    )
+    assert found.score == pytest.approx(0.695, abs=1e-3)
+
+
+def test_a_lesson_of_a_failure_is_not_charged_with_it_however_often_it_is_learnt(bank: Bank) -> None:
+    first = bank.learn("deploy", "failure", lesson="Never deploy on a Friday afternoon").procedure
+    again = bank.learn("deploy", "failure", lesson="Never deploy on a Friday afternoon").procedure
+    assert first is not None
+    assert again is not None
+    assert (again.id, again.confidence, again.failures) == (first.id, first.confidence, 0)
+
+
+def test_one_id_may_be_given_as_it_is(bank: Bank) -> None:
+    tip = bank.remember("Never deploy on a Friday afternoon").memory.id
+    assert bank.learn("deploy", "success", used=tip).outcome.used[0] == tip

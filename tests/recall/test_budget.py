@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skep.errors import InvalidInputError
 from skep.recall.budget import build_context
-from skep.tokens import count_tokens
+from skep.tokens import PIECES, Counter, count_tokens
 
 
 def words(text: str) -> int:
@@ -92,7 +92,8 @@ def test_system_text_is_cut_at_a_word_and_nothing_else_is_cut() -> None:
 def test_the_budget_is_never_exceeded(
     messages: list[str], tools: list[str], facts: list[str], system: str, budget: int
 ) -> None:
-    for counter in (count_tokens, words, len, lambda text: len(text) ** 2):
+    counters: tuple[Counter, ...] = (count_tokens, words, len, lambda text: len(text) ** 2)
+    for counter in counters:
         context = build_context(messages, tools, facts=facts, system=system, budget=budget, counter=counter)
         assert context.tokens == counter(context.render()) <= budget
         given = sum(len(tier) for tier in (messages, tools, facts)) + bool(system)
@@ -111,6 +112,47 @@ def test_tokens_are_counted_about_as_a_tokenizer_counts_them() -> None:
     assert count_tokens("") == 0
 
 
+def test_a_text_is_cut_as_a_tokenizer_cuts_it() -> None:
+    cut = {
+        "I don't see it, they'll say.": ["I", " don't", " see", " it", ",", " they'll", " say", "."],
+        "getHTTPValue(self._name, 12345)": [
+            "get",
+            "HTTPValue",
+            "(self",
+            "._",
+            "name",
+            ",",
+            " ",
+            "123",
+            "45",
+            ")",
+        ],
+        "a = b  # note\n\n    return x\n": [
+            "a",
+            " =",
+            " b",
+            " ",
+            " #",
+            " note",
+            "\n\n",
+            "   ",
+            " return",
+            " x",
+            "\n",
+        ],
+        "café — naïve “quote”": ["café", " —", " naïve", " “", "quote", "”"],
+        "| a | b |\n|---|---|\n": ["|", " a", " |", " b", " |\n", "|---|---|\n"],
+    }
+    for text, pieces in cut.items():
+        assert PIECES.findall(text) == pieces
+
+
+@given(st.text())
+def test_every_sign_is_paid_for_and_more_text_never_costs_nothing(text: str) -> None:
+    assert "".join(PIECES.findall(text)) == text
+    assert count_tokens(text) >= bool(text)
+
+
 def test_what_was_streamed_goes_in_by_itself() -> None:
     from skep import Bank
     from skep import build_context as public
@@ -121,3 +163,9 @@ def test_what_was_streamed_goes_in_by_itself() -> None:
         stream.observe("my dog Rex is ill")
         context = public(["what now?"], streamed=stream.context(), system="Be kind.")
     assert context.facts == ("The user's dog is called Rex",)
+
+
+def test_no_counter_means_the_usual_one_and_anything_else_is_refused() -> None:
+    assert build_context(["one two"], counter=None) == build_context(["one two"])
+    with pytest.raises(InvalidInputError, match="counter must be a function"):
+        build_context(["one two"], counter=3)  # type: ignore[arg-type]

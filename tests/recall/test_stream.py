@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from skep.bank import Bank
+from skep.errors import ClosedError
 from skep.recall.stream import Stream
 from skep.storage.base import Filter
 
@@ -129,3 +132,16 @@ def test_a_memory_at_the_bar_is_not_above_it(bank: Bank) -> None:
     stream.observe("where is the spare key")
     assert stream.context().facts == ()
     assert [hit.memory.confidence for hit in bank.search_memory("where is the spare key")] == [0.5]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_closed_stream_says_so_and_still_tells_what_it_found(bank: Bank, inline: bool) -> None:
+    bank.remember("Ana's deploy key expires on 1 June", confidence=0.9)
+    stream = bank.stream(inline=inline)
+    stream.observe("what about Ana's deploy key?")
+    assert stream.wait(timeout=60)
+    stream.close()
+
+    with pytest.raises(ClosedError, match="stream is closed"):
+        stream.observe("and now?")
+    assert len(stream.context().facts) == 1

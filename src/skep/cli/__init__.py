@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hook": ("hook:hook", "Run as a hook of a coding agent."),
     "install": ("install:install", "Add skep to an agent's configuration."),
     "uninstall": ("install:uninstall", "Take skep out of an agent's configuration."),
+    "redact": ("redact:redact", "Show, try or set what is taken out before storing."),
     "audit": ("audit:audit", "Report junk, duplicates and contradictions in a memory's files."),
     "bench": ("bench:bench", "Measure on this machine."),
     "completion": ("files:completion", "Print the shell completion script."),

@@ -26,6 +26,7 @@ from skep.cli.shared import (
 from skep.engine import Progress
 from skep.errors import InvalidInputError
 from skep.model import KINDS, STATUSES, WORDS_ALONE, Conflict
+from skep.private import whole_lines, without_private
 from skep.validation import CLEARED
 
 _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
@@ -48,7 +49,13 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--pinned", is_flag=True, help="Maintenance leaves it alone.")
 @click.option("--metadata", metavar="JSON", help="Anything else, as a JSON object.")
 @click.option("--whole", is_flag=True, help="Standard input is one memory, line breaks and all.")
-@click.option("--redact", is_flag=True, help="Take secrets and personal data out of the text first.")
+@click.option("--redact", is_flag=True, help="Take secrets and personal data out first.")
+@click.option(
+    "--redact-kind",
+    "redact_kinds",
+    multiple=True,
+    help="Take only this kind out; see `skep redact`; may be repeated.",
+)
 @click.option(
     "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
 )
@@ -65,10 +72,16 @@ def add(
     session: str | None,
     bank_path: str | None,
     as_json: bool,
+    redact_kinds: tuple[str, ...],
     **fields: Any,
 ) -> None:
-    """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects."""
+    """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects.
+
+    A private part that goes over several lines joins them.
+    """
     fields = {key: value for key, value in fields.items() if value not in (None, (), False)}
+    if redact_kinds:
+        fields["redact"] = redact_kinds
     if metadata is not None:
         fields["metadata"] = _metadata(metadata)
     if polarity is not None:
@@ -96,8 +109,14 @@ def add(
             return
         if sys.stdin.isatty():
             raise click.UsageError("give a text, or lines on standard input")
+        lines = [
+            _decoded(line, f"line {number} of standard input").strip("\r\n")
+            for number, line in enumerate(sys.stdin.buffer, 1)
+        ]
         items = [
-            _item(number, line, fields) for number, line in enumerate(sys.stdin.buffer, 1) if line.strip()
+            _item(number, text.strip(), fields)
+            for number, text in whole_lines(lines, apart="{")
+            if text.startswith("{") or without_private(text).strip()
         ]
         with progress_bar("remembering") as progress, _told_where_it_stopped(progress) as counted:
             results = bank.remember_many(items, on_conflict=on_conflict or "ignore", progress=counted)  # type: ignore[arg-type]
@@ -106,6 +125,9 @@ def add(
         else:
             for result in results:
                 click.echo(result.memory.id)
+            taken = dict.fromkeys(kind for result in results for kind in result.redactions)
+            if taken:
+                click.echo(f"taken out: {', '.join(taken)}", err=True)
 
 
 @contextlib.contextmanager
@@ -140,8 +162,7 @@ def _decoded(given: bytes, what: str) -> str:
         raise InvalidInputError(f"{what} cannot be read: {error}") from error
 
 
-def _item(number: int, line: bytes, fields: dict[str, Any]) -> dict[str, Any]:
-    text = _decoded(line, f"line {number} of standard input").strip()
+def _item(number: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
     if not text.startswith("{"):
         return {**fields, "text": text}
     try:

@@ -129,3 +129,7 @@ def stats(
     for name in ("by_domain", "by_task_type"):
         for key, entry in found[name].items():
             click.echo(f"  {name.removeprefix('by_')} {key}: {entry['successes']} of {entry['of']}")
+    if taken := found.get("redacted"):
+        click.echo(
+            "taken out before storing: " + ", ".join(f"{kind} {count}" for kind, count in taken.items())
+        )

@@ -11,7 +11,7 @@ from skep.engine import Engine
 from skep.errors import DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.model import Event, Memory, Scope
 from skep.storage.fold import mentioned
-from skep.validation import clean_flag, clean_scope, clean_text
+from skep.validation import clean_flag, clean_scope, public_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +89,6 @@ class Base:
 
     def _write(self, kind: str, body: dict[str, Any], reason: str | None = None) -> Event:
         if reason is not None:
-            body["reason"] = clean_text("reason", reason, self._engine.settings.text_limit)
+            body["reason"] = public_text("reason", reason, self._engine.settings.text_limit)
         events, _ = self._engine.write([(kind, body)])
         return events[0]

@@ -12,7 +12,7 @@ from skep.facade.base import Base, ScopeLike
 from skep.model import Event
 from skep.storage.fold import fold, mentioned, voided
 from skep.storage.sqlite import Plan
-from skep.validation import Time, clean_count, clean_id, clean_text, clean_time
+from skep.validation import Time, clean_count, clean_id, clean_time, public_text
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
@@ -107,7 +107,7 @@ class History(Base):
         why = (
             {}
             if reason is None
-            else {"reason": clean_text("reason", reason, self._engine.settings.text_limit)}
+            else {"reason": public_text("reason", reason, self._engine.settings.text_limit)}
         )
         targets = [event_id, *self._twins(event)]
         plans: list[Plan] = [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skep.engine import Progress
 from skep.errors import InvalidInputError, WrongTypeError
-from skep.facade.base import ScopeLike
+from skep.facade.base import ScopeLike, Sees
 from skep.facade.reading import Reading
 from skep.model import Event, Hit, Outcome, Recalled
 from skep.storage.fold import voided
@@ -91,7 +92,7 @@ class Living(Reading):
                 clean_id(a, "a"),
                 clean_id(b, "b"),
                 clean_text("decision", decision, 100),
-                self.actor if by is None else clean_text("by", by, 500),
+                self.actor if by is None else public_text("by", by, 500),
             )
         )
 
@@ -100,7 +101,7 @@ class Living(Reading):
         task: str,
         outcome: str | bool,
         *,
-        used: Iterable[str] = (),
+        used: str | Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
         task_type: str | None = None,
         domain: str | None = None,
@@ -114,7 +115,7 @@ class Living(Reading):
         Args:
             task: What was to be done.
             outcome: `"success"` or `"failure"`, or a truth value.
-            used: Ids of the memories that were used.
+            used: Ids of the memories that were used; one alone may be given as it is.
             metrics: Figures worth keeping.
             task_type: The kind of task, for recommending.
             domain: The field.
@@ -142,13 +143,14 @@ class Living(Reading):
             success=success,
             used=clean_ids("used", used),
             metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in figures.items()},
-            task_type=None if task_type is None else clean_text("task_type", task_type, 500),
-            domain=None if domain is None else clean_text("domain", domain, 500),
+            task_type=None if task_type is None else public_text("task_type", task_type, 500),
+            domain=None if domain is None else public_text("domain", domain, 500),
             lesson=None if lesson is None else public_text("lesson", lesson, limit),
             scope=None if scope is None else clean_scope("scope", scope, 500),
-            agent=None if agent is None else clean_text("agent", agent, 500),
+            agent=None if agent is None else public_text("agent", agent, 500),
             shown=[hit.memory.id for hit in recalled] if recalled is not None else (),
             withheld=recalled.withheld if recalled is not None else (),
+            withhold=recalled.withhold if recalled is not None else None,
         )
 
     def recommend(
@@ -198,8 +200,19 @@ class Living(Reading):
         ]
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
-        """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`."""
-        return self._tallied(self.outcomes(scope=scope, include_shared=include_shared))
+        """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`.
+
+        `redacted` says how often each kind of secret or personal data was taken out before something was stored.
+        """
+        told = self._tallied(self.outcomes(scope=scope, include_shared=include_shared))
+        return told | {"redacted": self._redacted(self._sees(scope, include_shared))}
+
+    def _redacted(self, sees: Sees | None) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for event in self._engine.store.log.redacted():
+            if self._shown(event, sees):
+                counts.update(event.body["redacted"])
+        return dict(sorted(counts.items()))
 
     @staticmethod
     def _tallied(outcomes: Sequence[Outcome]) -> dict[str, Any]:

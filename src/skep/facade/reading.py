@@ -374,4 +374,4 @@ def _withholding(found: Recalled, share: float, rng: Random | None) -> Recalled:
     from skep.lifecycle.utility import withhold
 
     shown, withheld = withhold(found.hits, share, rng or Random())
-    return msgspec.structs.replace(found, hits=shown, withheld=withheld)
+    return msgspec.structs.replace(found, hits=shown, withheld=withheld, withhold=share)

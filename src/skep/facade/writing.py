@@ -14,6 +14,7 @@ from skep.engine.forgetting import forget
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import BULK, Base, ScopeLike
 from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
+from skep.private import marked
 from skep.semantics import links as graph
 from skep.semantics import writing
 from skep.storage.fold import fold
@@ -27,7 +28,6 @@ from skep.validation import (
     clean_id,
     clean_ids,
     clean_sources,
-    clean_text,
     public_text,
     refuse_inverted,
     refuse_unknown,
@@ -70,7 +70,7 @@ class Writing(Base):
         metadata: Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
-        redact: bool = False,
+        redact: bool | str | Iterable[str] = False,
     ) -> Remembered:
         """Store one memory; it is durable when this returns.
 
@@ -98,7 +98,9 @@ class Writing(Base):
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
                 refuses. With an embedder that is not instant, all of them go by words alone.
             contradiction_fn: Asked about pairs on which the built-in rules say nothing.
-            redact: Take secrets and personal data out of the text first; what was taken out is in the result. Parts
+            redact: Take secrets and personal data out first, from text, title, source, domain, tags and metadata; the
+                kinds that were found are in the result. True takes out what the bank's setting `redact/kinds` names (by
+                default everything but addresses of machines); or name kinds, such as `"email"` or `"secrets"`. Parts
                 marked `<private>` are never stored, whatever this says.
         """
         given = {
@@ -187,19 +189,26 @@ class Writing(Base):
             fields = dict(given)
             policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
             asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
-            redact = clean_flag("redact", fields.pop("redact", None) or False)
-        redactions: tuple[str, ...] = ()
-        text = fields.get("text")
-        if redact or (isinstance(text, str) and "<" in text):
-            text, redactions = cleaned(text, redact=redact)
-            if text is not None:
-                fields = {**fields, "text": text}
+            redact = fields.pop("redact", None) or False
+        redacted: dict[str, int] = {}
+        if redact or marked(fields):
+            fields, redacted = self._cleaned(dict(fields), redact)
+        body = body_of(fields, self._engine.settings)
+        if redacted:
+            body["redacted"] = redacted
         return writing.Item(
-            body=body_of(fields, self._engine.settings),
+            body=body,
             on_conflict=policy,  # type: ignore[arg-type]
             contradiction_fn=asks,
-            redactions=redactions,
+            redactions=tuple(redacted),
         )
+
+    def _cleaned(self, fields: dict[str, Any], redact: Any) -> tuple[dict[str, Any], dict[str, int]]:
+        """What was given without what must not be stored, and how often each kind of it was there."""
+        from skep.lifecycle import privacy
+
+        usual = privacy.kinds_of(self._engine.setting(privacy.SETTING)) if redact is True else ()
+        return privacy.redact_fields(fields, privacy.clean_kinds("redact", redact, usual))
 
     def revise(self, memory_id: str, **changes: Any) -> Memory:
         """Change fields of a memory; what it said before stays in its history. Only the fields given change.
@@ -262,14 +271,14 @@ class Writing(Base):
     def confirm(self, memory_id: str, by: str | None = None) -> Memory:
         """Note that somebody independent says the same."""
         self._engine.known(memory_id)
-        by = self.actor if by is None else clean_text("by", by, 500)
+        by = self.actor if by is None else public_text("by", by, 500)
         self._write("confirm", {"memory": memory_id, "by": by})
         return self._engine.memory(memory_id)
 
     def dispute(self, memory_id: str, by: str) -> Memory:
         """Note that another memory (or somebody) contradicts it; its confidence halves."""
         self._engine.known(memory_id)
-        self._write("dispute", {"memory": memory_id, "by": clean_text("by", by, 500)})
+        self._write("dispute", {"memory": memory_id, "by": public_text("by", by, 500)})
         return self._engine.memory(memory_id)
 
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
@@ -289,14 +298,3 @@ class Writing(Base):
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory")
         return forget(self._engine, ids, dry_run=dry_run)
-
-
-def cleaned(text: Any, *, redact: bool) -> tuple[Any, tuple[str, ...]]:
-    """A text without what must not be stored, and the kinds of what was taken out."""
-    if not isinstance(text, str) or not (redact or ("<" in text and "<private" in text.lower())):
-        return text, ()
-    from skep.lifecycle import privacy
-
-    public_text("text", text, len(text))  # says so if nothing would be left
-    done = privacy.redact(text, privacy.DEFAULT if redact else ())
-    return done.text, done.kinds

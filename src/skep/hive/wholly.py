@@ -240,9 +240,12 @@ class Wholly(Bank):
         return Listed(sorted(found.values(), key=order), asked=len(told.asked), missing=told.missing)
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
-        """What the outcomes of the whole hive say; see `Bank.stats`. Says also how much of the hive was heard."""
+        """What the outcomes of the whole hive say; see `Bank.stats`. Says also how much of the hive was heard.
+
+        `redacted` counts what was taken out before this agent's own member stored it.
+        """
         outcomes = self.outcomes(scope=scope, include_shared=include_shared)
-        told = self._tallied(outcomes)
+        told = self._tallied(outcomes) | {"redacted": self._redacted(self._sees(scope, include_shared))}
         if isinstance(outcomes, Listed):
             told |= {"completeness": outcomes.completeness, "missing": outcomes.missing}
         return told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,38 +37,76 @@ def episodes(turns: list[Turn], after: str | None) -> list[Turn]:
     ]
 
 
-def capture(bank: Bank, client: str, payload: Payload) -> int:
-    """Keep the new turns of a transcript; how many. Running it twice keeps nothing twice."""
-    from skep.lifecycle.privacy import redact
+class Captured(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the new turns of a session."""
 
+    turns: int = 0
+    redacted: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """How often each kind of secret or personal data was taken out."""
+
+    def line(self) -> str:
+        """In one readable line."""
+        taken = ", ".join(f"{kind} {count}" for kind, count in sorted(self.redacted.items()))
+        return f"kept {self.turns} turn{'' if self.turns == 1 else 's'}" + (
+            f"; taken out: {taken}" if taken else ""
+        )
+
+
+def capture(bank: Bank, client: str, payload: Payload) -> Captured:
+    """Keep the new turns of a transcript, without secrets. Running it twice keeps nothing twice.
+
+    What is taken out is what the bank's setting `redact/kinds` names; how much there was is in the log.
+    """
     if not payload.transcript_path:
-        return 0
+        return Captured()
     turns = read_turns(Path(payload.transcript_path), payload.last_assistant_message or "")
     if not turns:
-        return 0
+        return Captured()
+    from skep.lifecycle import privacy
+
     mark = f"hook/{client}/{payload.session_id or payload.transcript_path}"[:500]
     kept = episodes(turns, bank.setting(mark))
+    kinds = privacy.kinds_of(bank.setting(privacy.SETTING))
+    total: Counter[str] = Counter()
     for turn in kept:
-        asked = clip(redact(turn.asked).text.strip(), ASKED_CHARS)
-        answered = clip(redact(without_private(turn.answered)).text.strip(), ANSWERED_CHARS)
-        bank.remember(
-            f"User: {asked}\nAssistant: {answered}",
-            kind="episode",
-            tags=[f"from:{client}"],
-            agent=client,
-            source=clip(f"{client}:{payload.session_id}/{turn.id}", 200),
-            confidence=CONFIDENCE,
-            importance=IMPORTANCE,
-            metadata={"folder": payload.cwd} if payload.cwd else None,
-            on_conflict="ignore",
-        )
+        total += _keep(bank, client, payload, turn, kinds)
     if turns[-1].id != bank.setting(mark):
         bank.set_setting(mark, turns[-1].id)
-    return len(kept)
+    return Captured(turns=len(kept), redacted=dict(total))
 
 
-def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -> int:
-    """Open the bank that belongs to a session and keep what is new; how many turns were kept.
+def _keep(bank: Bank, client: str, payload: Payload, turn: Turn, kinds: tuple[str, ...]) -> Counter[str]:
+    """Keep one turn; how much was taken out. A text is clipped afterwards, so that no secret is cut in two."""
+    from skep.lifecycle import privacy
+    from skep.semantics import writing
+    from skep.validation import body_of
+
+    asked = privacy.redact(turn.asked, kinds)
+    answered = privacy.redact(without_private(turn.answered), kinds)
+    fields, rest = privacy.redact_fields(
+        {
+            "text": f"User: {clip(asked.text.strip(), ASKED_CHARS)}\n"
+            f"Assistant: {clip(answered.text.strip(), ANSWERED_CHARS)}",
+            "kind": "episode",
+            "tags": [f"from:{client}"],
+            "agent": client,
+            "source": clip(f"{client}:{payload.session_id}/{turn.id}", 200),
+            "confidence": CONFIDENCE,
+            "importance": IMPORTANCE,
+            "metadata": {"folder": payload.cwd} if payload.cwd else None,
+        },
+        kinds,
+    )
+    counts = Counter(one.kind for one in (*asked.found, *answered.found)) + Counter(rest)
+    body = body_of(fields, bank.engine.settings)
+    if counts:
+        body["redacted"] = dict(counts)
+    writing.remember(bank.engine, body, on_conflict="ignore")
+    return counts
+
+
+def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -> Captured:
+    """Open the bank that belongs to a session and keep what is new; what became of it.
 
     A project's bank and the user's are both made by `skep init`; where there is none, nothing is kept.
     """
@@ -78,10 +117,11 @@ def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -
     payload = msgspec.json.decode(raw or b"{}", type=Payload, strict=False)
     path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
     if not path.is_file():
-        return 0
+        return Captured()
     with Bank.open(path, opener=from_environment(environ)) as opened:
         return capture(opened, client, payload)
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], sys.stdin.buffer.read(), sys.argv[2] if len(sys.argv) > 2 else None, os.environ)
+    bank_file = sys.argv[2] if len(sys.argv) > 2 else None
+    sys.stderr.write(f"skep: {run(sys.argv[1], sys.stdin.buffer.read(), bank_file, os.environ).line()}\n")

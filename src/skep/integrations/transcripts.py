@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from skep import private
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -15,7 +17,7 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """How much of a transcript's end is read; older turns were captured when they were new."""
 
 _MACHINE = re.compile(
-    r"<(system-reminder|command-[a-z]+|local-command-[a-z]+|skep-memory|environment_context|user_instructions)\b[^>]*>"
+    r"<(system-reminder|command-[a-z]+|local-command-[a-z]+|skep-memory|environment_context|user_instructions)\b[^<>]*>"
     r".*?(?:</\1>|\Z)",
     re.S,
 )
@@ -31,11 +33,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 def without_private(text: str) -> str:
     """Text without what the user marked as private, or what the client put in by itself."""
-    if "private>" in text.lower():
-        from skep.lifecycle.privacy import without_private as cut
-
-        text = cut(text)
-    return _MACHINE.sub("", text).strip()
+    return _MACHINE.sub("", private.without_private(text)).strip()
 
 
 def read_turns(path: Path, last_answer: str = "") -> list[Turn]:

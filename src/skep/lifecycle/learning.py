@@ -33,6 +33,10 @@ RECENCY_PER_DAY = 0.0256
 """Two days ago counts 0.95, four weeks ago about a half."""
 DAY = 86_400.0
 CANDIDATES = 50
+UNTRIED = "not tried yet"
+PRIOR = 0.5
+"""How often a strategy that was never tried is expected to work. One that works less often than that gains less by
+having been used much, and nothing if it never works: else what was tried first would be recommended for ever."""
 FITTING = 0.5
 
 
@@ -61,7 +65,8 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     def why(self) -> str:
         """In one readable line, why this is recommended."""
         parts = ", ".join(f"{name} {value:.2f}" for name, value in self.parts.items())
-        line = f"worked {self.record}; {self.score:.3f} = {parts}"
+        record = self.record if self.record == UNTRIED else f"worked {self.record}"
+        line = f"{record}; {self.score:.3f} = {parts}"
         return line + (f"; by analogy with {self.analogy_of}" if self.analogy_of else "")
 
 
@@ -94,6 +99,7 @@ def learn(
     agent: str | None = None,
     shown: Sequence[str] = (),
     withheld: Sequence[str] = (),
+    withhold: float | None = None,
 ) -> Learned:
     """Record how a task went, and what follows from it, in one transaction."""
     engine.known(*used)
@@ -113,10 +119,13 @@ def learn(
     extra = {"metrics": dict(metrics or {}), "task_type": task_type, "domain": domain}
     extra |= {"shown": list(shown), "withheld": list(withheld)}
     body |= {key: value for key, value in extra.items() if value}
-    tried = [*used, known.id] if known is not None and known.id not in used else used
+    if withhold is not None and (shown or withheld):
+        body["withhold"] = withhold
+    taught = not success and lesson is not None  # what a failure taught is not charged with it, however often
+    tried = [*used, known.id] if known is not None and known.id not in used and not taught else used
     if plans and success:
         plans.append(("outcome", lambda ids: body | {"used": [*used, ids[0]]}))
-    else:  # a lesson that a failure taught is not charged with that failure
+    else:
         plans.append(("outcome", body | {"used": tried}))
     if success:
         plans += _together(engine, used)
@@ -274,9 +283,10 @@ def _rated(
     memory: Memory, trials: int, total: int, match: float, now: float, analogy_of: str | None = None
 ) -> Recommendation:
     days = max(0.0, (now - max(memory.last_evidence_at, memory.created_at)) / DAY)
+    success = memory.successes / trials if trials else PRIOR
     parts = {
-        "success": memory.successes / trials if trials else 0.5,
-        "usage": trials / total if total else 0.0,
+        "success": success,
+        "usage": min(1.0, success / PRIOR) * trials / total if total else 0.0,
         "recency": math.exp(-RECENCY_PER_DAY * days),
         "context": match,
     }
@@ -284,7 +294,7 @@ def _rated(
         memory=memory,
         score=procedure_score(parts["success"], parts["usage"], parts["recency"], parts["context"]),
         parts=parts,
-        record=f"{memory.successes} of {trials}" if trials else "not tried yet",
+        record=f"{memory.successes} of {trials}" if trials else UNTRIED,
         analogy_of=analogy_of,
     )
 

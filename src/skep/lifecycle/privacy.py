@@ -1,21 +1,36 @@
-"""Secrets and personal data, taken out before a text is stored. Pure.
-
-Patterns with a checksum or a fixed form are trusted; those without one are narrow on purpose, so that ordinary
-technical text stays as it is.
-"""
+"""Secrets and personal data, taken out before a text is stored. Pure; see `secrets` for what they look like."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
 
 import msgspec
 
-from skep.validation import without_private
+from skep.errors import InvalidInputError, WrongTypeError
+from skep.lifecycle.secrets import RULES
+from skep.private import marked, without_private
+from skep.validation import clean_choice
+
+KINDS: Final = tuple(dict.fromkeys(rule.kind for rule in RULES))
+"""Everything that can be looked for."""
+SECRETS: Final = ("private-key", "token", "api-key", "bearer", "password", "secret")
+"""What lets somebody in."""
+PERSONAL: Final = ("card", "iban", "email", "ssn", "phone")
+"""What belongs to a person."""
+DEFAULT: Final = (*SECRETS, *PERSONAL)
+"""Addresses of machines are left in unless asked for."""
+GROUPS: Final[dict[str, tuple[str, ...]]] = {"secrets": SECRETS, "personal": PERSONAL, "all": KINDS}
+"""Names for several kinds at once."""
+SETTING: Final = "redact/kinds"
+"""The setting of a bank that says what is taken out where nobody says otherwise."""
+REDACTED: Final = ("text", "title", "source", "domain", "tags", "metadata")
+"""The fields of a memory that are looked at. Names by which it is found again (agent, scope, evidence) are not."""
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was taken out: what kind, and where it stood in the original."""
+    """One thing that was taken out: what kind, and where it stood in the text without its private parts."""
 
     kind: str
     start: int
@@ -34,83 +49,6 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(redaction.kind for redaction in self.found))
 
 
-def luhn(number: str) -> bool:
-    """Whether the digits pass the check that card numbers pass.
-
-    >>> luhn("4111 1111 1111 1111"), luhn("4111 1111 1111 1112")
-    (True, False)
-    """
-    digits = [int(c) for c in number if c.isdigit()]
-    doubled = [d if i % 2 == 0 else (d * 2 if d < 5 else d * 2 - 9) for i, d in enumerate(reversed(digits))]
-    return 13 <= len(digits) <= 19 and len(set(digits)) > 1 and sum(doubled) % 10 == 0
-
-
-def mod97(iban: str) -> bool:
-    """Whether an IBAN passes its check.
-
-    >>> mod97("GB82 WEST 1234 5698 7654 32"), mod97("GB82 WEST 1234 5698 7654 33")
-    (True, False)
-    """
-    plain = re.sub(r"\s", "", iban).upper()
-    turned = plain[4:] + plain[:4]
-    return 15 <= len(plain) <= 34 and int("".join(str(int(c, 36)) for c in turned)) % 97 == 1
-
-
-def _phone(number: str) -> bool:
-    digits = sum(c.isdigit() for c in number)
-    return 8 <= digits <= 15 and not re.fullmatch(r"\d{4}-\d{2}-\d{2}.*", number)
-
-
-def _address(number: str) -> bool:
-    return all(int(part) <= 255 for part in number.split(".")) and not number.startswith(("127.", "0."))
-
-
-Check = Callable[[str], bool]
-
-PATTERNS: dict[str, tuple[re.Pattern[str], Check | None]] = {
-    "private-key": (
-        re.compile(
-            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
-        ),
-        None,
-    ),
-    "token": (re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"), None),
-    "api-key": (
-        re.compile(
-            r"\b(?:sk-(?:ant-|proj-|live-|test-)?[\w-]{20,}|(?:sk|pk|rk)_(?:live|test)_\w{16,}|gh[pousr]_\w{36,}"
-            r"|github_pat_\w{50,}|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|ASIA[0-9A-Z]{16}"
-            r"|AIza[\w-]{35}|ya29\.[\w-]{20,}|npm_\w{36}|pypi-[\w-]{50,}|hf_\w{30,}|SG\.[\w-]{20,}\.[\w-]{20,}"
-            r"|dop_v1_\w{60,}|shpat_\w{32})"
-        ),
-        None,
-    ),
-    "bearer": (re.compile(r"(?i)(?<=\bbearer )[\w.~+/-]{16,}=*"), None),
-    "password": (
-        re.compile(
-            r"""(?ix)(?: (?<=\w://) [^\s:@/]{1,64} : [^\s@/]{3,} (?=@)
-            | (?: (?<=password=) | (?<=password:\ ) | (?<=passwd=) | (?<=secret=) | (?<=api_key=) | (?<=apikey=)
-              | (?<=token=) | (?<=pwd=) ) ["']? (?!\[) [^\s"'&;,]{6,} )"""
-        ),
-        None,
-    ),
-    "card": (re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])"), luhn),
-    "iban": (re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"), mod97),
-    "email": (re.compile(r"\b[\w.%+-]{1,64}@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}\b"), None),
-    "phone": (
-        re.compile(
-            r"(?<![\w.@#/-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}"
-            r"|\(\d{3}\) ?\d{3}[ .-]\d{4}|\d{3}[.-]\d{3}[.-]\d{4})(?![\w-])"
-        ),
-        _phone,
-    ),
-    "ip-address": (re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)"), _address),
-}
-"""By kind: what it looks like, and what it must also pass. Earlier ones win where they overlap."""
-
-DEFAULT: tuple[str, ...] = tuple(kind for kind in PATTERNS if kind != "ip-address")
-"""Addresses of machines are left in unless asked for."""
-
-
 def redact(text: str, kinds: Iterable[str] = DEFAULT) -> Redacted:
     """A text with secrets and personal data replaced by `[kind]`, and `<private>` parts gone.
 
@@ -118,18 +56,18 @@ def redact(text: str, kinds: Iterable[str] = DEFAULT) -> Redacted:
     'write to [email]'
     """
     kept = without_private(text)
+    wanted = frozenset(kinds)
+    taken = bytearray(len(kept)) if wanted else bytearray()
     found: list[Redaction] = []
-    taken: list[tuple[int, int]] = []
-    for kind in kinds:
-        pattern, check = PATTERNS[kind]
+    for kind, pattern, look in RULES:
+        if kind not in wanted:
+            continue
         for match in pattern.finditer(kept):
-            start, end = match.span()
-            if check is not None and not check(match.group()):
+            spot = look(match) if look else match.span("it" if "it" in pattern.groupindex else 0)
+            if spot is None or 1 in taken[spot[0] : spot[1]]:
                 continue
-            if any(start < other_end and other_start < end for other_start, other_end in taken):
-                continue
-            taken.append((start, end))
-            found.append(Redaction(kind=kind, start=start, end=end))
+            taken[spot[0] : spot[1]] = b"\1" * (spot[1] - spot[0])
+            found.append(Redaction(kind=kind, start=spot[0], end=spot[1]))
     found.sort(key=lambda redaction: redaction.start)
     parts: list[str] = []
     at = 0
@@ -138,3 +76,74 @@ def redact(text: str, kinds: Iterable[str] = DEFAULT) -> Redacted:
         at = redaction.end
     private = (Redaction(kind="private", start=0, end=0),) if kept != text else ()
     return Redacted(text="".join([*parts, kept[at:]]), found=(*private, *found))
+
+
+def clean_kinds(field: str, value: object, default: Iterable[str] = DEFAULT) -> tuple[str, ...]:
+    """The kinds that somebody asked for: yes, no, one, or several, groups among them.
+
+    >>> clean_kinds("redact", ["email", "secrets"])[:2], clean_kinds("redact", False)
+    (('email', 'private-key'), ())
+    """
+    if isinstance(value, bool):
+        return tuple(default) if value else ()
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, Iterable) or isinstance(names, Mapping | bytes):
+        raise WrongTypeError(
+            f"{field} must be true, false, or kinds such as 'email' or 'secrets', got {type(value).__name__}",
+            field=field,
+        )
+    known = (*GROUPS, *KINDS)
+    asked = [clean_choice(field, name, known) for name in cast("Iterable[object]", names)]
+    return tuple(dict.fromkeys(kind for name in asked for kind in GROUPS.get(name, (name,))))
+
+
+def kinds_of(setting: object) -> tuple[str, ...]:
+    """The kinds that a bank's setting names; the usual ones where it says nothing that can be understood."""
+    if setting is None:
+        return DEFAULT
+    try:
+        return clean_kinds(SETTING, setting)
+    except InvalidInputError:
+        return DEFAULT
+
+
+def redact_fields(given: Mapping[str, Any], kinds: Iterable[str]) -> tuple[dict[str, Any], dict[str, int]]:
+    """What was given to `remember`, without secrets in any field that is text, and how many of each kind there were.
+
+    Private parts are counted here and taken out by the checks that follow, which say so where nothing is left.
+    """
+    counts: Counter[str] = Counter()
+    wanted = tuple(kinds)
+    fields = dict(given)
+    if marked(fields):
+        counts["private"] += 1
+    for name in REDACTED if wanted else ():
+        if name in fields:
+            fields[name] = _redacted(fields[name], wanted, counts)
+    return fields, dict(counts)
+
+
+def _redacted(value: Any, kinds: tuple[str, ...], counts: Counter[str]) -> Any:
+    """A value with secrets replaced wherever it holds text; private marks stay for the checks to see."""
+    if isinstance(value, str):
+        done = redact(value, kinds)
+        counts.update(one.kind for one in done.found if one.kind != "private")
+        hidden = any(one.kind == "private" for one in done.found)
+        return value if hidden and not done.text.strip() else done.text
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return {_redacted(key, kinds, counts): _under(key, one, kinds, counts) for key, one in pairs}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_redacted(one, kinds, counts) for one in cast("list[Any]", value)]
+    return value
+
+
+def _under(key: Any, value: Any, kinds: tuple[str, ...], counts: Counter[str]) -> Any:
+    """A value under a key, which may say that it is a password."""
+    if isinstance(key, str) and isinstance(value, str) and "\n" not in value:
+        lead = f'"{key}": "'
+        for one in redact(f'{lead}{value}"', [kind for kind in kinds if kind in SECRETS]).found:
+            if one.kind != "private" and (one.start, one.end) == (len(lead), len(lead) + len(value)):
+                counts[one.kind] += 1
+                return f"[{one.kind}]"
+    return _redacted(value, kinds, counts)

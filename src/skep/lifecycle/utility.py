@@ -1,9 +1,12 @@
 """Did memory help? What outcomes say about each memory, and what withholding says about its effect.
 
-A small share of recalls leaves one hit out at random. Tasks in which everything was shown and tasks in which one memory
-was withheld differ by that chance alone, so the difference of their success rates estimates the memory's own effect.
-Tasks in which another memory was withheld are left out: they would charge that one's absence to this one's presence.
-Pure but for the outcomes it is given.
+A small share of recalls leaves one hit out at random. How likely a memory is to be that one depends on how many hits
+there were, and so on the query: easy and hard tasks may recall different numbers of them. Among recalls with the same
+number of hits and the same share, tasks in which everything was shown and tasks in which one memory was withheld differ
+by chance alone. So success rates are compared within such groups, and the differences averaged with the weights of
+Mantel and Haenszel, which give most to the groups that can tell most and nothing to those in which a memory was always,
+or never, shown. Tasks in which another memory was withheld are left out: they would charge that one's absence to this
+one's presence. Pure but for the outcomes it is given.
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
         return self.low > 0 or self.high < 0
 
 
-def difference(a: int, of_a: int, b: int, of_b: int) -> tuple[float, float, float]:
+Counts = list[int]
+"""Shown, of these successful; withheld, of these successful."""
+
+
+def difference(a: float, of_a: float, b: float, of_b: float) -> tuple[float, float, float]:
     """The difference of two success rates with a 95 % interval (Agresti and Caffo: one success and one failure added).
 
     >>> tuple(round(x, 2) for x in difference(9, 10, 5, 10))
@@ -49,23 +56,49 @@ def difference(a: int, of_a: int, b: int, of_b: int) -> tuple[float, float, floa
     return raw, max(-1.0, p1 - p2 - spread), min(1.0, p1 - p2 + spread)
 
 
+def compared(groups: Iterable[Counts]) -> tuple[float, float, float] | None:
+    """The difference within groups, averaged, with a 95 % interval; None if no group can tell.
+
+    The interval is that of as many tasks as would tell as much if all were of one group; with one group it is exact.
+
+    >>> compared([[10, 9, 10, 5]]) == difference(9, 10, 5, 10)
+    True
+    """
+    told = [group for group in groups if group[0] and group[2]]
+    if not told:
+        return None
+    weights = [shown * held / (shown + held) for shown, _, held, _ in told]
+    total = sum(weights)
+    rates = [
+        sum(w * group[at + 1] / group[at] for w, group in zip(weights, told, strict=True)) / total
+        for at in (0, 2)
+    ]
+    sizes = [
+        total**2 / sum(w * w / group[at] for w, group in zip(weights, told, strict=True)) for at in (0, 2)
+    ]
+    return difference(rates[0] * sizes[0], sizes[0], rates[1] * sizes[1], sizes[1])
+
+
 def effects(outcomes: Iterable[Event]) -> list[Effect]:
     """The effect of every memory that was withheld at least once, clearest first."""
-    tally: dict[str, list[int]] = {}
+    tally: dict[str, dict[tuple[int, float | None], Counts]] = {}
     for event in outcomes:
         won = int(bool(event.body.get("success")))
-        for memory in () if event.body.get("withheld") else event.body.get("shown", ()):
-            counts = tally.setdefault(memory, [0, 0, 0, 0])
-            counts[0] += 1
-            counts[1] += won
-        for memory in event.body.get("withheld", ()):
-            counts = tally.setdefault(memory, [0, 0, 0, 0])
-            counts[2] += 1
-            counts[3] += won
+        shown, withheld = event.body.get("shown", ()), event.body.get("withheld", ())
+        group = (
+            len(shown) + len(withheld),
+            event.body.get("withhold"),
+        )  # older records do not tell the share
+        for at, memories in ((0, () if withheld else shown), (2, withheld)):
+            for memory in memories:
+                counts = tally.setdefault(memory, {}).setdefault(group, [0, 0, 0, 0])
+                counts[at] += 1
+                counts[at + 1] += won
     found: list[Effect] = []
-    for memory, (shown, shown_won, held, held_won) in tally.items():
-        if shown and held:
-            effect, low, high = difference(shown_won, shown, held_won, held)
+    for memory, groups in tally.items():
+        told = compared(groups.values())
+        if told is not None:
+            shown, shown_won, held, held_won = map(sum, zip(*groups.values(), strict=True))
             found.append(
                 Effect(
                     memory=memory,
@@ -73,9 +106,9 @@ def effects(outcomes: Iterable[Event]) -> list[Effect]:
                     shown_successes=shown_won,
                     withheld=held,
                     withheld_successes=held_won,
-                    effect=effect,
-                    low=low,
-                    high=high,
+                    effect=told[0],
+                    low=told[1],
+                    high=told[2],
                 )
             )
     return sorted(found, key=lambda e: (not e.clear, -abs(e.effect), e.memory))

@@ -151,7 +151,7 @@ def build_context(
     facts: Sequence[str] = (),
     episodes: Sequence[str] = (),
     budget: int = TOTAL,
-    counter: Counter = count_tokens,
+    counter: Counter | None = None,
 ) -> Context:
     """Fill a context by priority. What it renders to never takes more than the budget.
 
@@ -165,10 +165,10 @@ def build_context(
         episodes: Streamed episodes, best first; up to 200 tokens.
         system: Instructions, cut at a word to what is left.
         budget: Tokens in all, headings and bullets included.
-        counter: How tokens are counted.
+        counter: How tokens are counted; by default without a tokenizer, see `skep.tokens`.
     """
     budget = clean_count("budget", budget, 0, 1 << 40)
-    clean_call("counter", counter)
+    count: Counter = clean_call("counter", counter) or count_tokens
     tiers = {
         "messages": _told("messages", messages),
         "tool_results": _told("tool_results", tool_results),
@@ -186,10 +186,10 @@ def build_context(
         tiers["facts"] = [*(hit.memory.text for hit in streamed.facts), *tiers["facts"]]
         tiers["episodes"] = [*(hit.memory.text for hit in streamed.episodes), *tiers["episodes"]]
     for kept_back in (0, budget // 16, budget // 4, budget // 2):
-        context = _filled(tiers, system, budget - kept_back, counter)
+        context = _filled(tiers, system, budget - kept_back, count)
         if context.tokens <= budget:  # a counter may find more in the whole than in its parts
             return context
-    return _filled(tiers, system, 0, counter)
+    return _filled(tiers, system, 0, count)
 
 
 def _told(field: str, messages: Iterable[Message]) -> list[str]:

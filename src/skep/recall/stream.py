@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from skep.confidence import ABOVE, STREAMED
-from skep.errors import WrongTypeError
+from skep.errors import ClosedError, WrongTypeError
 from skep.model import Hit
 from skep.recall.search import Recaller
 from skep.storage.base import Filter
@@ -62,7 +62,9 @@ class Stream:
         """What went wrong in the last search, if anything."""
 
     def observe(self, turn: str) -> None:
-        """Note what was said; starts a search for the next turn and returns at once."""
+        """Note what was said; starts a search for the next turn and returns at once. Refused once it is closed."""
+        if self._closed:
+            raise ClosedError("this stream is closed; `bank.stream()` opens another")
         if not isinstance(turn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"turn must be a string, got {type(turn).__name__}", field="turn")
         if not turn.strip():
@@ -102,7 +104,7 @@ class Stream:
         return self._found
 
     def close(self) -> None:
-        """End the background thread; a search in hand is finished first."""
+        """End the background thread; a search in hand is finished first. `context` still tells what was found last."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()

@@ -98,6 +98,7 @@ class _Outcome(msgspec.Struct):
     domain: str | None = None
     shown: list[str] = []
     withheld: list[str] = []
+    withhold: Unit | None = None
 
 
 class _Use(msgspec.Struct):

@@ -7,6 +7,7 @@ from typing import Any
 
 from skep.clock import tick
 from skep.model import Event
+from skep.private import public
 from skep.storage.connection import Connection
 from skep.storage.fold import SETTING, mentioned, voided
 from skep.storage.newest import Newest
@@ -49,7 +50,7 @@ KEPT_WHEN_FORGOTTEN = frozenset(
             "task_type",
             "domain",
         ),
-        *("metrics", "shown", "withheld", "evidence"),
+        *("metrics", "shown", "withheld", "withhold", "evidence"),
     )
 )
 """Keys of a body that carry no text of the memory."""
@@ -63,7 +64,7 @@ class Log:
         self.newest = Newest(connection)
 
     def mint(self, actor: str, plans: Sequence[tuple[str, Any]], now: float) -> list[Event]:
-        """The next events of this bank's own actor, not yet written. Call inside a transaction."""
+        """The next events of this bank's own actor, without private parts, not yet written. Call in a transaction."""
         newest = self.newest
         counter, stamp = newest.actors.get(actor, (0, 0))[0], newest.stamp
         events: list[Event] = []
@@ -71,6 +72,8 @@ class Log:
             counter += 1
             stamp = tick(stamp, now)
             made: dict[str, Any] = body([event.id for event in events]) if callable(body) else body  # type: ignore[assignment]
+            if kind != "use":  # the one gate that everything written here goes through
+                made = public(made)
             events.append(Event(actor=actor, counter=counter, hlc=stamp, kind=kind, body=made))
         return events
 
@@ -202,6 +205,11 @@ class Log:
         sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'outcome' ORDER BY seq"
         undone = voided(self.undos())
         return [event for row in self._c.rows(sql) if (event := event_of(row)).id not in undone]
+
+    def redacted(self) -> list[Event]:
+        """Every event whose text was stored without something that stood in it, oldest first."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'remember' AND instr(body, '\"redacted\":{{') ORDER BY seq"
+        return [event for row in self._c.rows(sql) if (event := event_of(row)).body.get("redacted")]
 
     def undos(self) -> list[Event]:
         """Every undo, in order of arrival."""

@@ -10,6 +10,7 @@ from typing import cast
 import msgspec
 
 from skep.errors import ConfigError, MissingExtraError
+from skep.private import without_private
 from skep.tuning.chunking import blocks, lines_of
 
 SUFFIXES = (".md", ".txt", ".html", ".htm", ".pdf")
@@ -49,8 +50,10 @@ def read_document(path: str, file: Path) -> Document:
     suffix = file.suffix.lower()
     if suffix == ".pdf":
         text, fields = _pdf(file)
+        text = without_private(text)
     else:
         raw = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        raw = without_private(raw)  # before it is cut into chunks, which would part a mark from its end
         if suffix in (".html", ".htm"):
             text, fields = _html(raw)
         else:

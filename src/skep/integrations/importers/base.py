@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from skep.errors import InvalidInputError
+from skep.private import without_private
 
 TEXT_LIMIT: Final = 60_000
 """Characters of one memory; longer texts are split before they get here."""
@@ -83,8 +84,8 @@ def item(
 
 
 def tidy(text: str) -> str:
-    """Text without control characters and broken code points."""
-    mended = text.encode("utf-8", "replace").decode("utf-8")
+    """Text without control characters, broken code points and what is marked as private."""
+    mended = without_private(text).encode("utf-8", "replace").decode("utf-8")
     return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", mended.replace("\r\n", "\n").replace("\r", "\n"))
 
 

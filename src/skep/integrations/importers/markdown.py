@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from skep.integrations.importers.base import TEXT_LIMIT, Item, head, item, moment, read_text
+from skep.private import without_private
 
 SECTION_CHARS = 4000
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.S)
@@ -90,7 +91,7 @@ def _read(path: Path, origin: str) -> Iterator[Item]:
 
 
 def _note(file: Path, base: Path) -> Note:
-    text = read_text(file)
+    text = without_private(read_text(file))
     found = _FRONT.match(text)
     front = front_matter(found[1]) if found else {}
     body = text[found.end() :] if found else text

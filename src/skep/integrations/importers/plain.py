@@ -12,6 +12,7 @@ import msgspec
 from skep.errors import InvalidInputError
 from skep.integrations.importers.base import Item, item, load_json, moment, read_text
 from skep.model import KINDS
+from skep.private import without_private
 
 TEXTS = ("text", "memory", "content", "fact", "observation", "message", "note", "statement", "value")
 """Under which names a text is looked for, in this order."""
@@ -87,8 +88,8 @@ def read_csv(path: Path) -> Iterator[Item]:
 
 
 def read_lines(path: Path) -> Iterator[Item]:
-    """One memory per line."""
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    """One memory per line; a private part may go over several."""
+    for number, line in enumerate(without_private(read_text(path)).splitlines(), 1):
         made = item(line.strip(), origin=ORIGIN, key=f"{path.name}:{number}")
         if made is not None:
             yield made

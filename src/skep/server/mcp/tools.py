@@ -25,7 +25,6 @@ from skep.server.mcp.watch import STATS, addresses
 
 MAX_RESULTS: Final = 100
 NOTHING_YET: Final = "nothing found: nothing is stored yet. remember stores what a later session will need."
-SECRETS: Final = ("private-key", "token", "api-key", "bearer", "password")
 """What a model is never to store. A person's address or number may be what is to be remembered."""
 
 Id = Annotated[str, Meta(description="Id of a memory, as shown in brackets.", min_length=1, extra=IS_ID)]
@@ -84,16 +83,15 @@ def remember(
     works, what failed and why; not for what the code or the conversation already shows. One statement per
     call, with names and dates spelled out. Keys and passwords are taken out. The answer lists stored memories
     that it contradicts or repeats: decide which one holds."""
+    from skep.lifecycle import privacy
+
     bank = call.bank()
-    text, secrets = without_secrets(text)
+    given = {"text": text, "title": title, "tags": tags, "domain": domain, "source": source}
+    fields, secrets = privacy.redact_fields(given, privacy.SECRETS)
     stored = bank.remember(
-        text,
+        **fields,
         kind=kind,
-        title=title,
-        tags=tags,
-        domain=domain,
         scope=scope,
-        source=source,
         confidence=confidence,
         importance=importance,
         valid_from=valid_from,
@@ -104,7 +102,7 @@ def remember(
     touch(call, stored.memory.id, *(conflict.existing.id for conflict in stored.conflicts))
     lines = [_done(stored)]
     if secrets or stored.redactions:
-        lines.append("left out: " + ", ".join((*stored.redactions, *secrets)))
+        lines.append("left out: " + ", ".join(dict.fromkeys((*secrets, *stored.redactions))))
     now = bank.engine.now()
     lines += [f"- {conflict_line(conflict, now)}" for conflict in stored.conflicts]
     if stored.conflicts and stored.action == "stored":
@@ -280,8 +278,8 @@ def without_secrets(text: str) -> tuple[str, tuple[str, ...]]:
     """A text without keys, tokens and passwords, and the kinds of what was taken out."""
     from skep.lifecycle import privacy
 
-    done = privacy.redact(text, SECRETS)
-    return (done.text, tuple(kind for kind in done.kinds if kind in SECRETS)) if done.found else (text, ())
+    done = privacy.redact(text, privacy.SECRETS)
+    return (done.text, tuple(kind for kind in done.kinds if kind != "private")) if done.found else (text, ())
 
 
 def ids_text(found: Sequence[str]) -> str:

@@ -1,0 +1,342 @@
+"""What secrets and personal data look like. Pure.
+
+A rule is a pattern and, where the form alone does not say enough, a second look at what was found. Forms with a
+checksum or a fixed beginning are trusted. What follows a word such as `password` counts only if it looks like a secret
+rather than like prose, a placeholder, or code. Every pattern is bounded, or begins where no other attempt has looked
+before, so that the work grows with the length of the text and no faster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from skep.patterns import lazy
+
+Spot = tuple[int, int]
+Look = Callable[[re.Match[str]], "Spot | None"]
+
+
+class Rule(NamedTuple):
+    """One form of one kind. Without a second look, the group `it` (or all of the match) is what was found."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    look: Look | None = None
+
+
+def luhn(number: str) -> bool:
+    """Whether the digits pass the check that card numbers pass.
+
+    >>> luhn("4111 1111 1111 1111"), luhn("4111 1111 1111 1112")
+    (True, False)
+    """
+    digits = [int(c) for c in number if c.isdigit()]
+    doubled = [d if i % 2 == 0 else (d * 2 if d < 5 else d * 2 - 9) for i, d in enumerate(reversed(digits))]
+    return 13 <= len(digits) <= 19 and len(set(digits)) > 1 and sum(doubled) % 10 == 0
+
+
+ISSUED: Final = re.compile(
+    r"(?:4\d{15}(?:\d{3})?|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
+    r"|3(?:0[0-5]|[689]\d)\d{11}|6(?:011|4[4-9]\d|5\d\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14}(?:\d{3})?)"
+)
+"""The beginnings and lengths of the cards that are in use."""
+GROUPED: Final = re.compile(r"\d+|\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ -])\d{6}\2\d{4,5}")
+
+
+def _card(found: re.Match[str]) -> Spot | None:
+    number = found.group()
+    digits = re.sub(r"\D", "", number)
+    right = GROUPED.fullmatch(number) and ISSUED.fullmatch(digits) and luhn(digits)
+    return found.span() if right else None
+
+
+def mod97(iban: str) -> bool:
+    """Whether an IBAN passes its check.
+
+    >>> mod97("GB82 WEST 1234 5698 7654 32"), mod97("GB82 WEST 1234 5698 7654 33")
+    (True, False)
+    """
+    plain = re.sub(r"\s", "", iban).upper()
+    turned = plain[4:] + plain[:4]
+    return 15 <= len(plain) <= 34 and int("".join(str(int(c, 36)) for c in turned)) % 97 == 1
+
+
+def _iban(found: re.Match[str]) -> Spot | None:
+    return found.span() if mod97(found.group()) else None
+
+
+def _phone(found: re.Match[str]) -> Spot | None:
+    start, end = found.span("it")
+    number = found.string[start:end]
+    digits = sum(c.isdigit() for c in number)
+    dated = re.match(r"\d{4}-\d{2}-\d{2}", number)
+    american = re.match(r"\+1\D{0,2}[2-9]", number) and digits == 11
+    right = 7 <= digits <= 15 and not dated and (american or not number.startswith("+1"))
+    return (start, end) if right else None
+
+
+def _address(found: re.Match[str]) -> Spot | None:
+    number = found.group()
+    right = all(int(part) <= 255 for part in number.split(".")) and not number.startswith(("127.", "0."))
+    return found.span() if right else None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PASSWORDS: Final = frozenset(("password", "passwd", "passphrase", "passcode", "pwd", "pass"))
+ABOUT: Final = _words(
+    """
+    age arn auth blank budget char chars check class column count counts dir enabled endpoint entropy env error
+    errors expiration expires expiry field fields file flag for form format generator handler hash header hint id
+    ids in index input is key_id label len length limit limits list manager map max message min name names needed
+    param parser path pattern policy prefix prompt protected provider ref regex required reset rule rules service
+    settings size source store strength suffix text title ttl type types uri url usage used validation validator var
+    version
+    """
+)
+"""Endings of a name that speaks about a secret instead of holding it: `token_count`, `password_file`."""
+PLAIN: Final = _words(
+    """
+    any argument authentication blank bool boolean bytes changeme char default disabled dummy empty enabled
+    encrypted example expired false field file flag foobar generated hashed hidden incorrect input int invalid
+    managed manual masked missing must never nil none null number object option optional parameter password
+    placeholder plain please private prompt protected public random redacted required sample secret should string
+    test text token true undefined unknown unset value varchar void wrong
+    """
+)
+"""Values that say nothing."""
+_STANDS_FOR: Final = (
+    "$",
+    "%",
+    "{",
+    "[",
+    "<",
+    "*",
+    "(",
+    "/",
+    "./",
+    "../",
+    "~/",
+    "http://",
+    "https://",
+    "your",
+    "env.",
+)
+_PATH = lazy(r"[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+")
+_VERSION = lazy(r"v?\d+(?:[.:/-]\d+)*[a-z]{0,5}\d{0,2}|0x[0-9a-f]{1,8}|[a-z]{2,5}-?\d{1,4}", re.IGNORECASE)
+_WORDY = lazy(r"[A-Za-z]+(?:[-_./:][A-Za-z]+)*(?:[-_.]?\d{1,3})?")
+_FILE = lazy(
+    r"\S+\.(?:c|cfg|conf|cpp|css|env|go|h|html?|java|js|json|key|md|pem|php|py|rb|rs|sh|toml|ts|tsx|txt|ya?ml)"
+)
+_HUMPS = lazy(r"[a-z][A-Z]|[A-Z]{2}")
+_OPTION = lazy(r"(?:^|\s)--?[\w-]*\Z")
+_SPECIAL: Final = frozenset("!@#$%^*+?~")
+
+ASSIGNED = lazy(
+    r"""(?ix) (?P<key> pass(?:word|wd|phrase|code) | (?<=[_-])pass | pwd | secret | token | credential
+        | (?:api|access|account|auth|encryption|private|shared|signing|subscription|webhook)[_ -]?key )
+    (?P<more> [_-]\w{1,32} | (?-i:[A-Z])\w{0,32} )?
+    (?:\\?["'`])?
+    (?P<sep> [ \t]{0,4}(?:=>|:=|={1,2}|:)[ \t]{0,4} | [ \t]{1,4}(?:is|was)[ \t]{1,4}:?[ \t]{0,4} | [ \t]{1,4} )
+    (?: \\?(?P<quote>["'`]) (?P<quoted> [^"'`\n\\]{3,256} ) (?=\\?(?P=quote))
+      | (?P<bare> [^\s"'`,;&<>(){}\[\]|\\]{3,256} ) )"""
+)
+
+
+def assigned(found: re.Match[str]) -> Spot | None:
+    """What is given to a name such as `password` or `API_KEY`, if it looks like a secret.
+
+    Prose (`password: must be 8 characters`), placeholders (`token=<yours>`), types and code (`token = self.token`) do
+    not. Passwords may be plain words where they stand as a value does: quoted, right after `=`, or alone in a line.
+    """
+    text, start = found.string, found.start()
+    key, more, sep = found["key"].lower(), (found["more"] or "").lower(), found["sep"].strip(" \t:") or ":"
+    if not found["sep"].strip(" \t"):
+        sep = "option"
+        if not _OPTION.search(text, max(0, start - 40), start):
+            return None
+    before = text[start - 1 : start]
+    if before.isalpha() and key in ("token", "secret", "credential", "pwd", "pass"):
+        camel = before.islower() and text[start].isupper()
+        if not (camel or (before.isupper() and found["key"].isupper())):
+            return None  # the end of another word
+    if more.strip("_-") in ABOUT or re.split(r"[_-]", more)[-1] in ABOUT:
+        return None
+    quoted = found["quoted"] is not None
+    at, end = found.span("quoted" if quoted else "bare")
+    value = text[at:end]
+    if not quoted:
+        if text[end : end + 1] in ("(", "["):
+            return None
+        value = value.rstrip(".:)?")
+        end = at + len(value)
+    password = key in PASSWORDS
+    return (at, end) if _secret(value, password, sep, quoted, found, end) else None
+
+
+def _password(found: re.Match[str]) -> Spot | None:
+    return assigned(found) if found["key"].lower() in PASSWORDS else None
+
+
+def _other(found: re.Match[str]) -> Spot | None:
+    return None if found["key"].lower() in PASSWORDS else assigned(found)
+
+
+def _secret(value: str, password: bool, sep: str, quoted: bool, found: re.Match[str], end: int) -> bool:
+    """Whether a value looks like a secret."""
+    low = value.casefold()
+    if (
+        len(value) < 4
+        or low in PLAIN
+        or low.startswith(_STANDS_FOR)
+        or len(set(low)) < 3
+        or ".." in value
+        or "…" in value
+    ):
+        return False
+    if not quoted and _PATH.fullmatch(value):
+        return False
+    if _FILE.fullmatch(low):
+        return False
+    digits, letters = any(c.isdigit() for c in value), any(c.isalpha() for c in value)
+    if " " in value:
+        return quoted and (
+            found["key"].lower() == "passphrase" or (password and digits and letters and value.count(" ") < 2)
+        )
+    if not letters:
+        return digits and value.isdigit() and ((password and sep != "is") or len(value) >= 20)
+    if digits:
+        if password:
+            return len(value) >= 5 and not (sep == ":" and _VERSION.fullmatch(value) and len(value) < 6)
+        return len(value) >= 8 and not _WORDY.fullmatch(value) and not _VERSION.fullmatch(value)
+    if _SPECIAL.intersection(value):
+        return password and sep not in ("is", "was") and len(value) >= 6
+    if not password:
+        tight = found["sep"] == "=" and value.isalpha() and value.islower() and not _called(found.string, end)
+        return (quoted and len(value) >= 16 and value.isalpha() and _HUMPS.search(value) is not None) or (
+            tight and len(value) >= 10
+        )
+    if len(value) < 6 or re.search(r"passw|passphrase|secret|token|[_.]", low) or sep in ("is", "was"):
+        return False
+    if quoted:
+        return value.isalpha()
+    if found["sep"] == "=":
+        return not _HUMPS.search(value) and not _called(found.string, end)
+    return value.isalpha() and not _HUMPS.search(value[1:]) and _alone(found, end)
+
+
+def _called(text: str, end: int) -> bool:
+    """Whether what stands there goes on as code does."""
+    return text[end : end + 1] in (")", ",", ".", "(", "[", "]", "}")
+
+
+def _alone(found: re.Match[str], end: int) -> bool:
+    """Whether a name and its value have a line, or a command line's end, to themselves."""
+    text, start = found.string, found.start()
+    rest = text[end : end + 80].split("\n", 1)[0].strip(" \t\r\"'`,;")
+    if rest and not rest.startswith("-"):
+        return False
+    if _OPTION.search(text, max(0, start - 40), start):
+        return True
+    line = text[max(0, start - 80) : start].rpartition("\n")[2]
+    return len(line.split()) <= 1
+
+
+def _random(found: re.Match[str]) -> Spot | None:
+    """What follows the name of a scheme, unless it is a word."""
+    value = found["it"]
+    digits = any(c.isdigit() for c in value)
+    cased = any(c.islower() for c in value) and any(c.isupper() for c in value[1:])
+    return found.span("it") if digits or cased or (len(value) >= 20 and value.isalnum()) else None
+
+
+RULES: Final = (
+    Rule(
+        "private-key",
+        lazy(
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+            r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+            re.DOTALL,
+        ),
+    ),
+    Rule("token", lazy(r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}")),
+    Rule(
+        "api-key",
+        lazy(
+            r"(?<![A-Za-z0-9_])(?:sk-(?:ant-|proj-|live-|test-)?[\w-]{20,}|(?:sk|pk|rk)_(?:live|test)_\w{16,}"
+            r"|gh[pousr]_\w{36,}|github_pat_\w{50,}|glpat-[\w-]{20,}|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{20,}"
+            r"|(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])|AIza[\w-]{35}|ya29\.[\w-]{20,}|npm_\w{36}|pypi-[\w-]{50,}"
+            r"|hf_\w{30,}|SG\.[\w-]{20,}\.[\w-]{20,}|dop_v1_\w{60,}|shpat_\w{32}|whsec_\w{24,}|dckr_pat_[\w-]{20,}"
+            r"|lin_api_\w{32,}|sntrys_[\w=]{20,}|tskey-\w+-[\w-]{16,}|ATATT3x[\w=-]{40,}|AGE-SECRET-KEY-1[0-9A-Z]{50,}"
+            r"|\d{8,10}:AA[\w-]{33})"
+        ),
+    ),
+    Rule("api-key", lazy(r"(?<=hooks\.slack\.com/services/)\w+/\w+/\w{16,}")),
+    Rule("api-key", lazy(r"(?<=\.com/api/webhooks/)\d{15,20}/[\w-]{30,}")),
+    Rule(
+        "bearer",
+        lazy(
+            r"(?i)\b(?:authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?"
+            r"(?:(?:basic|bearer|token|apikey|api-key|digest|negotiate)[ \t]{1,4})?|bearer[ \t]{1,4}(?=[\w.~+/-]{16}))"
+            r"(?P<it>[\w.~+/-]{8,}={0,3})"
+        ),
+        _random,
+    ),
+    Rule("password", lazy(r"(?<=\w://)[^\s:@/\"'<>]{0,64}:[^\s@/\"'<>]{1,256}(?=@)")),
+    Rule(
+        "password",
+        lazy(
+            r"\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,64}:(?P<it>[^\s\"'$\[][^\s\"'$]{2,255})"
+        ),
+    ),
+    Rule(
+        "password",
+        lazy(
+            r"\b(?:mysql|mysqldump|mysqladmin|sshpass)\b[^\n]{0,120}?\s-p ?(?P<it>[^\s$\"'\[-][^\s\"']{3,256})"
+        ),
+    ),
+    Rule("password", ASSIGNED, _password),
+    Rule("secret", ASSIGNED, _other),
+    Rule("card", lazy(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])(?!\.\d)"), _card),
+    Rule("iban", lazy(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"), _iban),
+    Rule("iban", lazy(r"\b[a-z]{2}\d{2}[a-z0-9]{11,30}\b"), _iban),
+    Rule(
+        "email",
+        lazy(
+            r"(?<![\w.%+/-])(?!git@)[\w%+](?:[\w.%+-]{0,62}[\w%+-])?@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}"
+            r"(?![\w-])(?!:[\w/~.])(?!\.\w)"
+        ),
+    ),
+    Rule("ssn", lazy(r"(?<![\w.-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])(?!\.\d)")),
+    Rule(
+        "phone",
+        lazy(
+            r"(?<![\w.@#/=-])(?P<it>\+[1-9]\d{0,2}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}"
+            r"|\([2-9]\d{2}\) ?\d{3}[ .-]\d{4}|(?:1-)?[2-9]\d{2}([.-])\d{3}\2\d{4})(?![\w-])(?!\.\d)"
+        ),
+        _phone,
+    ),
+    Rule(
+        "phone",
+        lazy(
+            r"(?<![\w.,@#/=:+-])(?<![\d,;:] )(?P<it>[2-9]\d{2} \d{3} \d{4}|0[1-9]\d{1,3}[ /-]\d{3,4}[ -]?\d{3,5})"
+            r"(?![\w-])(?! ?[.,:;]? ?\d)"
+        ),
+        _phone,
+    ),
+    Rule(
+        "phone",
+        lazy(
+            r"(?i)\b(?:phone|tel|telephone|telefon|mobile|mobil|cell|fax|whatsapp"
+            r"|call(?= (?:me )?(?:at |on )?\(?[2-9]\d\d))"
+            r"\b(?:(?: number| no)?[.:]?\s{0,2}(?:is |at |on |me ){0,2})(?P<it>\+?\(?\d[\d ()./-]{6,18}\d)(?![\w-])"
+        ),
+        _phone,
+    ),
+    Rule("ip-address", lazy(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w)(?!\.\d)"), _address),
+)
+"""What is looked for; an earlier rule wins where two overlap."""
