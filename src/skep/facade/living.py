@@ -44,7 +44,7 @@ class Living(Reading):
         *,
         dry_run: bool = False,
         judge: Judge | Callable[[Sequence[Case]], Sequence[str]] | None = None,
-        distil: Callable[[Sequence[Sequence[str]]], Sequence[str]] | None = None,
+        distil: Callable[[Sequence[Sequence[str]]], Sequence[str | None]] | None = None,
         progress: Progress | None = None,
     ) -> MaintainReport:
         """Keep the bank clean: embed, extract, weigh evidence, resolve conflicts, merge, expire, derive again.

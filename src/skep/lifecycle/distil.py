@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from skep.errors import InvalidInputError
+from skep.semantics.supporting import sentences, told
 from skep.words import query_terms
 
 Distil = Callable[[Sequence[Sequence[str]]], Sequence[str | None]]
 """Groups of texts to one text each, or none; an LLM's batched call, for example."""
 
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 SHORTEST = 3
 """Sentences with fewer words that carry meaning are passed over while there are longer ones."""
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, white space trimmed."""
-    return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
 
 
 def by_call(distil: Distil, groups: Sequence[Sequence[str]]) -> list[str | None]:
@@ -45,28 +39,22 @@ def stated(texts: Sequence[str]) -> str | None:
     >>> stated(["The door is shut. Can you open it?", "The door is shut again, why?"])
     'The door is shut.'
     """
-    told = [" ".join(s for s in sentences(text) if not s.endswith(("?", "？"))) for text in texts]
-    return central([text for text in told if text])[0] if any(told) else None
+    return next(iter(ranked(texts)), None)
 
 
-def central(texts: Sequence[str]) -> tuple[str, int]:
-    """The sentence closest to all the texts, and which text it comes from.
+def ranked(texts: Sequence[str]) -> list[str]:
+    """The statements of texts, each once, closest to all of them first.
 
     A sentence scores the share of the words the texts have in common that it holds, over its length's square root,
     so that a short sentence that says it all beats a long one that also says it.
     """
-    shared = Counter(term for text in texts for term in set(query_terms(text)))
-    best: tuple[float, int, str] | None = None
-    for number, text in enumerate(texts):
-        for sentence in sentences(text):
-            words = set(query_terms(sentence))
-            weight = sum(shared[word] - 1 for word in words)
-            score = weight / math.sqrt(len(words) + 1) if len(words) >= SHORTEST else weight / 1e6
-            if best is None or score > best[0]:
-                best = (score, number, sentence)
-    if best is None:
-        return texts[0].strip(), 0
-    return best[2], best[1]
+    shared = Counter(term for text in texts for term in set(query_terms(" ".join(told(text)))))
+    scores: dict[str, float] = {}
+    for sentence in dict.fromkeys(each for text in texts for each in told(text)):
+        words = set(query_terms(sentence))
+        weight = sum(shared[word] - 1 for word in words)
+        scores[sentence] = weight / math.sqrt(len(words) + 1) if len(words) >= SHORTEST else weight / 1e6
+    return sorted(scores, key=lambda sentence: -scores[sentence])
 
 
 def summary(texts: Sequence[str], *, most: int = 3) -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from skep.engine import Engine, Progress
 from skep.errors import ConfigError
-from skep.lifecycle import ageing, asking, consolidating, extraction, merging, queue
+from skep.lifecycle import ageing, asking, consolidating, evidence, extraction, merging, queue
 from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
@@ -33,7 +33,7 @@ DEFAULT_STEPS = tuple(step for step in STEPS if step != "reflect")
 
 LOOKED_AT = {
     "extract": ("episode",),
-    "evidence": ("episode",),
+    "evidence": ("episode", "fact"),
     "merge": ("fact", "procedure"),
     "conflicts": ("fact", "procedure"),
     "reflect": ("episode",),
@@ -179,9 +179,9 @@ class _Steps:
         self.run.finish("extract", actions, looked_at=len(episodes), head=head)
 
     def evidence(self) -> None:
-        head, episodes = self._changed("evidence")
-        actions = extraction.support(self.engine, episodes)
-        self.run.finish("evidence", actions, looked_at=len(episodes), head=head)
+        head, changed = self._changed("evidence")
+        actions = evidence.support(self.engine, changed)
+        self.run.finish("evidence", actions, looked_at=len(changed), head=head)
 
     def merge(self) -> None:
         found, head, looked_at = self._conflicts_of()

@@ -47,3 +47,12 @@ class MaintainReport(msgspec.Struct, frozen=True, kw_only=True):
     def changed(self) -> int:
         """How many actions there were."""
         return sum(len(step.actions) for step in self.steps)
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "episode"), counted(2, "episode")
+    ('1 episode', '2 episodes')
+    """
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
