@@ -224,13 +224,16 @@ class _Talk:
     def _ask(self, asked: Iterable[tuple[str, str, float]]) -> None:
         """Find out which episodes support which texts, for all that is not known yet."""
         unknown = {(text, i): similarity for text, i, similarity in asked if (text, i) not in self._supports}
+        if not unknown:
+            return
         keys = list(unknown)
         answers = supports_many([Said(text, self.memories[i].text, unknown[text, i]) for text, i in keys])
         self._supports.update(zip(keys, answers, strict=True))
 
     def supports(self, text: str, memory_id: str) -> bool:
         """Whether an episode supports a text."""
-        self._ask([(text, memory_id, SAME_EVENT)])
+        if (text, memory_id) not in self._supports:
+            self._ask([(text, memory_id, SAME_EVENT)])
         return self._supports[text, memory_id]
 
 

@@ -112,11 +112,20 @@ def supports_many(asked: Sequence[Said]) -> list[bool]:
                 break
             open_.append((place, ways))
     open_ = [(place, ways) for place, ways in open_ if found[place]]
-    verdicts = iter(compare_many([each for _, ways in open_ for each, _ in ways]))
+    if not open_:
+        return found
+    pairs = {_unordered(each): each for _, ways in open_ for each, _ in ways}
+    verdicts = dict(zip(pairs, compare_many(list(pairs.values())), strict=True))
     for place, ways in open_:
-        answers = [_says(next(verdicts), whole=whole) for _, whole in ways]
-        found[place] = found[place] and any(answers)
+        found[place] = found[place] and any(
+            _says(verdicts[_unordered(each)], whole=whole) for each, whole in ways
+        )
     return found
+
+
+def _unordered(asked: Asked) -> tuple[str, str]:
+    """Two texts whichever comes first: a comparison has no direction."""
+    return (asked.a, asked.b) if asked.a <= asked.b else (asked.b, asked.a)
 
 
 def _says(verdict: Verdict, *, whole: bool) -> bool:
