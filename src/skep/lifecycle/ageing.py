@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import msgspec
 
 from skep.confidence import effective
 from skep.engine import Engine
-from skep.lifecycle import consolidating
-from skep.lifecycle.clusters import by_threshold
-from skep.lifecycle.distil import Distil, by_call, stated, summary
-from skep.lifecycle.extraction import NEAREST, SAME_EVENT
-from skep.lifecycle.nearness import load, neighbours
+from skep.lifecycle.distil import stated, summary
+from skep.lifecycle.nearness import load
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory
 from skep.storage.base import Filter
@@ -25,8 +20,6 @@ ROUNDED = 0.001
 DAY = 86_400.0
 MADE_BY = "maintenance:"
 """How the source of what maintenance wrote begins."""
-SUMMARISED = 3
-"""Fewer episodes than this are not worth a summary."""
 
 
 def _mark(step: str, memory: Memory, status: str, why: str) -> Action:
@@ -96,69 +89,3 @@ def rederive(engine: Engine) -> list[Action]:
             )
         )
     return actions
-
-
-def reflect(
-    engine: Engine,
-    episodes: Sequence[Memory],
-    *,
-    consolidate: str = "soft",
-    summarise: Distil | None = None,
-) -> list[Action]:
-    """Plan a summary per cluster of episodes; the sources are superseded by it, and with `hard` to be forgotten."""
-    by_id = {episode.id: episode for episode in episodes}
-
-    near = neighbours(engine, list(by_id.values()), kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
-
-    def joined(memory_id: str) -> list[str]:
-        return [other.id for other, _ in near[memory_id] if other.id in by_id]
-
-    groups = [
-        sorted((by_id[i] for i in group), key=lambda m: (m.created_at, m.id))
-        for group in by_threshold(sorted(by_id), joined)
-        if len(group) >= SUMMARISED
-    ]
-    texts = [[episode.text for episode in group] for group in groups]
-    words = by_call(summarise, texts) if summarise is not None else [summary(group) for group in texts]
-    hard = consolidate == "hard"
-    told = zip(groups, words, strict=True)
-    return [_summary(engine, group, text, hard=hard) for group, text in told if text]
-
-
-def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) -> Action:
-    scope = group[0].scope
-    trust = [engine.setting(f"trust/{m.agent}") for m in group if m.agent is not None]
-    body: dict[str, object] = {
-        "text": text,
-        "kind": "episode",
-        "level": max(m.level for m in group) + 1,
-        "importance": sum(m.importance for m in group) / len(group),
-        "confidence": min(m.confidence for m in group),
-        "evidence": [m.id for m in group],
-        "source": "maintenance: summary",
-        "created_at": max(m.created_at for m in group),
-        "metadata": {"trust": min([1.0, *(float(t) for t in trust if t is not None)])},
-    }
-    parts = {k: v for k in ("user", "project", "session") if (v := getattr(scope, k)) is not None}
-    if parts:
-        body["scope"] = parts
-    plans: list[Plan] = [("remember", body)]
-    for member in group:
-        plans.append(("link", _derived(member.id)))
-        plans.append(("supersede", _replaced(member.id)))
-    if hard:
-        plans.append(consolidating.noted(group))
-    return Action(
-        step="reflect",
-        why=f"{len(group)} episodes in one: {text!r}",
-        memories=tuple(m.id for m in group),
-        plans=tuple(plans),
-    )
-
-
-def _derived(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
-    return lambda ids: {"src": ids[0], "dst": source, "rel": "derived_from", "strength": 1.0}
-
-
-def _replaced(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
-    return lambda ids: {"old": source, "new": ids[0], "reason": "summarised"}

@@ -58,7 +58,10 @@ def ranked(texts: Sequence[str]) -> list[str]:
 
 
 def summary(texts: Sequence[str], *, most: int = 3) -> str:
-    """A few sentences that cover what the texts say, in the order they were said. Greedy coverage of shared words."""
+    """A few sentences that cover what the texts say, in the order they were said. Greedy coverage of shared words.
+
+    Where two say as much, the later one is chosen first.
+    """
     weights = Counter(term for text in texts for term in set(query_terms(text)))
     candidates = [(i, sentence) for i, text in enumerate(texts) for sentence in sentences(text)]
     covered: set[str] = set()
@@ -68,7 +71,7 @@ def summary(texts: Sequence[str], *, most: int = 3) -> str:
             sum(weights[w] for w in set(query_terms(s)) - covered) / math.sqrt(len(query_terms(s)) + 1)
             for _i, s in candidates
         ]
-        place = max(range(len(candidates)), key=lambda at: (gains[at], -at))
+        place = max(range(len(candidates)), key=lambda at: (gains[at], at))
         if gains[place] <= 0:
             break
         number, sentence = candidates.pop(place)

@@ -15,7 +15,7 @@ import msgspec
 
 from skep.engine import Engine, Progress
 from skep.errors import ConfigError
-from skep.lifecycle import ageing, asking, consolidating, evidence, extraction, merging, queue
+from skep.lifecycle import ageing, asking, consolidating, evidence, extraction, merging, queue, reflecting
 from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
@@ -218,19 +218,25 @@ class _Steps:
         )
 
     def reflect(self) -> None:
+        """Level by level: summaries of one round may be worth a summary themselves."""
         head, changed = self._changed("reflect")
-        episodes = [memory for memory in changed if not memory.pinned]
-        actions = ageing.reflect(
-            self.engine, episodes, consolidate=self.config.consolidate, summarise=self._distil
-        )
-        forgotten = (
-            sum(len(action.memories) for action in actions) if self.config.consolidate == "hard" else 0
-        )
-        self.run.finish("reflect", actions, looked_at=len(episodes), head=head)
-        note = consolidating.finish(self.run)
-        if self.run.dry and forgotten:
-            note = f"would forget {forgotten} episodes for good"
-        if note:
+        looked_at = len(changed)
+        done: list[Action] = []
+        notes: list[str] = []
+        while planned := reflecting.reflect(
+            self.engine, changed, consolidate=self.config.consolidate, summarise=self._distil
+        ):
+            done += planned
+            if self.run.dry:
+                break
+            before = self.run.written(planned)
+            notes.append(consolidating.finish(self.run))
+            changed = self.engine.store.changed_memories(before, LOOKED_AT["reflect"])
+        self.run.finish("reflect", (), looked_at=looked_at, head=head, done=done)
+        if self.run.dry and done and self.config.consolidate == "hard":
+            forgotten = sum(len(action.memories) for action in done)
+            notes.append(f"would forget {forgotten} episodes for good")
+        if note := "; ".join(filter(None, notes)):
             self.run.annotate(note)
 
     def expire(self) -> None:

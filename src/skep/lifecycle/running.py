@@ -60,16 +60,18 @@ class Run:
         head: int | None = None,
         note: str = "",
         marks: Sequence[str] = (),
+        done: Sequence[Action] = (),
     ) -> None:
         """Write what a step planned, remember how far it came, and report.
 
         With `head`, the step need not look again at anything up to there; nor at what this run itself changed since,
         unless somebody else wrote in between. `marks` names the steps of which that is true, if not this one alone.
+        `done` was written before and is only reported.
         """
         marked = marks or (step,)
         if actions or (head is not None and any(self.engine.store.mark(name) != head for name in marked)):
             self.write(actions, None if head is None else lambda: self._mark(marked, head))
-        why = tuple(action.why for action in actions)
+        why = tuple(action.why for action in (*done, *actions))
         self.reports.append(StepReport(step=step, looked_at=looked_at, actions=why, note=note))
 
     def write(self, actions: Sequence[Action], last: Callable[[], None] | None = None) -> None:
@@ -87,6 +89,17 @@ class Run:
                     self.events += len(written)
                 if last is not None and number == len(parts):
                     last()
+
+    def written(self, actions: Sequence[Action]) -> int:
+        """Write actions and embed what they wrote, so that it can be found; where the bank stood before."""
+        before = self.engine.store.head()
+        self.write(actions)
+        alone = self.engine.store.head() == self._position
+        self.engine.embeddings.drain()
+        self.engine.index.refresh()
+        if alone:  # making vectors is no change by somebody else
+            self._position = self.engine.store.head()
+        return before
 
     def _mark(self, steps: Sequence[str], head: int) -> None:
         here = self.engine.store.head()
