@@ -6,10 +6,12 @@ import msgspec
 
 from skep.confidence import effective
 from skep.engine import Engine
+from skep.lifecycle.consolidating import summed_up
 from skep.lifecycle.distil import stated, summary
 from skep.lifecycle.nearness import load
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory
+from skep.semantics.supporting import Said, supports_many
 from skep.storage.base import Filter
 from skep.storage.sqlite import Plan
 
@@ -20,6 +22,10 @@ ROUNDED = 0.001
 DAY = 86_400.0
 MADE_BY = "maintenance:"
 """How the source of what maintenance wrote begins."""
+
+
+STATED = 0.8
+"""How near a fact and its sources are taken to be."""
 
 
 def _mark(step: str, memory: Memory, status: str, why: str) -> Action:
@@ -64,28 +70,50 @@ def rederive(engine: Engine) -> list[Action]:
             continue  # what people or agents wrote stays as they wrote it, and marked as stale
         links = engine.store.links(memory.id, rel="derived_from", direction="out")
         found = {link.dst: engine.store.get(link.dst) for link in links}
-        standing = [
-            s
-            for s in found.values()
-            if s is not None and s.status in CURRENT and not s.stale and not s.disputes
-        ]
+        standing = [s for s in found.values() if s is not None and _stands(engine, s)]
         lost = [i for i, s in found.items() if s not in standing]
         if not standing:
             actions.append(
                 _mark("rederive", memory, "deprecated", "what it was derived from no longer stands")
             )
             continue
-        texts = [source.text for source in standing]
-        text = (stated(texts) or memory.text) if memory.level == 0 else summary(texts)
         plans: list[Plan] = [("unlink", {"src": memory.id, "dst": i, "rel": "derived_from"}) for i in lost]
+        changes: dict[str, object] = {}
+        text = _said_again(memory, [source.text for source in standing])
         if text != memory.text:
-            plans.append(("revise", {"memory": memory.id, "changes": {"text": text}}))
+            changes["text"] = text
+        evidence = [i for i in memory.evidence if i not in lost and not engine.store.is_forgotten(i)]
+        if evidence != list(memory.evidence):
+            changes["evidence"] = evidence
+        if changes:
+            plans.append(("revise", {"memory": memory.id, "changes": changes}))
+        sources = (
+            "1 source that still stands"
+            if len(standing) == 1
+            else f"{len(standing)} sources that still stand"
+        )
         actions.append(
             Action(
                 step="rederive",
-                why=f"{memory.text!r} from the {len(standing)} sources that still stand",
+                why=f"{memory.text!r} from the {sources}",
                 memories=(memory.id,),
                 plans=tuple(plans),
             )
         )
     return actions
+
+
+def _stands(engine: Engine, source: Memory) -> bool:
+    """Whether something can still be derived from a memory; what was only summed up has lost nothing."""
+    if source.stale or source.disputes:
+        return False
+    return source.status in CURRENT or summed_up(engine, source.id)
+
+
+def _said_again(memory: Memory, texts: list[str]) -> str:
+    """What something derived says, given what its sources say now; its own words, if one of them still says that."""
+    if memory.level:
+        return summary(texts)
+    if any(supports_many([Said(memory.text, text, STATED) for text in texts])):
+        return memory.text
+    return stated(texts) or memory.text
