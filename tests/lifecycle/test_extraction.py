@@ -6,7 +6,7 @@ import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
-from skep.lifecycle.maintain import MaintainConfig
+from skep.lifecycle.maintain import STEPS, MaintainConfig
 from skep.model import Memory
 
 
@@ -132,3 +132,37 @@ def test_later_episodes_join_what_was_distilled_before(bank: Bank, clock: Clock,
     report = bank.maintain(config)
     assert report.steps[-1].actions == (f"1 more episode says {say!r}",)
     assert more.id in facts(bank)[say].evidence
+
+
+def test_a_dry_run_asks_no_model(bank: Bank, clock: Clock) -> None:
+    say = "The customer asked for invoices in PDF format"
+    tell(bank, clock, say, say + " again", say + " once more")
+    asked: list[object] = []
+    config = MaintainConfig(steps=("embed", "extract", "reflect"))
+    report = bank.maintain(config, dry_run=True, distil=lambda groups: asked.append(groups) or [])  # type: ignore[func-returns-value]
+    assert asked == []
+    assert [step.actions for step in report.steps] == [
+        (),
+        (f"3 episodes to be distilled, such as {say!r}",),
+        (f"3 episodes to be summed up, such as {say!r}",),
+    ]
+
+
+def test_a_model_that_fails_stops_its_steps_alone_and_is_asked_again(bank: Bank, clock: Clock) -> None:
+    say = "The customer asked for invoices in PDF format"
+    tell(bank, clock, say, say + " again", say + " once more")
+    over = bank.remember("The lease ends", ttl=5).memory
+    clock.pass_seconds(10)
+
+    def fails(groups: object) -> list[str]:
+        raise OSError("no route to the model")
+
+    config = MaintainConfig(steps=STEPS)
+    notes = {step.step: step.note for step in bank.maintain(config, distil=fails).steps}
+    told = "distil failed (OSError: no route to the model); the next run asks again"
+    assert (notes["extract"], notes["reflect"]) == (told, told)
+    assert bank.get(over.id).status == "expired"
+
+    bank.maintain(config, distil=lambda groups: ["The customer wants PDF invoices" for _ in groups])
+    assert {memory.text for memory in bank.find()} == {"The customer wants PDF invoices"}
+    assert bank.maintain(config).changed == 0

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from skep.errors import InvalidInputError
+from skep.errors import DistilError, InvalidInputError
 from skep.semantics.supporting import sentences, told
 from skep.words import query_terms
 
@@ -19,10 +19,20 @@ SHORTEST = 3
 
 
 def by_call(distil: Distil, groups: Sequence[Sequence[str]]) -> list[str | None]:
-    """What a callable makes of groups of texts, checked; None where it found nothing to say."""
+    """What a callable makes of groups of texts, checked; None where it found nothing to say.
+
+    Raises:
+        DistilError: It failed, whatever the reason: the run goes on without it.
+        InvalidInputError: It gave something else than one text per group.
+    """
     if not groups:
         return []
-    given: object = distil(groups)
+    try:
+        given: object = distil(groups)
+    except DistilError:
+        raise
+    except Exception as error:  # whatever it is, the report says what happened
+        raise DistilError(f"distil failed ({type(error).__name__}: {error})") from error
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(groups):  # pyright: ignore
         raise InvalidInputError(
             f"distil must give one text for each of the {len(groups)} groups it is given, in their order",

@@ -38,8 +38,12 @@ def extract(
     smallest: int = 2,
     cluster: str = "threshold",
     distil: Distil | None = None,
+    ask: bool = True,
 ) -> list[Action]:
-    """Plan one fact per cluster of episodes, or more evidence for a fact that was distilled from it before."""
+    """Plan one fact per cluster of episodes, or more evidence for a fact that was distilled from it before.
+
+    With `ask=False` a given `distil` is not called: only what it would be asked about is told.
+    """
     talk = _Talk(engine, episodes, cluster, smallest, loose=distil is not None)
     actions: list[Action] = []
     fresh: list[tuple[str, list[Memory]]] = []
@@ -51,6 +55,8 @@ def extract(
         elif len(left) >= smallest:
             fresh.append(("", left))
     if distil is not None:
+        if not ask:
+            return actions + [_to_distil(group) for _, group in fresh]
         fresh = _worded(distil, fresh, smallest)
     return actions + [_new_fact(group, fact) for fact, group in fresh]
 
@@ -277,6 +283,11 @@ def _more_evidence(fact: Memory, episodes: list[str]) -> Action:
         memories=(fact.id,),
         plans=tuple(plans),
     )
+
+
+def _to_distil(group: Sequence[Memory]) -> Action:
+    why = f"{counted(len(group), 'episode')} to be distilled, such as {group[0].text!r}"
+    return Action(step="extract", why=why, memories=tuple(episode.id for episode in group))
 
 
 def _new_fact(group: Sequence[Memory], text: str) -> Action:

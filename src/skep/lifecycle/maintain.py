@@ -14,7 +14,7 @@ from contextlib import nullcontext
 import msgspec
 
 from skep.engine import Engine, Progress
-from skep.errors import ConfigError
+from skep.errors import ConfigError, DistilError
 from skep.lifecycle import ageing, asking, consolidating, evidence, extraction, merging, queue, reflecting
 from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
@@ -169,13 +169,18 @@ class _Steps:
     def extract(self) -> None:
         head, changed = self._changed("extract")
         episodes = [memory for memory in changed if memory.level == 0]
-        actions = extraction.extract(
-            self.engine,
-            episodes,
-            smallest=self.config.smallest_cluster,
-            cluster=self.config.cluster,
-            distil=self._distil,
-        )
+        try:
+            actions = extraction.extract(
+                self.engine,
+                episodes,
+                smallest=self.config.smallest_cluster,
+                cluster=self.config.cluster,
+                distil=self._distil,
+                ask=not self.run.dry,
+            )
+        except DistilError as error:  # how far it came is not remembered: the next run asks again
+            self.run.note("extract", looked_at=len(episodes), note=f"{error}; the next run asks again")
+            return
         self.run.finish("extract", actions, looked_at=len(episodes), head=head)
 
     def evidence(self) -> None:
@@ -223,16 +228,28 @@ class _Steps:
         looked_at = len(changed)
         done: list[Action] = []
         notes: list[str] = []
-        while planned := reflecting.reflect(
-            self.engine, changed, consolidate=self.config.consolidate, summarise=self._distil
-        ):
+        problem = ""
+        while True:
+            try:
+                planned = reflecting.reflect(
+                    self.engine,
+                    changed,
+                    consolidate=self.config.consolidate,
+                    summarise=self._distil,
+                    ask=not self.run.dry,
+                )
+            except DistilError as error:  # how far it came is not remembered: the next run asks again
+                problem, planned = f"{error}; the next run asks again", []
+            if not planned:
+                break
             done += planned
             if self.run.dry:
                 break
             before = self.run.written(planned)
             notes.append(consolidating.finish(self.run))
             changed = self.engine.store.changed_memories(before, LOOKED_AT["reflect"])
-        self.run.finish("reflect", (), looked_at=looked_at, head=head, done=done)
+        notes.append(problem)
+        self.run.finish("reflect", (), looked_at=looked_at, head=None if problem else head, done=done)
         if self.run.dry and done and self.config.consolidate == "hard":
             forgotten = sum(len(action.memories) for action in done)
             notes.append(f"would forget {forgotten} episodes for good")

@@ -36,9 +36,15 @@ def reflect(
     *,
     consolidate: str = "soft",
     summarise: Distil | None = None,
+    ask: bool = True,
 ) -> list[Action]:
-    """Plan a summary per cluster; the sources are superseded by it, and with `hard` to be forgotten."""
+    """Plan a summary per cluster; the sources are superseded by it, and with `hard` to be forgotten.
+
+    With `ask=False` a given `summarise` is not called: only what it would be asked about is told.
+    """
     groups = _clusters(engine, [memory for memory in changed if admitted(memory)])
+    if summarise is not None and not ask:
+        return [_to_sum_up(group) for group in groups]
     texts = [[episode.text for episode in group] for group in groups]
     words = by_call(summarise, texts) if summarise is not None else [summary(group) for group in texts]
     hard = consolidate == "hard"
@@ -78,6 +84,15 @@ def _trust(engine: Engine, memory: Memory) -> float:
     return TRUST if value is None else float(value)
 
 
+def _to_sum_up(group: Sequence[Memory]) -> Action:
+    why = f"{len(group)} {_what(group)} to be summed up, such as {group[0].text!r}"
+    return Action(step="reflect", why=why, memories=tuple(m.id for m in group))
+
+
+def _what(group: Sequence[Memory]) -> str:
+    return "summaries" if group[0].level else "episodes"
+
+
 def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) -> Action:
     body: dict[str, object] = {
         "text": text,
@@ -94,10 +109,9 @@ def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) 
         plans.append(("supersede", _replaced(member.id)))
     if hard:
         plans.append(consolidating.noted(group))
-    what = "summaries" if group[0].level else "episodes"
     return Action(
         step="reflect",
-        why=f"{len(group)} {what} in one: {text!r}",
+        why=f"{len(group)} {_what(group)} in one: {text!r}",
         memories=tuple(m.id for m in group),
         plans=tuple(plans),
     )
