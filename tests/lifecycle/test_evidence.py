@@ -96,3 +96,16 @@ def test_evidence_never_lowers_confidence_and_counts_each_episode_once(
                     expected = supported(expected)
                 assert fact.confidence == pytest.approx(expected)
                 assert len(set(fact.evidence)) == len(fact.evidence)
+
+
+def test_what_a_run_wrote_itself_is_not_looked_at_again(bank: Bank) -> None:
+    bank.remember_many(
+        [
+            "The build takes nine minutes",
+            "The build takes nine minutes.",
+            {"text": "The port is 80", "kind": "episode"},
+            {"text": "Note: the port is 80", "kind": "episode"},
+        ]
+    )
+    assert bank.maintain().changed == 2
+    assert {step.step: step.looked_at for step in bank.maintain().steps if step.looked_at} == {}

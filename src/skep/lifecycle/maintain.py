@@ -181,7 +181,7 @@ class _Steps:
         except DistilError as error:  # how far it came is not remembered: the next run asks again
             self.run.note("extract", looked_at=len(episodes), note=f"{error}; the next run asks again")
             return
-        self.run.finish("extract", actions, looked_at=len(episodes), head=head)
+        self.run.finish("extract", actions, looked_at=len(episodes), head=head, says=True)
 
     def evidence(self) -> None:
         head, changed = self._changed("evidence")
@@ -290,7 +290,7 @@ class _Steps:
 
     def rederive(self) -> None:
         actions = ageing.rederive(self.engine)
-        self.run.finish("rederive", actions, looked_at=len(actions))
+        self.run.finish("rederive", actions, looked_at=len(actions), says=True)
 
     def reembed(self) -> None:
         """What earlier steps wrote or changed has its vector before the run ends."""
