@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from skep.errors import DistilError, InvalidInputError
 from skep.semantics.supporting import sentences, told
@@ -18,29 +18,49 @@ SHORTEST = 3
 """Sentences with fewer words that carry meaning are passed over while there are longer ones."""
 
 
-def by_call(distil: Distil, groups: Sequence[Sequence[str]]) -> list[str | None]:
+class Worded(NamedTuple):
+    """What a callable made of groups of texts; `problem` says in words why there is less than one for each."""
+
+    texts: list[str | None]
+    problem: str = ""
+
+
+def by_call(distil: Distil, groups: Sequence[Sequence[str]]) -> Worded:
     """What a callable makes of groups of texts, checked; None where it found nothing to say.
 
+    Whatever it fails with, the run goes on without it. One that has `fitting` is asked about so many groups only.
+
     Raises:
-        DistilError: It failed, whatever the reason: the run goes on without it.
         InvalidInputError: It gave something else than one text per group.
     """
-    if not groups:
-        return []
+    fitting = getattr(distil, "fitting", len)
+    asked = groups[: fitting(groups)] if groups else ()
+    waits = f"the limit allows asking about {len(asked)} of {len(groups)} clusters; the others wait"
+    problem = waits if len(asked) < len(groups) else ""
+    if not asked:
+        return Worded([], problem)
     try:
-        given: object = distil(groups)
-    except DistilError:
-        raise
-    except Exception as error:  # whatever it is, the report says what happened
-        raise DistilError(f"distil failed ({type(error).__name__}: {error})") from error
-    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(groups):  # pyright: ignore
+        given = _called(distil, asked)
+    except DistilError as error:
+        return Worded([], f"{error}; the next run asks again")
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(asked):  # pyright: ignore
         raise InvalidInputError(
-            f"distil must give one text for each of the {len(groups)} groups it is given, in their order",
+            f"distil must give one text for each of the {len(asked)} groups it is given, in their order",
             field="distil",
         )
-    return [
+    texts = [
         (str(text).strip() or None) if text is not None else None for text in cast("Sequence[Any]", given)
     ]
+    return Worded(texts, problem)
+
+
+def _called(distil: Distil, groups: Sequence[Sequence[str]]) -> object:
+    try:
+        return distil(groups)
+    except DistilError:
+        raise
+    except Exception as error:  # whatever it is, the run goes on, and the report says what happened
+        raise DistilError(f"distil failed ({type(error).__name__}: {error})") from error
 
 
 def stated(texts: Sequence[str]) -> str | None:

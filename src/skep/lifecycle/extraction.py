@@ -13,7 +13,7 @@ from skep.lifecycle.clusters import Union, by_density
 from skep.lifecycle.deriving import inherited
 from skep.lifecycle.distil import Distil, by_call, ranked
 from skep.lifecycle.nearness import neighbours
-from skep.lifecycle.report import Action, counted
+from skep.lifecycle.report import Action, Planned, counted
 from skep.model import CURRENT, Memory
 from skep.semantics.supporting import Said, against, supports_many, told
 from skep.storage.sqlite import Plan
@@ -39,7 +39,7 @@ def extract(
     cluster: str = "threshold",
     distil: Distil | None = None,
     ask: bool = True,
-) -> list[Action]:
+) -> Planned:
     """Plan one fact per cluster of episodes, or more evidence for a fact that was distilled from it before.
 
     With `ask=False` a given `distil` is not called: only what it would be asked about is told.
@@ -47,6 +47,7 @@ def extract(
     talk = _Talk(engine, episodes, cluster, smallest, loose=distil is not None)
     actions: list[Action] = []
     fresh: list[tuple[str, list[Memory]]] = []
+    problem = ""
     for group in talk.groups():
         known, left = talk.known(group)
         actions += known
@@ -56,18 +57,19 @@ def extract(
             fresh.append(("", left))
     if distil is not None:
         if not ask:
-            return actions + [_to_distil(group) for _, group in fresh]
-        fresh = _worded(distil, fresh, smallest)
-    return actions + [_new_fact(group, fact) for fact, group in fresh]
+            return Planned(actions + [_to_distil(group) for _, group in fresh])
+        told = by_call(distil, [[episode.text for episode in group] for _, group in fresh])
+        problem = told.problem
+        fresh = _worded(fresh, told.texts, smallest)
+    return Planned(actions + [_new_fact(group, fact) for fact, group in fresh], problem)
 
 
 def _worded(
-    distil: Distil, asked: Sequence[tuple[str, list[Memory]]], smallest: int
+    asked: Sequence[tuple[str, list[Memory]]], facts: Sequence[str | None], smallest: int
 ) -> list[tuple[str, list[Memory]]]:
-    """What a model makes of clusters; those that contradict what it says are no evidence for it."""
-    facts = by_call(distil, [[episode.text for episode in group] for _, group in asked])
+    """What a model made of clusters; those that contradict what it says are no evidence for it."""
     found: list[tuple[str, list[Memory]]] = []
-    for (_, group), fact in zip(asked, facts, strict=True):
+    for (_, group), fact in zip(asked, facts, strict=False):
         if fact is not None:
             says = [each for each in group if not against(fact, each.text, similarity=SAME_EVENT)]
             found += [(fact, says)] if len(says) >= smallest else []

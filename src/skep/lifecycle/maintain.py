@@ -14,7 +14,7 @@ from contextlib import nullcontext
 import msgspec
 
 from skep.engine import Engine, Progress
-from skep.errors import ConfigError, DistilError
+from skep.errors import ConfigError
 from skep.lifecycle import ageing, asking, consolidating, evidence, extraction, merging, queue, reflecting
 from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
@@ -142,6 +142,7 @@ class _Steps:
         self._found: tuple[Sorted, int, dict[str, int]] | None = None
         self._judgements: tuple[int, queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
+        self._distilled: int = getattr(distil, "tokens", 0)
         self._gone: set[str] = set()
         """What this run has merged or marked, or in a dry run would have."""
 
@@ -169,19 +170,24 @@ class _Steps:
     def extract(self) -> None:
         head, changed = self._changed("extract")
         episodes = [memory for memory in changed if memory.level == 0]
-        try:
-            actions = extraction.extract(
-                self.engine,
-                episodes,
-                smallest=self.config.smallest_cluster,
-                cluster=self.config.cluster,
-                distil=self._distil,
-                ask=not self.run.dry,
-            )
-        except DistilError as error:  # how far it came is not remembered: the next run asks again
-            self.run.note("extract", looked_at=len(episodes), note=f"{error}; the next run asks again")
-            return
-        self.run.finish("extract", actions, looked_at=len(episodes), head=head, says=True)
+        planned = extraction.extract(
+            self.engine,
+            episodes,
+            smallest=self.config.smallest_cluster,
+            cluster=self.config.cluster,
+            distil=self._distil,
+            ask=not self.run.dry,
+        )
+        self.run.tokens += self._spent()
+        reached = None if planned.problem else head  # the next run asks again about what is left
+        self.run.finish(
+            "extract",
+            planned.actions,
+            looked_at=len(episodes),
+            head=reached,
+            note=planned.problem,
+            says=True,
+        )
 
     def evidence(self) -> None:
         head, changed = self._changed("evidence")
@@ -229,32 +235,32 @@ class _Steps:
         done: list[Action] = []
         notes: list[str] = []
         problem = ""
-        while True:
-            try:
-                planned = reflecting.reflect(
-                    self.engine,
-                    changed,
-                    consolidate=self.config.consolidate,
-                    summarise=self._distil,
-                    ask=not self.run.dry,
-                )
-            except DistilError as error:  # how far it came is not remembered: the next run asks again
-                problem, planned = f"{error}; the next run asks again", []
-            if not planned:
-                break
+        while not problem:
+            planned, problem = reflecting.reflect(
+                self.engine,
+                changed,
+                consolidate=self.config.consolidate,
+                summarise=self._distil,
+                ask=not self.run.dry,
+            )
             done += planned
-            if self.run.dry:
+            if self.run.dry or not planned:
                 break
             before = self.run.written(planned)
             notes.append(consolidating.finish(self.run))
             changed = self.engine.store.changed_memories(before, LOOKED_AT["reflect"])
-        notes.append(problem)
-        self.run.finish("reflect", (), looked_at=looked_at, head=None if problem else head, done=done)
         if self.run.dry and done and self.config.consolidate == "hard":
             forgotten = sum(len(action.memories) for action in done)
             notes.append(f"would forget {forgotten} episodes for good")
-        if note := "; ".join(filter(None, notes)):
-            self.run.annotate(note)
+        note = "; ".join(filter(None, (*notes, problem)))
+        self.run.tokens += self._spent()
+        reached = None if problem else head
+        self.run.finish("reflect", (), looked_at=looked_at, head=reached, note=note, done=done)
+
+    def _spent(self) -> int:
+        """What a distiller has spent since this was last asked."""
+        before, self._distilled = self._distilled, getattr(self._distil, "tokens", 0)
+        return self._distilled - before
 
     def expire(self) -> None:
         self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))

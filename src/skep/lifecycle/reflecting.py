@@ -12,10 +12,10 @@ from skep.engine import Engine
 from skep.lifecycle import consolidating
 from skep.lifecycle.clusters import Union
 from skep.lifecycle.deriving import inherited
-from skep.lifecycle.distil import Distil, by_call, summary
+from skep.lifecycle.distil import Distil, Worded, by_call, summary
 from skep.lifecycle.extraction import NEAREST, SAME_EVENT
 from skep.lifecycle.nearness import neighbours
-from skep.lifecycle.report import Action
+from skep.lifecycle.report import Action, Planned
 from skep.model import Memory
 from skep.storage.sqlite import Plan
 
@@ -37,19 +37,19 @@ def reflect(
     consolidate: str = "soft",
     summarise: Distil | None = None,
     ask: bool = True,
-) -> list[Action]:
+) -> Planned:
     """Plan a summary per cluster; the sources are superseded by it, and with `hard` to be forgotten.
 
     With `ask=False` a given `summarise` is not called: only what it would be asked about is told.
     """
     groups = _clusters(engine, [memory for memory in changed if admitted(memory)])
     if summarise is not None and not ask:
-        return [_to_sum_up(group) for group in groups]
+        return Planned([_to_sum_up(group) for group in groups])
     texts = [[episode.text for episode in group] for group in groups]
-    words = by_call(summarise, texts) if summarise is not None else [summary(group) for group in texts]
+    told = by_call(summarise, texts) if summarise is not None else Worded([summary(group) for group in texts])
     hard = consolidate == "hard"
-    told = zip(groups, words, strict=True)
-    return [_summary(engine, group, text, hard=hard) for group, text in told if text]
+    worded = zip(groups, told.texts, strict=False)
+    return Planned([_summary(engine, group, text, hard=hard) for group, text in worded if text], told.problem)
 
 
 def _clusters(engine: Engine, changed: Sequence[Memory]) -> list[list[Memory]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,13 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     def events(self) -> tuple[Plan, ...]:
         """The events to write."""
         return self.plans
+
+
+class Planned(NamedTuple):
+    """What a step wants to do, and in words why that is not all; the next run then looks at the same again."""
+
+    actions: list[Action]
+    problem: str = ""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
