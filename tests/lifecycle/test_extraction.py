@@ -6,6 +6,7 @@ import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
+from skep.embedding.static import StaticEmbedder
 from skep.lifecycle.maintain import STEPS, MaintainConfig
 from skep.model import Memory
 
@@ -166,3 +167,22 @@ def test_a_model_that_fails_stops_its_steps_alone_and_is_asked_again(bank: Bank,
     bank.maintain(config, distil=lambda groups: ["The customer wants PDF invoices" for _ in groups])
     assert {memory.text for memory in bank.find()} == {"The customer wants PDF invoices"}
     assert bank.maintain(config).changed == 0
+
+
+class Slow(StaticEmbedder):
+    """An embedder whose vectors come later."""
+
+    @property
+    def instant(self) -> bool:
+        return False
+
+
+def test_what_is_extracted_is_seen_by_the_steps_after_it_also_with_a_slow_embedder(clock: Clock) -> None:
+    with Bank.open(":memory:", embedder=Slow(), now=clock) as bank:
+        for texts in (OLD, NEW):
+            tell(bank, clock, *texts)
+            bank.maintain()
+            clock.pass_days(1)
+        assert set(facts(bank)) == {NEW[0]}
+        bank.maintain()
+        assert bank.maintain().changed == 0

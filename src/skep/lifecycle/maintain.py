@@ -188,6 +188,8 @@ class _Steps:
             note=planned.problem,
             says=True,
         )
+        if planned.actions and not self.run.dry and self.engine.embeddings.backlog():
+            self.engine.embeddings.drain()  # the steps after it look at what was extracted
 
     def evidence(self) -> None:
         head, changed = self._changed("evidence")
@@ -246,7 +248,7 @@ class _Steps:
             done += planned
             if self.run.dry or not planned:
                 break
-            before = self.run.written(planned)
+            before = self.run.settle(planned)
             notes.append(consolidating.finish(self.run))
             changed = self.engine.store.changed_memories(before, LOOKED_AT["reflect"])
         if self.run.dry and done and self.config.consolidate == "hard":
@@ -255,7 +257,7 @@ class _Steps:
         note = "; ".join(filter(None, (*notes, problem)))
         self.run.tokens += self._spent()
         reached = None if problem else head
-        self.run.finish("reflect", (), looked_at=looked_at, head=reached, note=note, done=done)
+        self.run.finish("reflect", (), looked_at=looked_at, head=reached, note=note, written=done)
 
     def _spent(self) -> int:
         """What a distiller has spent since this was last asked."""

@@ -63,19 +63,20 @@ class Run:
         head: int | None = None,
         note: str = "",
         marks: Sequence[str] = (),
-        done: Sequence[Action] = (),
+        written: Sequence[Action] = (),
         says: bool = False,
     ) -> None:
         """Write what a step planned, remember how far it came, and report.
 
         With `head`, the step need not look again at anything up to there; nor at what this run itself changed since,
         unless somebody else wrote in between. `marks` names the steps of which that is true, if not this one alone.
-        `done` was written before and is only reported. `says` is told of a step that changes what facts say.
+        `written` are actions of the step that were written before. `says` is true of a step that changes what facts
+        say.
         """
         marked = marks or (step,)
         if actions or (head is not None and any(self.engine.store.mark(name) != head for name in marked)):
             self.write(actions, None if head is None else lambda: self._mark(marked, head), says=says)
-        why = tuple(action.why for action in (*done, *actions))
+        why = tuple(action.why for action in (*written, *actions))
         self.reports.append(StepReport(step=step, looked_at=looked_at, actions=why, note=note))
 
     def write(
@@ -102,7 +103,7 @@ class Run:
                 if last is not None and number == len(parts):
                     last()
 
-    def written(self, actions: Sequence[Action]) -> int:
+    def settle(self, actions: Sequence[Action]) -> int:
         """Write actions and embed what they wrote, so that it can be found; where the bank stood before."""
         before = self.engine.store.head()
         self.write(actions)
