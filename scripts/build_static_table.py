@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import zlib
 from pathlib import Path
 
 import minilm
 import numpy as np
 from numpy.typing import NDArray
+
+from skep.embedding.vocabulary import pack
 
 DIM = 256
 SIF = 1e-4
@@ -50,7 +51,7 @@ def write_table(vectors: Floats, vocabulary: list[str], folder: Path, *, recipe:
     digest = hashlib.sha256(table).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "static.bin").write_bytes(table)
-    (folder / "vocab.z").write_bytes(zlib.compress("\n".join(vocabulary).encode(), 9))
+    (folder / "vocab.bin").write_bytes(pack(vocabulary))
     about = {
         "fingerprint": f"static-{rows.shape[1]}-{digest[:12]}",
         "rows": rows.shape[0],

@@ -81,8 +81,9 @@ def main() -> None:
     knots = [[round(raw, 3), common] for raw, common in knots]
     print(json.dumps(knots))
     if args.embedder == "static":
-        about = json.loads((DATA / "static.json").read_text())
-        (DATA / "static.json").write_text(json.dumps(about | {"knots": knots}, indent=1) + "\n")
+        described = Path(DATA) / "static.json"
+        about = json.loads(described.read_text())
+        described.write_text(json.dumps(about | {"knots": knots}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

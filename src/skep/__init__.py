@@ -97,6 +97,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'skep' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(f"skep.{home}"), name)
+    from skep.loading import undisturbed
+
+    with undisturbed():
+        value = getattr(importlib.import_module(f"skep.{home}"), name)
     globals()[name] = value
     return value

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING
+
+from skep.loading import undisturbed
 
 if TYPE_CHECKING:
     from skep.server.mcp.launch import Plain
@@ -15,9 +18,16 @@ def main() -> None:
     A hook runs before every prompt, and a client waits for its server, so neither waits for the library that reads
     command lines.
     """
-    words = sys.argv[1:]
+    try:
+        _run(sys.argv[1:])
+    finally:
+        gc.freeze()  # what is still there goes with the process; looking it over first takes as long as a search
+
+
+def _run(words: list[str]) -> None:
     if words[:1] == ["hook"]:
-        from skep.integrations.hooks import main as hook
+        with undisturbed():
+            from skep.integrations.hooks import main as hook
 
         hook(words[1:])
         return
@@ -26,9 +36,12 @@ def main() -> None:
 
         plain = read_plain(words)
         if plain is not None:
+            with undisturbed():
+                import skep.server.mcp.profiles  # noqa: F401
             _serve(plain)
             return
-    from skep.cli import main as command
+    with undisturbed():
+        from skep.cli import main as command
 
     command()
 

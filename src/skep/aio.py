@@ -36,7 +36,8 @@ class AsyncBank:
             if self._closed:
                 raise ClosedError("this bank was closed; open it again with `AsyncBank.open`")
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, functools.partial(_whole, value, *args, **options))
+            found = await loop.run_in_executor(self._pool, functools.partial(_whole, value, *args, **options))
+            return AsyncBank(found) if isinstance(found, Bank) else found  # a view of the past
 
         return call
 

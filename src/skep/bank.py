@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from skep.clock import Now, system_now
-from skep.config import Settings, find_bank
+from skep.config import Settings, bank_file
 from skep.embedding import default_embedder, open_embedder
 from skep.embedding.base import Embedder
 from skep.engine import Engine
@@ -19,7 +18,10 @@ from skep.facade.reading import Page
 from skep.facade.whole import BankStatus, Whole
 from skep.facade.writing import Writing
 from skep.storage.sqlite import SqliteStore
-from skep.validation import clean_path
+from skep.validation import clean_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Bank(Writing, Linking, Living, Whole):
@@ -62,19 +64,48 @@ class Bank(Writing, Linking, Living, Whole):
                 f"embedder must be an Embedder or a spec such as 'static', got {type(embedder).__name__}",
                 field="embedder",
             )
-        named = path if path is None or path == "" else clean_path("path", path)
-        where = ":memory:" if str(path) == ":memory:" else find_bank(named, os.environ, Path.cwd())
-        store = SqliteStore.open(str(where), settings, create=create, read_only=read_only)
+        named = path if path is None or path == "" else clean_file("path", path)
+        where = ":memory:" if str(path) == ":memory:" else bank_file(named, os.environ, os.getcwd())
+        store = SqliteStore.open(where, settings, create=create, read_only=read_only)
         spec = embedder if isinstance(embedder, str) else None
         adopts = True
         if embedder is None:
             embedder, spec, adopts = _own_embedder(store)
         elif isinstance(embedder, str):
             embedder = open_embedder(embedder)
-        folder = None if store.path is None else store.path.with_name(store.path.name + ".index")
+        folder = None if store.file is None else f"{store.file}.index"
         return cls(
             Engine(store, embedder, spec=spec, settings=settings, now=now, index_folder=folder, adopts=adopts)
         )
+
+    @staticmethod
+    def put_back(
+        backup: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
+        *,
+        now: Now = system_now,
+    ) -> Path | None:
+        """Put a copy that `backup` made in the place of a bank, also of a damaged one.
+
+        Close every program that uses the bank first. The copy stays as it is.
+
+        Args:
+            backup: The copy.
+            path: The bank; by default the one that `Bank.open` would open.
+            now: The clock, in seconds since the epoch.
+
+        Returns:
+            Where what stood there is kept now, None if there was nothing. `forget` reaches that file too.
+        """
+        from pathlib import Path
+
+        from skep.facade.base import file_errors
+        from skep.storage.restoring import put_back
+
+        copy = clean_file("backup", backup)
+        named = path if path is None or path == "" else clean_file("path", path)
+        with file_errors(Path(copy)):
+            return put_back(Path(copy), Path(bank_file(named, os.environ, os.getcwd())), now())
 
     def __enter__(self) -> Self:
         return self

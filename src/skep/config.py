@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from skep.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BANK_NAME = "bank.skep"
 PROJECT_FOLDER = ".skep"
@@ -57,6 +60,15 @@ def find_bank(path: str | os.PathLike[str] | None, environ: Mapping[str, str], s
         environ: The environment; passed in, so that only entry points read it.
         start: Where to begin looking upward for a project folder.
     """
+    from pathlib import Path
+
+    return Path(bank_file(path, environ, start))
+
+
+def bank_file(
+    path: str | os.PathLike[str] | None, environ: Mapping[str, str], start: str | os.PathLike[str]
+) -> str:
+    """The same as a string, for those who are in a hurry: `pathlib` takes milliseconds to load."""
     if path is not None:
         named = os.fspath(path)
         if not named.strip():
@@ -64,24 +76,34 @@ def find_bank(path: str | os.PathLike[str] | None, environ: Mapping[str, str], s
         return _expanded(named)
     if environ.get("SKEP_BANK"):
         return _expanded(environ["SKEP_BANK"])
-    for folder in (start, *start.parents):
-        if (folder / PROJECT_FOLDER).is_dir():
-            return folder / PROJECT_FOLDER / BANK_NAME
-    return user_data(environ) / BANK_NAME
+    folder, above = "", os.fspath(start)
+    while folder != above:
+        folder, above = above, os.path.dirname(above)
+        if os.path.isdir(os.path.join(folder, PROJECT_FOLDER)):
+            return os.path.join(folder, PROJECT_FOLDER, BANK_NAME)
+    return os.path.join(user_data(environ), BANK_NAME)
 
 
-def _expanded(path: str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise ConfigError(f"{path} cannot be resolved ({error}); write the path in full") from error
+def _expanded(path: str) -> str:
+    """A path with the user's folder in place of `~`, written as `pathlib` would."""
+    if path.startswith("~"):
+        home = os.path.expanduser(path)
+        if home.startswith("~"):
+            raise ConfigError(f"{path} cannot be resolved (there is no such home); write the path in full")
+        path = home
+    if os.name != "posix":
+        from pathlib import Path
+
+        return str(Path(path))
+    root = "/" if path.startswith("/") else ""
+    return root + "/".join(part for part in path.split("/") if part not in ("", ".")) or "."
 
 
-def user_data(environ: Mapping[str, str]) -> Path:
+def user_data(environ: Mapping[str, str]) -> str:
     """The user's data folder by the conventions of the platform."""
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "~").expanduser()
+    home = _expanded(environ.get("HOME") or environ.get("USERPROFILE") or "~")
     if sys.platform == "win32":
-        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "skep"
+        return os.path.join(environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local"), "skep")
     if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "skep"
-    return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "skep"
+        return os.path.join(home, "Library", "Application Support", "skep")
+    return os.path.join(environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share"), "skep")

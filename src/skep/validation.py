@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, cast
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -22,15 +20,20 @@ from skep.errors import (
     UnknownKeyError,
     WrongTypeError,
 )
+from skep.jsonable import BAD, clean_metadata
 from skep.model import ANY, KINDS, Scope
+from skep.patterns import lazy
 
-Time = float | int | str | datetime
-"""A moment: seconds since the epoch, an ISO 8601 string, or a datetime (naive means UTC)."""
+if TYPE_CHECKING:
+    from pathlib import Path
 
-_BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+Time = float | int | str | datetime | date
+"""A moment: seconds since the epoch, an ISO 8601 string, a date, or a datetime (naive means UTC)."""
+
+_BREAK = lazy("[\t\n\r\u2028\u2029]")
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800.0, 253_402_300_800.0
 
-_PRIVATE = re.compile(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
+_PRIVATE = lazy(r"<\s*(/?)\s*private\b[^>]*>", re.IGNORECASE)
 
 REMEMBER_KEYS = (
     "text",
@@ -158,21 +161,36 @@ def clean_text(field: str, value: object, limit: int) -> str:
     """A text that can be stored faithfully."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{field} must be a string, got {type(value).__name__}", field=field)
-    found = None if value.isprintable() else _BAD.search(value)
+    found = None if value.isprintable() else BAD.search(value)
     if found:
         raise BadTextError(
             f"{field} holds the character U+{ord(found.group()):04X} at position {found.start()}, which cannot be"
             " stored faithfully; remove or escape it",
             field=field,
         )
-    if not value.strip():
+    if not value.strip() or not (value.isprintable() or any(map(_visible, value))):
         raise EmptyTextError(f"{field} is empty; give it at least one visible character", field=field)
     if len(value) > limit:
+        advice = "split it into several memories" if field == "text" else "shorten it"
         raise TextTooLongError(
-            f"{field} has {len(value):,} characters, over the limit of {limit:,}; split it into several memories",
-            field=field,
+            f"{field} has {len(value):,} characters, over the limit of {limit:,}; {advice}", field=field
         )
     return value
+
+
+def _visible(character: str) -> bool:
+    return character.isprintable() and not character.isspace()
+
+
+def clean_line(field: str, value: object, limit: int) -> str:
+    """A text of one line, such as a tag."""
+    text = clean_text(field, value, limit)
+    found = None if text.isprintable() else _BREAK.search(text)
+    if found:
+        raise BadTextError(
+            f"{field} holds a tab or a line break at position {found.start()}; give it one line", field=field
+        )
+    return text
 
 
 def public_text(field: str, value: object, limit: int) -> str:
@@ -191,9 +209,11 @@ def public_text(field: str, value: object, limit: int) -> str:
 
 def clean_time(field: str, value: object) -> float:
     """Seconds since the epoch from a number, an ISO string or a datetime."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, bool) or not isinstance(value, int | float | str | datetime):
         raise WrongTypeError(
-            f"{field} must be seconds, an ISO 8601 string or a datetime, got {type(value).__name__}",
+            f"{field} must be seconds, an ISO 8601 string, a date or a datetime, got {type(value).__name__}",
             field=field,
         )
     if isinstance(value, str):
@@ -283,6 +303,13 @@ def clean_call(field: str, value: Any) -> Any:
 
 def clean_path(field: str, value: object) -> Path:
     """Where a file is."""
+    from pathlib import Path
+
+    return Path(clean_file(field, value))
+
+
+def clean_file(field: str, value: object) -> str:
+    """The name of a file."""
     if not isinstance(value, str | os.PathLike):
         raise WrongTypeError(f"{field} must be the path of a file, got {type(value).__name__}", field=field)
     try:
@@ -292,7 +319,7 @@ def clean_path(field: str, value: object) -> Path:
     if not named or b"\x00" in named:
         problem = "is empty" if not named else "holds a NUL character"
         raise BadTextError(f"{field} {problem}; give the path of a file", field=field)
-    return Path(os.fsdecode(named))
+    return os.fsdecode(named)
 
 
 def clean_mapping(field: str, value: object) -> Mapping[str, Any]:
@@ -320,7 +347,7 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
         text = getattr(value, part)
         if text is None:
             continue
-        clean_text(f"{field}.{part}", text, limit)
+        clean_line(f"{field}.{part}", text, limit)
         if text == ANY and not asked:
             raise InvalidInputError(
                 f"{field}.{part} is {ANY!r}, which is only for asking; leave it out to share the memory",
@@ -342,7 +369,7 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
     given = cast("Iterable[Any]", value)
-    tags = tuple(dict.fromkeys(clean_text(field, tag, settings.label_limit) for tag in given))
+    tags = tuple(dict.fromkeys(clean_line(field, tag, settings.label_limit) for tag in given))
     most = settings.tags_limit if most is None else most
     if len(tags) > most:
         raise OutOfRangeError(
@@ -366,51 +393,6 @@ def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     )
 
 
-def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
-    """A JSON object that round-trips."""
-    if not isinstance(value, Mapping):
-        raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
-    return clean_json(field, value, limit)
-
-
-def clean_json(field: str, value: Any, limit: int) -> Any:
-    """Anything that JSON can hold and give back."""
-    try:
-        encoded = msgspec.json.encode(value)
-        decoded: Any = msgspec.json.decode(encoded)
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-        UnicodeEncodeError,
-        msgspec.MsgspecError,
-    ) as error:
-        raise InvalidInputError(
-            f"{field} is not plain JSON ({error}); use texts, numbers, lists and mappings", field=field
-        ) from None
-    if len(encoded) > limit:
-        raise TextTooLongError(
-            f"{field} is {len(encoded):,} bytes, over the limit of {limit:,}; keep it elsewhere and refer to it",
-            field=field,
-        )
-    if b"\\u0000" in encoded:
-        raise BadTextError(f"{field} holds a NUL character; remove it", field=field)
-    if decoded != value and _has_nan(value):
-        raise OutOfRangeError(f"{field} holds NaN or infinity, which JSON cannot; use null", field=field)
-    return decoded
-
-
-def _has_nan(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, Mapping):
-        return any(_has_nan(v) for v in cast("Mapping[str, Any]", value).values())
-    if isinstance(value, list | tuple):
-        return any(_has_nan(v) for v in cast("list[Any]", value))
-    return False
-
-
 Check = Callable[[str, Any, Settings], Any]
 
 
@@ -427,7 +409,7 @@ def _title(field: str, value: Any, settings: Settings) -> str:
 
 
 def _label(field: str, value: Any, settings: Settings) -> str:
-    return clean_text(field, value, settings.label_limit)
+    return clean_line(field, value, settings.label_limit)
 
 
 def _scope(field: str, value: Any, settings: Settings) -> Scope:
@@ -457,6 +439,8 @@ def _moment(field: str, value: Any, _settings: Settings) -> float:
 
 
 def _ttl(field: str, value: Any, _settings: Settings) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     return clean_number(field, value, 1e-3, 1e11)
 
 

@@ -32,7 +32,7 @@ ODD: list[Any] = [
 METHODS = sorted(
     name
     for name, method in inspect.getmembers(Bank, inspect.isfunction)
-    if not name.startswith("_") and name != "close"
+    if not name.startswith("_") and name != "close" and "self" in inspect.signature(method).parameters
 )
 
 
@@ -121,6 +121,18 @@ def test_a_bank_cannot_be_opened_with_an_odd_path(odd: Any) -> None:
         Bank.open(odd)
 
 
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
+def test_a_backup_cannot_be_put_back_from_or_to_an_odd_path(
+    odd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SkepError):
+        Bank.put_back(odd, "bank.skep")
+    if odd is not None:
+        with pytest.raises(SkepError):
+            Bank.put_back("no/such/copy", odd)
+
+
 @pytest.mark.parametrize("option", ["embedder", "settings", "now"])
 def test_a_bank_cannot_be_opened_with_odd_options(option: str) -> None:
     with pytest.raises(SkepError, match=option):
@@ -143,6 +155,16 @@ def test_what_was_begun_before_the_bank_was_closed_says_so_too(bank_path: Path) 
     bank.close()
     with pytest.raises(ClosedError):
         list(events)
+
+
+def test_a_view_of_the_past_is_awaited_too(bank_path: Path) -> None:
+    async def look() -> int:
+        async with await AsyncBank.open(bank_path, embedder=HashingEmbedder(16)) as bank:
+            await bank.remember("use ruff for linting")
+            async with await bank.as_of(4e9) as view:
+                return (await view.status()).memories
+
+    assert asyncio.run(look()) == 1
 
 
 def test_a_closed_async_bank_refuses_by_name_and_lists_come_whole(bank_path: Path) -> None:

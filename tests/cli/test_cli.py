@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,51 @@ def test_errors_are_one_line_and_exit_code_one(bank_path: Path) -> None:
     assert "Traceback" not in bad.stderr
     assert shell("add", "x", "--nonsense").returncode == 2
     assert shell("get", "nobody-1").returncode == 1
+
+
+def test_exit_codes_are_those_of_the_command_itself(bank_path: Path) -> None:
+    bank_path.write_bytes(b"no bank at all" * 500)
+    done = subprocess.run(
+        [sys.executable, "-m", "skep", "--bank", str(bank_path), "doctor", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(done.stdout)["healthy"] is False
+    assert done.returncode == 1
+
+
+def test_a_terminal_that_cannot_show_an_answer_is_named(bank_path: Path, run: Any) -> None:
+    run("add", "東京 is big")
+    done = subprocess.run(
+        [sys.executable, "-m", "skep", "--bank", str(bank_path), "list"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert done.returncode == 1
+    assert "PYTHONIOENCODING" in done.stderr
+
+
+def test_add_takes_every_field_and_a_memory_of_several_lines(run: Any) -> None:
+    a = run("add", "no smoking", "--polarity", "-1", "--pinned", "--metadata", '{"by": 3}').stdout.strip()
+    memory = as_json(run("get", a, "--json"))
+    assert (memory["polarity"], memory["pinned"], memory["metadata"]) == (-1, True, {"by": 3})
+    b = run("add", "--whole", stdin="first line\nsecond line\n").stdout.strip()
+    assert as_json(run("get", b, "--json"))["text"] == "first line\nsecond line"
+    assert "JSON object" in run("add", "x", "--metadata", "[1]", code=2).stderr
+    assert "begins like a JSON object" in str(run("add", "-", stdin="{broken\n", code=1).exception)
+
+
+def test_a_copy_is_put_back_and_a_damaged_bank_is_saved(run: Any, bank_path: Path, tmp_path: Path) -> None:
+    run("add", "the kettle is blue")
+    run("backup", str(tmp_path / "copy.skep"))
+    run("add", "the office has two kettles")
+    told = as_json(run("backup", "--restore", str(tmp_path / "copy.skep"), "--json"))
+    assert Path(told["replaced"]).exists()
+    assert as_json(run("status", "--json"))["memories"] == 1
+    assert "1 events written" in run("export", "--salvage", str(tmp_path / "out.jsonl")).stdout
 
 
 def test_nothing_found_prints_nothing_on_standard_output(run: Any) -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.embedding import Embedder, default_embedder
-from skep.embedding.static import DATA, StaticEmbedder
+from skep.embedding.static import DATA as FOLDER
+from skep.embedding.static import StaticEmbedder
 from skep.errors import EmbedderUnavailableError
+
+DATA = Path(FOLDER)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +132,28 @@ def test_a_missing_or_truncated_table_is_a_named_error(tmp_path: Path) -> None:
     (tmp_path / "copy" / "static.bin").write_bytes(b"short")
     with pytest.raises(EmbedderUnavailableError, match="instead of"):
         StaticEmbedder(tmp_path / "copy").embed(["x"])
+
+
+def test_a_damaged_vocabulary_is_a_named_error(tmp_path: Path) -> None:
+    shutil.copytree(DATA, tmp_path / "copy")
+    for kept in (10, 1000, 454_000):
+        (tmp_path / "copy" / "vocab.bin").write_bytes((DATA / "vocab.bin").read_bytes()[:kept])
+        with pytest.raises(EmbedderUnavailableError, match="no vocabulary, or a damaged one"):
+            StaticEmbedder(tmp_path / "copy").embed(["x"])
+
+
+def test_a_table_made_with_a_compressed_vocabulary_still_opens(
+    embedder: StaticEmbedder, tmp_path: Path
+) -> None:
+    shutil.copytree(DATA, tmp_path / "copy")
+    (tmp_path / "copy" / "vocab.bin").unlink()
+    lines = "\n".join(embedder.wordpiece.vocabulary).encode()
+    (tmp_path / "copy" / "vocab.z").write_bytes(zlib.compress(lines, 9))
+
+    older = StaticEmbedder(tmp_path / "copy")
+
+    assert older.wordpiece.vocabulary == embedder.wordpiece.vocabulary
+    assert np.array_equal(older.embed(["an unheard-of word"]), embedder.embed(["an unheard-of word"]))
 
 
 def test_importing_and_opening_does_not_import_numpy() -> None:

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.embedding.static import DATA
-from skep.embedding.wordpiece import MAX_WORD, WordPiece, split_words
+from skep.embedding.vocabulary import MOST, PackedVocabulary, pack
+from skep.embedding.wordpiece import MANY, MAX_WORD, WordPiece, split_words
 
 # What the reference tokenizer printed for these texts.
 # fmt: off
@@ -36,7 +38,7 @@ REFERENCE = {
 
 @pytest.fixture(scope="module")
 def wordpiece() -> WordPiece:
-    return WordPiece.from_file(DATA / "vocab.z")
+    return WordPiece.from_file(Path(DATA) / "vocab.bin")
 
 
 @pytest.mark.parametrize("text", REFERENCE)
@@ -79,3 +81,36 @@ def test_the_word_memory_does_not_grow_without_bound(monkeypatch: pytest.MonkeyP
 
     assert [[1] + [2] * n for n in range(8)] == [wordpiece.ids(text) for text in texts]
     assert len(wordpiece._pieces) <= 3  # pyright: ignore[reportPrivateUsage]
+
+
+def test_every_token_is_found_where_it_lies(wordpiece: WordPiece) -> None:
+    assert [wordpiece.id_of(token) for token in wordpiece.vocabulary] == list(range(30_522))
+
+
+LINES = st.text(st.characters(exclude_characters="\n"), max_size=5)
+
+
+@given(st.lists(LINES, min_size=1, max_size=40, unique=True), LINES)
+def test_a_packed_vocabulary_is_the_list_it_was_made_from(
+    tmp_path_factory: pytest.TempPathFactory, tokens: list[str], other: str
+) -> None:
+    path = tmp_path_factory.mktemp("vocabulary") / "v.bin"
+    path.write_bytes(pack(tokens))
+    packed = PackedVocabulary(str(path))
+
+    assert packed.tokens() == tokens
+    assert [packed.get(token) for token in tokens] == list(range(len(tokens)))
+    assert packed.get(other) == (tokens.index(other) if other in tokens else None)
+
+
+def test_a_vocabulary_without_tokens_with_too_many_or_with_one_twice_is_refused() -> None:
+    for tokens in ([], ["a", "b", "a"], ["a\nb"], [str(number) for number in range(MOST + 1)]):
+        with pytest.raises(ValueError, match="token"):
+            pack(tokens)
+
+
+def test_many_words_are_cut_like_few(wordpiece: WordPiece) -> None:
+    words = [f"{word}{number}" for number, word in enumerate(wordpiece.vocabulary[2000 : 2000 + 2 * MANY])]
+    text = " ".join(words)
+
+    assert wordpiece.ids(text) == WordPiece(wordpiece.vocabulary).ids(text)

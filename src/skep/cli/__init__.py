@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from skep.loading import undisturbed
 from skep.server.mcp.launch import one_thread
 
 LONG = ("bench", "hive", "maintain", "reembed", "tune")
@@ -77,7 +78,8 @@ class LazyGroup(click.Group):
         if cmd_name not in LONG:
             one_thread()
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
+        with undisturbed():
+            return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -114,7 +116,7 @@ def main() -> None:
     from skep.errors import SkepError
 
     try:
-        app(prog_name="skep", standalone_mode=False)
+        code = app(prog_name="skep", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -133,6 +135,17 @@ def main() -> None:
         where = f" {error.filename}" if error.filename else ""
         click.echo(f"skep: {error.strerror or error}{where}; check the path and its permissions", err=True)
         sys.exit(1)
-    except UnicodeError:
-        click.echo("skep: an argument is not valid UTF-8; check what was typed or pasted", err=True)
+    except UnicodeError as error:
+        click.echo(f"skep: {_unwritable(error)}", err=True)
         sys.exit(1)
+    if isinstance(code, int) and code:  # a command that ended with `Exit`: click hands its code back
+        sys.exit(code)
+
+
+def _unwritable(error: UnicodeError) -> str:
+    if isinstance(error, UnicodeEncodeError) and error.encoding.replace("-", "").lower() != "utf8":
+        return (
+            f"this terminal's encoding, {error.encoding}, has no {error.object[error.start]!r};"
+            " set PYTHONIOENCODING=utf-8"
+        )
+    return "an argument is not valid UTF-8; check what was typed or pasted"

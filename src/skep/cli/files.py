@@ -18,7 +18,8 @@ from skep.storage.doctor import Finding
 
 MEMORY = ":memory:"
 _LAST_RESORT = (
-    "put the newest copy that `skep backup` made in its place; without one, sync a new bank with a replica"
+    "put the newest copy in its place with `skep backup --restore COPY`; without one, `skep export --salvage FILE`"
+    " saves what can be read, to be imported into a new bank, or sync a new bank with a replica"
 )
 _LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -50,16 +51,20 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("path", type=click.Path(dir_okay=False))
+@click.option("--salvage", is_flag=True, help="Of a damaged bank: write what can be read.")
 @common
-def export(path: str, bank_path: str | None, as_json: bool) -> None:
+def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> None:
     """Write everything to PATH as JSON lines, links and history included; - is standard output."""
     with open_bank(bank_path, create=False) as bank:
-        if path == "-":
+        if path == "-" and not salvage:
             for line in bank.export_lines():
                 sys.stdout.buffer.write(line + b"\n")
             return
         with progress_bar("exporting") as progress:
-            count = bank.export(path, progress=progress)
+            count = bank.export(path, progress=progress, salvage=salvage)
+        lost = bank.engine.store.log.last_seq() - count if salvage else 0
+    if lost:
+        click.echo(f"{lost} events could not be read", err=True)
     print_json({"path": path, "events": count}) if as_json else click.echo(
         f"{count} events written to {path}"
     )
@@ -97,9 +102,23 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
 
 @click.command()
 @click.argument("path", type=click.Path(dir_okay=False))
+@click.option(
+    "--restore",
+    is_flag=True,
+    help="The other way round: put PATH in the bank's place. What stood there is kept beside it.",
+)
 @common
-def backup(path: str, bank_path: str | None, as_json: bool) -> None:
+def backup(path: str, restore: bool, bank_path: str | None, as_json: bool) -> None:
     """Copy the bank to PATH while it is in use."""
+    if restore:
+        aside = Bank.put_back(path, outer_bank() if bank_path is None else bank_path)
+        if as_json:
+            print_json({"restored": path, "replaced": None if aside is None else str(aside)})
+        else:
+            click.echo(
+                f"restored from {path}" + ("" if aside is None else f"; what stood there is now {aside}")
+            )
+        return
     with open_bank(bank_path, create=False) as bank:
         target = bank.backup(path)
     print_json({"path": str(target)}) if as_json else click.echo(f"copied to {target}")

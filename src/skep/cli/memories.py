@@ -41,6 +41,10 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=float, help="Seconds after which it expires.")
+@click.option("--polarity", type=click.Choice(["-1", "0", "1"]), help="-1: says that something is not so.")
+@click.option("--pinned", is_flag=True, help="Maintenance leaves it alone.")
+@click.option("--metadata", metavar="JSON", help="Anything else, as a JSON object.")
+@click.option("--whole", is_flag=True, help="Standard input is one memory, line breaks and all.")
 @click.option("--redact", is_flag=True, help="Take secrets and personal data out of the text first.")
 @click.option(
     "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
@@ -50,6 +54,9 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 def add(
     text: str | None,
     on_conflict: str | None,
+    whole: bool,
+    metadata: str | None,
+    polarity: str | None,
     user: str | None,
     project: str | None,
     session: str | None,
@@ -59,6 +66,14 @@ def add(
 ) -> None:
     """Remember TEXT. With - or no TEXT: one memory per line of standard input, plain or as JSON objects."""
     fields = {key: value for key, value in fields.items() if value not in (None, (), False)}
+    if metadata is not None:
+        fields["metadata"] = _metadata(metadata)
+    if polarity is not None:
+        fields["polarity"] = int(polarity)
+    if whole:
+        if text not in (None, "-"):
+            raise click.UsageError("--whole takes the memory from standard input; leave TEXT out")
+        text = _decoded(sys.stdin.buffer.read(), "standard input").strip()
     scope = scope_of(user, project, session)
     if scope:
         fields["scope"] = scope
@@ -90,14 +105,31 @@ def add(
                 click.echo(result.memory.id)
 
 
-def _item(number: int, line: bytes, fields: dict[str, Any]) -> dict[str, Any]:
+def _metadata(given: str) -> dict[str, Any]:
     try:
-        text = line.decode().strip()
-        if text.startswith("{"):
-            return {**fields, **msgspec.json.decode(text, type=dict[str, Any])}
-    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
-        raise InvalidInputError(f"line {number} of standard input cannot be read: {error}") from error
-    return {**fields, "text": text}
+        return msgspec.json.decode(given, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise click.BadParameter(f"--metadata must be a JSON object ({error})") from None
+
+
+def _decoded(given: bytes, what: str) -> str:
+    try:
+        return given.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{what} cannot be read: {error}") from error
+
+
+def _item(number: int, line: bytes, fields: dict[str, Any]) -> dict[str, Any]:
+    text = _decoded(line, f"line {number} of standard input").strip()
+    if not text.startswith("{"):
+        return {**fields, "text": text}
+    try:
+        return {**fields, **msgspec.json.decode(text, type=dict[str, Any])}
+    except msgspec.MsgspecError as error:
+        raise InvalidInputError(
+            f"line {number} of standard input begins like a JSON object but is none ({error}); mend it, or write it as"
+            ' {"text": "..."}'
+        ) from error
 
 
 def _conflict_line(conflict: Conflict) -> str:

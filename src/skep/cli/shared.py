@@ -8,14 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 import msgspec
 
 from skep.bank import Bank
-from skep.config import find_bank
+from skep.config import bank_file
 from skep.model import Memory, Stage
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,7 +69,7 @@ def outer_bank() -> str | None:
 def bank_exists(bank_path: str | None) -> bool:
     """Whether the bank a command would work on is there already."""
     named = outer_bank() if bank_path is None else bank_path
-    return find_bank(named, os.environ, Path.cwd()).exists()
+    return os.path.exists(bank_file(named, os.environ, os.getcwd()))
 
 
 @contextlib.contextmanager

@@ -22,11 +22,9 @@ def default_embedder() -> Embedder:
 
 
 def _static(rest: str, **_: str | None) -> Embedder:
-    from pathlib import Path
-
     from skep.embedding.static import DATA, StaticEmbedder
 
-    return StaticEmbedder(Path(rest) if rest else DATA)
+    return StaticEmbedder(rest or DATA)
 
 
 def _hash(rest: str, **_: str | None) -> Embedder:

@@ -6,9 +6,9 @@ int8 and is memory-mapped, so that opening it reads nothing. `scripts/build_stat
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from skep.embedding.calibration import Calibration
 from skep.embedding.wordpiece import WordPiece
 from skep.errors import EmbedderUnavailableError
+from skep.loading import undisturbed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
     from skep.embedding.base import Vectors
 
-DATA = Path(__file__).parent / "data"
+DATA = os.path.join(os.path.dirname(__file__), "data")
+VOCABULARIES = ("vocab.bin", "vocab.z")
+"""Names a vocabulary may have; tables made before the first one have the second."""
 CHUNK = 4096
 """Word pieces summed at once, so that a long text needs little memory."""
 
@@ -36,10 +39,11 @@ class _Table(NamedTuple):
 class StaticEmbedder:
     """Word vectors from a bundled table, summed with weights that favour rare words."""
 
-    def __init__(self, folder: Path = DATA) -> None:
-        self._folder = folder
+    def __init__(self, folder: str | os.PathLike[str] = DATA) -> None:
+        self._folder = os.fspath(folder)
         try:
-            about = msgspec.json.decode((folder / "static.json").read_bytes())
+            with open(self._path("static.json"), "rb") as file:
+                about = msgspec.json.decode(file.read())
         except FileNotFoundError as error:
             raise EmbedderUnavailableError(
                 f"the word-vector table is missing from {folder}; reinstall skep, or make it with "
@@ -49,6 +53,9 @@ class StaticEmbedder:
         self._dim: int = about["dim"]
         self._fingerprint: str = about["fingerprint"]
         self.calibration = Calibration(about["knots"])
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
 
     @property
     def fingerprint(self) -> str:
@@ -68,16 +75,18 @@ class StaticEmbedder:
     @cached_property
     def wordpiece(self) -> WordPiece:
         """The tokenizer, read on first use."""
-        return WordPiece.from_file(self._folder / "vocab.z")
+        paths = [self._path(name) for name in VOCABULARIES]
+        return WordPiece.from_file(next(filter(os.path.exists, paths), paths[0]))
 
     @cached_property
     def _table(self) -> _Table:
         """Row scales and int8 rows, mapped from the file."""
         import mmap
 
-        import numpy as np
+        with undisturbed():
+            import numpy as np
 
-        with (self._folder / "static.bin").open("rb") as file:
+        with open(self._path("static.bin"), "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         expected = self._size * (4 + self._dim)
         if len(mapped) != expected:
@@ -90,9 +99,9 @@ class StaticEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One unit row per text; a text without a known word gives a zero row."""
+        rows, scales = self._table
         import numpy as np
 
-        rows, scales = self._table
         ids_of = self.wordpiece.ids
         out = np.zeros((len(texts), self._dim), np.float32)
         for number, text in enumerate(texts):

@@ -6,15 +6,24 @@ punctuation and CJK characters, then cut each word greedily into the longest kno
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from skep.embedding.vocabulary import PackedVocabulary
 
 MAX_WORD = 100
 """Longer words become one unknown token, as in the reference."""
 MAX_REMEMBERED = 65_536
 """How many distinct words keep their pieces in memory before the memory starts anew."""
+MANY = 2_000
+"""Tokens looked for, from which on it pays to have the whole vocabulary in memory."""
 
 _CJK = (
     (0x4E00, 0x9FFF),
@@ -83,12 +92,14 @@ def split_words(text: str) -> list[str]:
 class _WordCache(dict[str, tuple[int, ...]]):
     """Pieces of every word met so far; forgets everything when it grows too large."""
 
-    def __init__(self, vocabulary: dict[str, int], unknown: int) -> None:
+    def __init__(self, vocabulary: dict[str, int] | PackedVocabulary, unknown: int) -> None:
         super().__init__()
         self._vocabulary = vocabulary
         self._unknown = (unknown,)
 
     def __missing__(self, word: str) -> tuple[int, ...]:
+        if not isinstance(self._vocabulary, dict) and self._vocabulary.asked >= MANY:
+            self._vocabulary = _numbered(self._vocabulary.tokens())
         if len(self) >= MAX_REMEMBERED:
             self.clear()
         pieces = self[word] = self._cut(word)
@@ -117,17 +128,28 @@ class _WordCache(dict[str, tuple[int, ...]]):
 class WordPiece:
     """Cuts text into ids of a fixed vocabulary. Adds no special tokens."""
 
-    def __init__(self, vocabulary: Sequence[str]) -> None:
-        self.vocabulary: tuple[str, ...] = tuple(vocabulary)
-        ids = dict(zip(self.vocabulary, range(len(self.vocabulary)), strict=True))
-        self.unknown: int = ids["[UNK]"]
-        self._pieces = _WordCache(ids, self.unknown)
-        self._ids = ids
+    def __init__(self, vocabulary: Sequence[str] | PackedVocabulary) -> None:
+        self._source = vocabulary
+        self._ids = _numbered(vocabulary) if isinstance(vocabulary, Sequence) else vocabulary
+        unknown = self._ids.get("[UNK]")
+        if unknown is None:
+            raise KeyError("[UNK]")
+        self.unknown: int = unknown
+        self._pieces = _WordCache(self._ids, self.unknown)
 
     @classmethod
-    def from_file(cls, path: Path) -> WordPiece:
-        """Read a vocabulary with one token per line; a name ending in `.z` is zlib-compressed."""
+    def from_file(cls, path: str | PathLike[str]) -> WordPiece:
+        """Read a vocabulary: `.bin` is searched where it lies, others have one token per line, `.z` compressed."""
+        if os.fspath(path).endswith(".bin"):
+            from skep.embedding.vocabulary import PackedVocabulary
+
+            return cls(PackedVocabulary(os.fspath(path)))
         return cls(read_vocabulary(path))
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Every token, by its id."""
+        return tuple(self._source if isinstance(self._source, Sequence) else self._source.tokens())
 
     def id_of(self, token: str) -> int | None:
         """The number of a token, or None if the vocabulary lacks it."""
@@ -146,10 +168,15 @@ class WordPiece:
         return [self.vocabulary[number] for number in self.ids(text)]
 
 
-def read_vocabulary(path: Path) -> list[str]:
-    """The tokens of a vocabulary file, by id."""
-    raw = path.read_bytes()
-    if path.suffix == ".z":
+def _numbered(tokens: Sequence[str]) -> dict[str, int]:
+    return dict(zip(tokens, range(len(tokens)), strict=True))
+
+
+def read_vocabulary(path: str | PathLike[str]) -> list[str]:
+    """The tokens of a vocabulary file with one per line, by id."""
+    with open(path, "rb") as file:
+        raw = file.read()
+    if os.fspath(path).endswith(".z"):
         import zlib
 
         raw = zlib.decompress(raw)

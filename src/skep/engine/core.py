@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -21,6 +20,8 @@ from skep.storage.tables import Changes
 from skep.validation import clean_id
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from skep.storage.segments import SegmentIndex
 
 Sign = Callable[[Event], bytes]
@@ -41,7 +42,7 @@ class Engine:
         spec: str | None,
         settings: Settings,
         now: Now,
-        index_folder: Path | None = None,
+        index_folder: str | PathLike[str] | None = None,
         frozen: bool = False,
         adopts: bool = True,
     ) -> None:
@@ -129,6 +130,8 @@ class Engine:
             self.validity(memory_id)
 
     def _missing(self, memory_id: str) -> NoReturn:
+        if self.frozen and not self.store.log.of(memory_id):
+            raise NotFoundError(f"there was no memory {memory_id!r} at that time")
         if self.store.is_forgotten(memory_id):
             raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
         raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")

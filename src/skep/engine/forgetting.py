@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skep.engine.core import Engine
 from skep.errors import SkepError
 from skep.model import Receipt
+from skep.storage.log import scrubbed_body
 from skep.storage.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:
@@ -71,7 +75,11 @@ def _would_erase(engine: Engine, memory_ids: Sequence[str]) -> dict[str, int]:
     return {
         "rows": len(rows),
         "words": len(rows),
-        "log": sum(len(store.log.of(memory_id)) for memory_id in memory_ids),
+        "log": sum(
+            scrubbed_body(event) != event.body
+            for memory_id in memory_ids
+            for event in store.log.of(memory_id)
+        ),
         "vectors": sum(
             len(store.vectors.get(space.number, rows.values())) for space in store.vectors.spaces()
         ),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Callable, Generator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skep.engine import Engine
 from skep.errors import DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.model import Event, Memory, Scope
 from skep.storage.fold import mentioned
 from skep.validation import clean_flag, clean_scope, clean_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ScopeLike = Scope | Mapping[str, str | None]
 Sees = Callable[[Memory], bool]

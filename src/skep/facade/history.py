@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 from typing import Any, Self
 
 from skep.clock import pack
@@ -22,7 +21,7 @@ FINAL = ("forget", "use")
 class _Closed:
     """What stands in the place of the engine of a bank that was closed."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: str | None) -> None:
         self._path = path
 
     def __getattr__(self, name: str) -> Any:
@@ -45,7 +44,7 @@ class History(Base):
             return
         self._past = None
         self._engine.close()
-        self._engine = _Closed(self._engine.store.path)  # type: ignore[assignment]
+        self._engine = _Closed(self._engine.store.file)  # type: ignore[assignment]
 
     def history(
         self,
@@ -142,9 +141,7 @@ class History(Base):
         mine = self._engine
         store = mine.store.copy_to_memory()
         store.rewind(pack(moment) | 0xFFFF)
-        folder = (
-            None if mine.store.path is None else mine.store.path.with_name(mine.store.path.name + ".index")
-        )
+        folder = None if mine.store.file is None else f"{mine.store.file}.index"
         engine = Engine(
             store,
             mine.embeddings.embedder,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,18 +13,21 @@ from skep.engine import Engine, Progress
 from skep.engine.forgetting import clean_derived, forget_in_backups
 from skep.errors import InvalidInputError, NotFoundError, WrongTypeError
 from skep.facade.base import BULK, Base, file_errors
+from skep.jsonable import clean_json
 from skep.model import Event
 from skep.storage.sqlite import Applied
 from skep.validation import (
     clean_call,
     clean_count,
-    clean_json,
+    clean_flag,
     clean_mapping,
     clean_path,
     clean_text,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skep.storage.doctor import Finding
 
 SETTING_LIMIT = 1 << 20
@@ -37,7 +39,7 @@ class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str | None
     memories: int
-    """Those a recall may return."""
+    """Active and pending ones. A recall leaves out those whose time is over, which count here until maintenance."""
     pending: int
     by_status: dict[str, int]
     by_kind: dict[str, int]
@@ -126,25 +128,50 @@ class Whole(Base):
         """Counts, sizes, the embedder and its backlog."""
         return _status(self._engine)
 
-    def export(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
-        """Write everything to a file of JSON lines, links and history included; the number of events."""
-        from skep.storage.transfer import export_lines
+    def export(
+        self, path: str | os.PathLike[str], *, progress: Progress | None = None, salvage: bool = False
+    ) -> int:
+        """Write everything to a file of JSON lines, links and history included; the number of events.
+
+        An earlier export is replaced, a bank never.
+
+        Args:
+            path: The file.
+            progress: Called with how many events are done, of how many.
+            salvage: Of a damaged bank, write what can be read; `import_` takes it although events are missing.
+        """
+        from skep.storage.foreign import is_sqlite
+        from skep.storage.transfer import export_lines, salvage_lines
 
         target = clean_path("path", path)
         clean_call("progress", progress)
         partial = target.with_name(target.name + ".partial")
+        lines = (
+            iter(salvage_lines(self._engine.store)[0])
+            if clean_flag("salvage", salvage)
+            else export_lines(self._engine.store)
+        )
         total = self._engine.store.log.last_seq()
         count = -1
         with file_errors(target):
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "it is a folder")
-            with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-                for line in export_lines(self._engine.store):
-                    file.write(line + b"\n")
-                    count += 1
-                    if progress is not None and count % 1000 == 0:
-                        progress(max(0, count), total)
-            os.replace(partial, target)
+            if is_sqlite(target) or (self.file is not None and _same_file(target, self.file)):
+                raise InvalidInputError(
+                    f"{target} is a bank or another database, which an export would destroy; choose another path",
+                    field="path",
+                )
+            try:
+                with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+                    for line in lines:
+                        file.write(line + b"\n")
+                        count += 1
+                        if progress is not None and count % 1000 == 0:
+                            progress(max(0, count), total)
+                os.replace(partial, target)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
         return count
 
     def export_lines(self) -> Iterator[bytes]:
@@ -167,9 +194,10 @@ class Whole(Base):
         clean_call("progress", progress)
         self.versions()
         events = _exported(path)
+        gaps = _salvaged(path)
         done = Applied()
         for number, group in enumerate(batches(events, BULK)):
-            applied = self.apply(group)
+            applied = self.apply(group, partial=gaps)
             done = Applied(
                 new=done.new + applied.new,
                 known=done.known + applied.known,
@@ -184,7 +212,12 @@ class Whole(Base):
         """Copy the bank to a file while it is in use; `forget` reaches the copy too."""
         target = clean_path("path", path)
         with file_errors(target):
-            if self.file is not None and target.resolve() == self.file.resolve():
+            if self._engine.frozen:
+                raise InvalidInputError(
+                    "a view of the past cannot be backed up, because `forget` would not reach the copy; back up the"
+                    " bank, or export the view"
+                )
+            if self.file is not None and _same_file(target, self.file):
                 raise InvalidInputError(
                     "a bank cannot be backed up onto itself; choose another path", field="path"
                 )
@@ -220,6 +253,10 @@ class Whole(Base):
         return [*done, "rebuilt the index of words and vectors"]
 
 
+def _same_file(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
 def _exported(path: str | os.PathLike[str]) -> list[Event]:
     """The events in a file that `export` wrote."""
     from skep.storage.transfer import read_lines
@@ -230,6 +267,13 @@ def _exported(path: str | os.PathLike[str]) -> list[Event]:
             raise NotFoundError(f"there is no file {source}; give the path of an export")
         with source.open("rb") as file:
             return list(read_lines(file, where=source.name))
+
+
+def _salvaged(path: str | os.PathLike[str]) -> bool:
+    from skep.storage.transfer import was_salvaged
+
+    with open(path, "rb") as file:
+        return was_salvaged(file.readline())
 
 
 def _clean_ranges(ranges: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +29,9 @@ from skep.validation import (
     refuse_inverted,
     refuse_unknown,
 )
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _GIVEN = dict.fromkeys((*REMEMBER_KEYS, "on_conflict", "contradiction_fn", "redact"))
@@ -56,7 +59,7 @@ class Writing(Base):
         created_at: Time | None = None,
         valid_from: Time | None = None,
         valid_to: Time | None = None,
-        ttl: float | None = None,
+        ttl: float | timedelta | None = None,
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "warn",
@@ -82,7 +85,7 @@ class Writing(Base):
             created_at: When it was learnt, if not now.
             valid_from: Since when it holds.
             valid_to: Until when it holds.
-            ttl: Seconds after which it expires.
+            ttl: Seconds, or a timedelta, after which it expires.
             evidence: Ids of the memories that support it.
             metadata: Anything else, as JSON.
             on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from skep.integrations.transcripts import without_private
+from skep.loading import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,12 +101,14 @@ def respond(client: str, raw: bytes, *, bank: str | None, environ: Mapping[str, 
 
 def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -> SqliteStore | None:
     """The bank for reading words; None when there is none yet."""
-    from skep.config import Settings, find_bank
-    from skep.storage.sqlite import SqliteStore
+    from skep.config import Settings, bank_file
 
-    path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
-    if not path.is_file():
+    path = bank_file(bank, environ, payload.cwd or os.getcwd())
+    if not os.path.isfile(path):
         return None
+    with undisturbed():
+        from skep.storage.sqlite import SqliteStore
+
     return SqliteStore.open(path, Settings(busy_seconds=BUSY_SECONDS), create=False, read_only=True)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """How much of a transcript's end is read; older turns were captured when they were new."""

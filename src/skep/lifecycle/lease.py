@@ -39,7 +39,7 @@ class Held:
                 f"another run ({held.owner.split('/')[0]}) is maintaining this bank; nothing was done. Wait for it;"
                 f" if it crashed, its lease ends in {ends:.0f} s"
             )
-        if self._engine.store.path is not None:
+        if self._engine.store.file is not None:
             self._thread = threading.Thread(target=self._beat, name="skep-lease", daemon=True)
             self._thread.start()
         return self

@@ -10,6 +10,7 @@ import msgspec
 
 from skep.engine import Engine
 from skep.errors import ConfigError
+from skep.loading import undisturbed
 from skep.model import Memory, Recalled, Stage
 from skep.recall.marking import conflicts_marked, opposes
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
@@ -148,12 +149,11 @@ class Recaller:
         vector: Any,
     ) -> Recalled:
         """Run the pipeline. Call inside a snapshot, so that everything it reads is of one moment."""
-        from skep.recall.sources import BankSources
-        from skep.retrieval.pipeline import run
-
         sources = self._sources
         if sources is None:
-            sources = self._sources = BankSources(self._engine)
+            sources = self._sources = _opened(self._engine)
+        from skep.retrieval.pipeline import run
+
         self._engine.index.refresh()
         found = run(
             query,
@@ -210,3 +210,14 @@ class Recaller:
             self._answers[key] = (now, until, answer)
             while len(self._answers) > self._engine.settings.cache_entries:
                 self._answers.popitem(last=False)
+
+
+def _opened(engine: Engine) -> BankSources:
+    """What the pipeline reads from, with everything that the first recall has to load."""
+    with undisturbed():
+        import skep.retrieval.pipeline  # noqa: F401
+        from skep.recall.sources import BankSources
+
+        sources = BankSources(engine)
+        _ = engine.index
+    return sources

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Generator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -23,6 +23,8 @@ from skep.errors import (
 )
 
 MEMORY = ":memory:"
+FAILED = (apsw.Error, UnicodeDecodeError)
+"""What reading a file may raise; the second is text that is none, which only damage leaves."""
 
 
 class Counted(Protocol):
@@ -36,7 +38,7 @@ class Counted(Protocol):
 class Connection:
     """A connection that is safe to share between threads and notices a fork."""
 
-    def __init__(self, path: Path | str, *, busy_seconds: float, read_only: bool = False) -> None:
+    def __init__(self, path: str, *, busy_seconds: float, read_only: bool = False) -> None:
         self.path = path
         self.read_only = read_only
         self._busy_ms = int(busy_seconds * 1000)
@@ -78,7 +80,7 @@ class Connection:
         parent would then find itself alone on leaving, and delete the log that the child writes to.
         """
         self._came_along = True
-        if self._closed or self._left or str(self.path) == MEMORY:
+        if self._closed or self._left or self.path == MEMORY:
             return
         if forking.missed(self.lock) or self._db.in_transaction:
             return  # closing what is in use would harm the parent
@@ -87,11 +89,16 @@ class Connection:
         self._left = True
 
     def _connect(self) -> Any:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        flags, name = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, self.path
         if self.read_only:
             flags = apsw.SQLITE_OPEN_READONLY
+            if _unchanging(self.path):
+                from urllib.parse import quote
+
+                flags |= apsw.SQLITE_OPEN_URI
+                name = f"file:{quote(os.path.abspath(self.path))}?immutable=1"
         with translated(self.path):
-            db: Any = apsw.Connection(str(self.path), flags=flags)
+            db: Any = apsw.Connection(name, flags=flags)
             db.set_busy_timeout(self._busy_ms)
             # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -112,7 +119,7 @@ class Connection:
 
     def log_ahead(self) -> None:
         """Switch to write-ahead logging, synced to disk at every commit."""
-        self._ahead = str(self.path) != MEMORY
+        self._ahead = self.path != MEMORY
         if self._ahead:
             with translated(self.path):
                 self.db.execute(
@@ -134,7 +141,7 @@ class Connection:
         try:
             with self.lock:
                 return self._all(sql, bindings)
-        except apsw.Error as error:
+        except FAILED as error:
             raise explained(error, self.path) from error
 
     def one(self, sql: str, bindings: Any = ()) -> Any:
@@ -143,7 +150,7 @@ class Connection:
             with self.lock:
                 found = self._all(sql, bindings)
                 return found[0][0] if found else None
-        except apsw.Error as error:
+        except FAILED as error:
             raise explained(error, self.path) from error
 
     def _all(self, sql: str, bindings: Any) -> list[tuple[Any, ...]]:
@@ -298,7 +305,7 @@ class Connection:
         """A child must not use its parent's connection: SQLite's locks do not survive a fork."""
         if self._closed:
             return
-        if str(self.path) == MEMORY:
+        if self.path == MEMORY:
             raise StorageError("an in-memory bank cannot be used after a fork; open a new one in the child")
         if not self._left:
             raise StorageError(
@@ -348,8 +355,17 @@ class _Transaction:
             raise explained(problem, self._c.path) from problem
         finally:
             self._c.lock.release()
-        if isinstance(error, apsw.Error):
+        if isinstance(error, FAILED):
             raise explained(error, self._c.path) from error
+
+
+def _unchanging(path: str) -> bool:
+    """Whether a file lies where nobody can write, and is complete: SQLite then needs no shared memory beside it."""
+    try:
+        closed = os.statvfs(path).f_flag & os.ST_RDONLY
+        return bool(closed) and not (os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"))
+    except (OSError, AttributeError):  # not there, or a system without such flags
+        return False
 
 
 class translated:
@@ -357,7 +373,7 @@ class translated:
 
     __slots__ = ("_path",)
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
 
     def __enter__(self) -> None:
@@ -366,11 +382,11 @@ class translated:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, apsw.Error):
+        if isinstance(error, FAILED):
             raise explained(error, self._path) from error
 
 
-def explained(error: apsw.Error, path: Path | str) -> StorageError:
+def explained(error: apsw.Error | UnicodeDecodeError, path: str) -> StorageError:
     """One of SQLite's errors, in words that say what to do."""
     match error:
         case apsw.BusyError():
@@ -385,10 +401,10 @@ def explained(error: apsw.Error, path: Path | str) -> StorageError:
             return ReadOnlyError(f"{path} cannot be written; check its permissions and those of its folder")
         case apsw.NotADBError():
             return NotABankError(f"{path} is not a skep bank; choose another path or restore a backup")
-        case apsw.CorruptError():
+        case apsw.CorruptError() | UnicodeDecodeError():
             return CorruptBankError(
-                f"{path} is damaged ({error}); run `skep doctor`, then restore a backup or `skep export` what"
-                " can be read"
+                f"{path} is damaged ({error}); run `skep doctor`, then put a backup in its place with `skep backup"
+                " --restore`, or save what can be read with `skep export --salvage`"
             )
         case apsw.CantOpenError():
             return ReadOnlyError(f"{path} cannot be opened; check that its folder exists and may be written")

@@ -95,7 +95,8 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
             check="integrity",
             level="error",
             message="; ".join(problems),
-            fix="restore the newest backup, or `skep export` what can be read and `skep import` it into a new bank",
+            fix="`skep backup --restore COPY` puts the newest copy in its place; without one, `skep export --salvage"
+            " FILE` saves what can be read, and `skep import FILE` takes it into a new bank",
         )
     else:
         yield Finding(check="integrity", level="ok", message="every page is sound")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -13,6 +14,12 @@ from skep.errors import BankNotFoundError, BusyError, NewerVersionError, NotABan
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+FIRST_SECONDS = 2.0
+"""How long a file may stay empty while another process makes a bank of it."""
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 
 
@@ -23,24 +30,26 @@ def new_actor() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(10))
 
 
-def prepare(path: Path | str, *, create: bool) -> Path | str:
+def prepare(path: str | os.PathLike[str], *, create: bool) -> str:
     """Make sure there is a file to open, private to its owner."""
-    if str(path) == MEMORY:
+    path = os.fspath(path)
+    if path == MEMORY:
         return MEMORY
-    path = Path(path)
     try:
-        str(path).encode()
-        folder, there = path.is_dir(), path.exists()
+        path.encode()
+        mode = _mode(path)
     except (UnicodeEncodeError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8"
-        raise NotABankError(f"{str(path)!r:.200} cannot be a bank ({why}); choose another path") from error
-    if folder:
+        raise NotABankError(f"{path!r:.200} cannot be a bank ({why}); choose another path") from error
+    if stat.S_ISDIR(mode):
         raise NotABankError(f"{path} is a folder; give the path of the bank file inside it")
-    if not there:
+    if mode and not os.path.getsize(path):
+        _refuse_emptied(path, create=create)
+    if not mode:
         if not create:
             raise BankNotFoundError(f"there is no bank at {path}; create one with `skep init`")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         except (PermissionError, OSError) as error:
             raise ReadOnlyError(
@@ -49,9 +58,35 @@ def prepare(path: Path | str, *, create: bool) -> Path | str:
     return path
 
 
-def connect(
-    path: Path | str, *, busy_seconds: float, read_only: bool = False, copies: bool = True
-) -> Connection:
+def _refuse_emptied(path: str, *, create: bool) -> None:
+    """Refuse an empty file, unless a bank is to be made of it and nothing shows that it was one before."""
+    if not create:
+        deadline = time.monotonic() + FIRST_SECONDS
+        while not os.path.getsize(path):  # another process may be making it at this moment
+            if time.monotonic() > deadline:
+                raise NotABankError(
+                    f"{path} is empty; put a backup in its place with `skep backup --restore`, or delete the file"
+                )
+            time.sleep(0.02)
+    beside = [name for name in (f"{path}.index", f"{path}-wal") if os.path.exists(name)]
+    if beside and not os.path.getsize(path) and any(os.path.isdir(n) or os.path.getsize(n) for n in beside):
+        raise NotABankError(
+            f"{path} is empty, but {' and '.join(beside)} beside it shows that it held memories; put a backup in its"
+            " place with `skep backup --restore`, or delete all of them to begin anew"
+        )
+
+
+def _mode(path: str) -> int:
+    """What there is at a path; 0 for nothing."""
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        if error.errno in NOT_THERE:
+            return 0
+        raise
+
+
+def connect(path: str, *, busy_seconds: float, read_only: bool = False, copies: bool = True) -> Connection:
     """A connection to a bank whose schema is current; with `copies`, a copy is kept of one that was not.
 
     Switching a new file to write-ahead logging needs it alone for a moment, and SQLite does not wait for that by
@@ -67,7 +102,7 @@ def connect(
             time.sleep(0.02)
 
 
-def _connected(path: Path | str, *, busy_seconds: float, read_only: bool, copies: bool) -> Connection:
+def _connected(path: str, *, busy_seconds: float, read_only: bool, copies: bool) -> Connection:
     connection = Connection(path, busy_seconds=busy_seconds, read_only=read_only)
     try:
         _check(connection)  # before anything is written: what is not a bank stays as it is, to the byte
@@ -117,6 +152,8 @@ def migrate(connection: Connection, *, copies: bool) -> None:
         return
     copy: Path | None = None
     if version and copies:
+        from pathlib import Path
+
         copy = Path(f"{connection.path}.before-v{VERSION}")
         if not copy.exists():
             copy_file(connection, copy)
@@ -129,7 +166,7 @@ def migrate(connection: Connection, *, copies: bool) -> None:
 
             connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (secrets.token_hex(16),))
             connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))
-            if str(connection.path) != MEMORY:
+            if connection.path != MEMORY:
                 connection.execute("INSERT INTO meta(key, value) VALUES('place', ?)", (_place(connection),))
         if copy is not None:  # `forget` has to reach it
             connection.execute(
@@ -148,7 +185,7 @@ def actor_of(connection: Connection) -> tuple[str, bool]:
     `claim_actor`, before it writes or says who it is. Reading alone leaves it as it is.
     """
     found = dict(connection.rows("SELECT key, value FROM meta WHERE key IN ('actor', 'place')"))  # type: ignore[arg-type]
-    ours = str(connection.path) == MEMORY or connection.read_only or found.get("place") == _place(connection)
+    ours = connection.path == MEMORY or connection.read_only or found.get("place") == _place(connection)
     return found["actor"], ours
 
 
@@ -167,8 +204,8 @@ def claim_actor(connection: Connection) -> str:
 
 
 def _place(connection: Connection) -> str:
-    stat = os.stat(connection.path)
-    return f"{stat.st_dev}:{stat.st_ino}"
+    found = os.stat(connection.path)
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 def copy_file(connection: Connection, target: Path) -> None:
@@ -176,7 +213,7 @@ def copy_file(connection: Connection, target: Path) -> None:
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
     os.close(os.open(partial, os.O_CREAT | os.O_RDWR, 0o600))
-    with translated(target):
+    with translated(str(target)):
         copy: Any = apsw.Connection(str(partial))
         try:
             with copy.backup("main", connection.db, "main") as backup:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from skep.errors import CorruptBankError
 from skep.model import ANY, SHARED, Event, Memory, Scope
 from skep.storage.base import Filter
 from skep.storage.fold import State
@@ -120,6 +121,12 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
         confirmations, disputes, metadata, replaced, stale, uses, used_at, pending, _row,
     ) = row  # fmt: skip
     waits = pending is not None or fingerprint is None
+    try:
+        labels = () if tags == "[]" else _decode_list(tags)
+        support = () if evidence == "[]" else _decode_list(evidence)
+        more = {} if metadata == "{}" else _decode(metadata)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise _damaged(f"memory {id_}", error) from error
     return Memory(
         id=id_,
         kind=kind,
@@ -130,7 +137,7 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
         scope=SHARED
         if user is None and project is None and session is None
         else Scope(user=user, project=project, session=session),
-        tags=() if tags == "[]" else _decode_list(tags),
+        tags=labels,
         source=source,
         confidence=confidence,
         importance=importance,
@@ -144,7 +151,7 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
         expires_at=expires,
         last_evidence_at=evidence_at,
         last_used_at=used_at,
-        evidence=() if evidence == "[]" else _decode_list(evidence),
+        evidence=support,
         uses=uses or 0,
         successes=successes,
         failures=failures,
@@ -153,7 +160,7 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
         superseded_by=replaced if status == "superseded" else None,
         merged_into=replaced if status == "merged" else None,
         stale=bool(stale),
-        metadata={} if metadata == "{}" else _decode(metadata),
+        metadata=more,
         embedder=None if waits else fingerprint,
     )
 
@@ -176,8 +183,17 @@ def own_memory(memory_id: str, row: Sequence[Any]) -> Memory:
 def event_of(row: tuple[Any, ...]) -> Event:
     """An event from (seq, actor, counter, hlc, kind, body, signature)."""
     seq, actor, counter, hlc, kind, body, signature = row
-    return Event(
-        seq=seq, actor=actor, counter=counter, hlc=hlc, kind=kind, body=_decode(body), signature=signature
+    try:
+        said = _decode(body)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise _damaged(f"event {actor}-{counter}", error) from error
+    return Event(seq=seq, actor=actor, counter=counter, hlc=hlc, kind=kind, body=said, signature=signature)
+
+
+def _damaged(what: str, error: Exception) -> CorruptBankError:
+    return CorruptBankError(
+        f"{what} is damaged ({error}); put a backup in place with `skep backup --restore`, or save what can be read"
+        " with `skep export --salvage`"
     )
 
 

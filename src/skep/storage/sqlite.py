@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
@@ -22,6 +22,9 @@ from skep.storage.reads import Reads
 from skep.storage.rows import searched_text
 from skep.storage.tables import Changes, Tables
 from skep.storage.vectors import SHIFT, Space
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
 """The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
@@ -62,7 +65,7 @@ class SqliteStore(Reads):
     @classmethod
     def open(
         cls,
-        path: Path | str,
+        path: str | os.PathLike[str],
         settings: Settings,
         *,
         create: bool = True,
@@ -82,15 +85,22 @@ class SqliteStore(Reads):
         try:
             connection = connect(path, busy_seconds=settings.busy_seconds, read_only=read_only, copies=copies)
         except ReadOnlyError:
-            if read_only or not Path(path).exists():
+            if read_only or not os.path.exists(path):
                 raise
             connection = connect(path, busy_seconds=settings.busy_seconds, read_only=True)
         return cls(connection, settings)
 
     @property
+    def file(self) -> str | None:
+        """The name of the file; None for a bank in memory."""
+        return None if self.connection.path == MEMORY else self.connection.path
+
+    @property
     def path(self) -> Path | None:
         """The file; None for a bank in memory."""
-        return None if str(self.connection.path) == MEMORY else Path(self.connection.path)
+        from pathlib import Path
+
+        return None if self.file is None else Path(self.file)
 
     @property
     def actor(self) -> str:
@@ -281,6 +291,8 @@ class SqliteStore(Reads):
 
     def _refuse_read_only(self) -> None:
         if self.read_only:
+            if self.path is None:
+                raise ReadOnlyError("this is a view of the past, for reading only; write to the bank itself")
             raise ReadOnlyError(f"{self.connection.path} is open for reading only; check its permissions")
 
     # Spaces
@@ -366,6 +378,8 @@ class SqliteStore(Reads):
 
     def backups(self) -> list[Path]:
         """Where copies were made."""
+        from pathlib import Path
+
         return [Path(path) for (path,) in self.connection.rows("SELECT path FROM backups ORDER BY path")]
 
     def drop_backup(self, path: Path) -> None:
@@ -376,7 +390,7 @@ class SqliteStore(Reads):
     def leftover(self) -> bool:
         """Whether what was forgotten may still stand in the file or its write-ahead log."""
         note = "SELECT 1 FROM meta WHERE key = 'erasing'"
-        return self.path is not None and self.connection.one(note) is not None
+        return self.file is not None and self.connection.one(note) is not None
 
     def _take_note(self) -> None:
         """Find out whether another process has left something to erase."""
@@ -395,7 +409,7 @@ class SqliteStore(Reads):
         """
         connection = self.connection
         with connection.impatient(seconds), translated(connection.path):
-            if self.path is None or self.read_only or connection.db.in_transaction:
+            if self.file is None or self.read_only or connection.db.in_transaction:
                 return not self.leftover()
             try:
                 frames, moved = connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -24,6 +24,8 @@ class Header(msgspec.Struct, kw_only=True):
     version: int
     bank: str
     events: int
+    salvaged: bool = False
+    """Saved from a damaged bank: events may be missing among those that are there."""
 
 
 class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +48,23 @@ def export_lines(store: SqliteStore) -> Iterator[bytes]:
         yield encode_event(event)
 
 
+def salvage_lines(store: SqliteStore) -> tuple[list[bytes], int]:
+    """The same of a damaged bank: what can be read of it, and how many events cannot."""
+    from skep.storage.restoring import readable
+
+    lines: list[bytes] = []
+    lost = 0
+    for event in readable(store):
+        if event is None:
+            lost += 1
+        else:
+            lines.append(encode_event(event))
+    header = Header(
+        format=FORMAT, version=VERSION, bank=store.bank_id, events=len(lines), salvaged=bool(lost)
+    )
+    return [msgspec.json.encode(header), *lines], lost
+
+
 def encode_event(event: Event) -> bytes:
     """One event as a line."""
     signature = base64.b64encode(event.signature).decode() if event.signature else None
@@ -59,6 +78,14 @@ def encode_event(event: Event) -> bytes:
             signature=signature,
         )
     )
+
+
+def was_salvaged(line: bytes) -> bool:
+    """Whether an export that begins with this line was saved from a damaged bank."""
+    try:
+        return msgspec.json.decode(line, type=Header).salvaged
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
 
 
 def read_lines(lines: Iterable[bytes], *, where: str) -> Iterator[Event]:

@@ -95,4 +95,4 @@ def test_building_takes_little_memory(tmp_path_factory: pytest.TempPathFactory) 
 
     assert index.stats().segments == 1
     assert peak <= ROWS * BYTES_PER_ROW
-    assert bank.reads == 2
+    assert bank.reads == 1

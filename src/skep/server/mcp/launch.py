@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 PROFILE_NAMES: Final = ("default", "full", "reference", "search")
@@ -58,6 +57,8 @@ class Serving:
     def __init__(
         self, bank: str | None, profile: str, judge: str | None, environ: Mapping[str, str], *, local: bool
     ) -> None:
+        from pathlib import Path
+
         from skep import __version__
         from skep.server.mcp.banks import Banks
         from skep.server.mcp.profiles import build_server

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import astuple
-from numpy.typing import NDArray
 
 from skep.storage.base import IndexRow
 from skep.storage.segments.codes import FineCodes, Frame, encode, join, sketch
@@ -23,12 +22,15 @@ from skep.storage.segments.postings import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.segments.reader import Segment
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
-Keys = NDArray[np.uint64]
-Small = NDArray[np.uint32]
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
+    Keys = NDArray[np.uint64]
+    Small = NDArray[np.uint32]
+
 
 BLOCK = 256
 """Vectors encoded at a time: few enough to stay in the processor's cache."""

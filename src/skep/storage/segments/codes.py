@@ -12,16 +12,19 @@ The *frame* (mean and axes) only serves the sketch. All segments of one index sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.linear import alone
 from skep.storage.segments.turning import turn
 
-Floats = NDArray[np.float32]
-Words = NDArray[np.uint64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Words = NDArray[np.uint64]
+
 
 WORD = 64
 """Signs per machine word."""

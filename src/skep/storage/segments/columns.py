@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.model import KINDS, STATUSES
 from skep.storage.base import IndexRow
 from skep.storage.segments.hashing import maybe_key, scope_key
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
 UNKNOWN = 255
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 STATUS_CODES = {status: code for code, status in enumerate(STATUSES)}
@@ -98,7 +101,7 @@ COLUMNS: dict[str, Column] = {
 def column_of(name: str, rows: Sequence[IndexRow]) -> Array:
     """One column of some rows."""
     column = COLUMNS[name]
-    return np.array([column.value(row) for row in rows], dtype=column.dtype)
+    return column.values([[getattr(row, field) for row in rows] for field in column.fields])
 
 
 def defaults(name: str, count: int) -> Array:

@@ -9,25 +9,30 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
-from math import inf
+from math import inf, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.model import ANY, Scope
 from skep.storage.segments.columns import KIND_CODES, STATUS_CODES
 from skep.storage.segments.hashing import key_of, maybe_key, scope_key
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.base import Filter
     from skep.storage.segments.table import Table
 
-Mask = NDArray[np.bool_]
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
 DAY = 86400.0
 SLACK = 1.0
 """Seconds around a crossing within which a mask is not kept, so that rounding never decides."""
 KEPT = 16
+BLOCK = 8192
+"""Rows looked at together where a row takes several steps: what lies between them stays in the cache."""
 
 
 class Admitted:
@@ -63,7 +68,7 @@ class _Kept:
 
 
 Kept = OrderedDict[tuple[Any, ...], _Kept]
-Decide = Callable[["Table", "Filter", slice, Mask, _Kept], None]
+Decide = Callable[["Table", "Filter", slice, "Mask", _Kept], None]
 
 
 class Masks:
@@ -223,8 +228,18 @@ def _among(values: NDArray[Any], codes: list[int]) -> Mask:
     found = np.zeros(len(values), dtype=bool)
     for code in codes:
         if code >= 0:
-            found |= values == values.dtype.type(code)
+            found |= _equal(values, code)
     return found
+
+
+def _equal(values: NDArray[Any], code: int) -> Mask | bool:
+    wanted = values.dtype.type(code)
+    return bool(values[0] == wanted) if _all_alike(values) else values == wanted
+
+
+def _all_alike(values: NDArray[Any]) -> bool:
+    """Whether a column is one value over and over, as those are that a segment does not store."""
+    return len(values) > 0 and values.strides == (0,)
 
 
 def _by_tags(table: Table, where: Filter, part: slice, mask: Mask) -> None:
@@ -252,6 +267,8 @@ def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[floa
         ("expires_at", False),
     ):
         edges = table.column(name)[part]
+        if _all_alike(edges):
+            edges = edges[:1]
         passed = edges <= moment
         mask &= passed if opens else ~passed
         low = max(low, float(edges.max(initial=-inf, where=passed)))
@@ -266,13 +283,29 @@ def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tupl
     bar, decay, now = where.min_confidence, where.decay_per_day, where.now
     stored = table.column("confidence")[part]
     evidence = table.column("last_evidence_at")[part]
-    effective = stored * np.exp(-decay * (np.maximum(now - evidence, 0.0) / DAY))
-    mask &= effective >= bar
     if decay <= 0 or bar <= 0:
+        mask &= stored * np.exp(-decay * (np.maximum(now - evidence, 0.0) / DAY)) >= bar
         return -inf, inf
-    could = stored >= bar
-    with np.errstate(divide="ignore", over="ignore"):
-        crossing = evidence + np.log(np.maximum(stored, bar) / bar) / decay * DAY
-    low = float(crossing.max(initial=-inf, where=could & (crossing <= now))) + SLACK
-    high = float(crossing.min(initial=inf, where=could & (crossing > now))) - SLACK
+    first = _first_crossing(stored, evidence, bar, decay) - SLACK
+    if now < first:
+        return -inf, first
+    low, high = -inf, inf
+    for start in range(0, len(mask), BLOCK):
+        here = slice(start, start + BLOCK)
+        sure, since = stored[here], evidence[here]
+        mask[here] &= sure * np.exp(-decay * (np.maximum(now - since, 0.0) / DAY)) >= bar
+        could = sure >= bar
+        with np.errstate(divide="ignore", over="ignore"):
+            crossing = since + np.log(np.maximum(sure, bar) / bar) / decay * DAY
+        low = max(low, float(crossing.max(initial=-inf, where=could & (crossing <= now))))
+        high = min(high, float(crossing.min(initial=inf, where=could & (crossing > now))))
+    low, high = low + SLACK, high - SLACK
     return (low, high) if low <= now < high else (inf, -inf)
+
+
+def _first_crossing(stored: Floats, evidence: Floats, bar: float, decay: float) -> float:
+    """No row falls below the bar before this moment: the oldest would not, were it as unsure as the least sure."""
+    least = float(stored.min(initial=inf))
+    if not bar <= least < inf:
+        return -inf
+    return float(evidence.min()) + log(least / bar) / decay * DAY

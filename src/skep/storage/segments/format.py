@@ -11,26 +11,28 @@ checked when the file is opened; the arrays are only mapped, and checked by `ver
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import struct
 import zlib
 from collections.abc import Collection, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Arrays = Mapping[str, Array]
 
 MAGIC = b"skepseg1"
 VERSION = 2
 ALIGN = 64
 FILE_MODE = 0o600
 _PREFIX = struct.Struct("<8sII")
-
-Array = NDArray[Any]
-Arrays = Mapping[str, Array]
 
 
 class BadFileError(Exception):
@@ -61,7 +63,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 class MappedFile:
     """A file of arrays, mapped. Arrays are views; nothing is read until it is touched."""
 
-    def __init__(self, path: Path, header: Header, data: mmap.mmap) -> None:
+    def __init__(self, path: str, header: Header, data: mmap.mmap) -> None:
         self.path = path
         self.header = header
         self._data = data
@@ -76,15 +78,15 @@ class MappedFile:
             if (names is None or entry.name in names) and zlib.crc32(
                 _bytes(self._view(entry))
             ) != entry.checksum:
-                raise BadFileError(f"{self.path.name}: {entry.name} is damaged")
+                raise BadFileError(f"{os.path.basename(self.path)}: {entry.name} is damaged")
 
     def _view(self, entry: Entry) -> Array:
-        count = int(np.prod(entry.shape, dtype=np.int64))
+        count = math.prod(entry.shape)
         flat = np.frombuffer(self._data, dtype=np.dtype(entry.dtype), count=count, offset=entry.offset)
         return flat.reshape(entry.shape)
 
 
-def write_file(path: Path, kind: str, owner: str, arrays: Arrays) -> int:
+def write_file(path: str, kind: str, owner: str, arrays: Arrays) -> int:
     """Write the arrays beside `path`, make them durable, and rename. Returns the size in bytes."""
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     header, places = _layout(kind, owner, solid)
@@ -98,37 +100,38 @@ def write_file(path: Path, kind: str, owner: str, arrays: Arrays) -> int:
     return position
 
 
-def open_file(path: Path, kind: str, owner: str) -> MappedFile:
+def open_file(path: str, kind: str, owner: str) -> MappedFile:
     """Map a file after checking that it is whole, of this version, kind and owner.
 
     Raises:
         BadFileError: It is anything else, or not there.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             header = _read_header(file.read(_PREFIX.size), file.read)
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        raise BadFileError(f"{path.name}: {error}") from error
+        raise BadFileError(f"{os.path.basename(path)}: {error}") from error
     if (header.version, header.kind, header.owner, header.size) != (
         VERSION,
         kind,
         owner,
         size,
     ):
-        raise BadFileError(f"{path.name}: of another version, bank or size")
+        raise BadFileError(f"{os.path.basename(path)}: of another version, bank or size")
     if any(entry.offset + _nbytes(entry) > size for entry in header.arrays):
-        raise BadFileError(f"{path.name}: an array lies outside the file")
+        raise BadFileError(f"{os.path.basename(path)}: an array lies outside the file")
     return MappedFile(path, header, data)
 
 
 class replacing:
     """A descriptor to a new private file that takes the place of `path` when the block ends well."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._folder, name = os.path.split(path)
+        self._beside = os.path.join(self._folder, f".{name}.{os.getpid()}.tmp")
         self._descriptor = -1
 
     def __enter__(self) -> int:
@@ -144,13 +147,13 @@ class replacing:
             os.close(self._descriptor)
             if kind is not None:
                 with contextlib.suppress(OSError):
-                    self._beside.unlink()
+                    os.unlink(self._beside)
         if kind is None:
-            self._beside.replace(self._path)
-            sync_folder(self._path.parent)
+            os.replace(self._beside, self._path)
+            sync_folder(self._folder)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: str) -> None:
     """Make renames in a folder durable, where the system can."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
@@ -165,7 +168,7 @@ def _bytes(array: Array) -> memoryview:
 
 
 def _nbytes(entry: Entry) -> int:
-    return int(np.prod(entry.shape, dtype=np.int64)) * np.dtype(entry.dtype).itemsize
+    return math.prod(entry.shape) * np.dtype(entry.dtype).itemsize
 
 
 def _layout(kind: str, owner: str, arrays: Arrays) -> tuple[bytes, list[int]]:
@@ -204,8 +207,12 @@ def _read_header(prefix: bytes, read: Any) -> Header:
     if len(body) != length or zlib.crc32(body) != checksum:
         raise ValueError("damaged header")
     try:
-        return msgspec.json.decode(body, type=Header)
-    except msgspec.MsgspecError as error:
+        raw: Any = msgspec.json.decode(body)  # untyped: preparing for a type takes a millisecond
+        raw["arrays"] = tuple(
+            Entry(n, dtype, tuple(shape), *rest) for n, dtype, shape, *rest in raw["arrays"]
+        )
+        return Header(**raw)
+    except (msgspec.MsgspecError, TypeError, KeyError) as error:
         raise ValueError("unreadable header") from error
 
 

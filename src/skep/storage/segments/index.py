@@ -8,12 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.errors import EmbedderMismatchError
 from skep.storage.segments.codes import decode
 from skep.storage.segments.filters import Masks
-from skep.storage.segments.joining import near_pairs
 from skep.storage.segments.lexical import (
     WordScores,
     best_of,
@@ -21,7 +19,6 @@ from skep.storage.segments.lexical import (
     look_up,
     term_parts,
 )
-from skep.storage.segments.matching import best_by_words
 from skep.storage.segments.postings import idf
 from skep.storage.segments.scan import Scanner, codes_of, cosines_of
 from skep.storage.segments.timelines import Timelines
@@ -29,14 +26,17 @@ from skep.storage.segments.turning import turn_back, turn_one
 from skep.storage.segments.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from os import PathLike
+
+    from numpy.typing import NDArray
 
     from skep.storage.base import Filter, IndexSource
     from skep.storage.segments.table import Table
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Singles = NDArray[np.float32]
+
 Answer = TypeVar("Answer")
 
 
@@ -99,7 +99,7 @@ class SegmentIndex:
 
     def __init__(
         self,
-        folder: Path | None,
+        folder: str | PathLike[str] | None,
         source: IndexSource,
         *,
         tail_limit: int = 4096,
@@ -154,6 +154,8 @@ class SegmentIndex:
     def near_pairs(self, rows: Ints, where: Filter, *, least: float, most: int) -> Neighbours:
         """The neighbours of many rows in one pass: at most `most` for each with a cosine of at least `least`."""
 
+        from skep.storage.segments.joining import near_pairs
+
         def answer() -> Neighbours:
             table = self._upkeep.table
             if not table.dim or not len(rows):
@@ -169,6 +171,8 @@ class SegmentIndex:
 
     def best_by_words(self, queries: Sequence[Sequence[str]], where: Filter, k: int) -> list[Ints]:
         """The `k` best rows by words alone for each of many queries, best first, under one filter."""
+
+        from skep.storage.segments.matching import best_by_words
 
         def answer() -> list[Ints]:
             table = self._upkeep.table

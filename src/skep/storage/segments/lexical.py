@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.postings import idf
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.segments.table import Table
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Mask = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
+
 
 SPARSE = 12
 """Where the postings of a query are fewer than one row in so many, only their rows are looked at."""

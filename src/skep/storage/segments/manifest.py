@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import zlib
-from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -47,34 +47,37 @@ def sealed(manifest: Manifest) -> Manifest:
     return msgspec.structs.replace(bare, checksum=zlib.crc32(msgspec.json.encode(bare)))
 
 
-def load_manifest(folder: Path, owner: str) -> Manifest | None:
+def load_manifest(folder: str, owner: str) -> Manifest | None:
     """The manifest of a folder; None if there is none, or none that can be trusted."""
     try:
-        manifest = msgspec.json.decode((folder / NAME).read_bytes(), type=Manifest)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        with open(os.path.join(folder, NAME), "rb") as file:
+            raw: Any = msgspec.json.decode(file.read())  # untyped: preparing for a type takes a millisecond
+        raw["segments"] = tuple(Listed(*each) for each in raw["segments"])
+        manifest = Manifest(**raw)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, TypeError, KeyError):
         return None
     if manifest.owner != owner or manifest != sealed(manifest):
         return None
     return manifest
 
 
-def save_manifest(folder: Path, manifest: Manifest) -> None:
+def save_manifest(folder: str, manifest: Manifest) -> None:
     """Put a manifest in place of the one that is there, at once or not at all."""
-    with replacing(folder / NAME) as descriptor:
+    with replacing(os.path.join(folder, NAME)) as descriptor:
         os.write(descriptor, msgspec.json.encode(sealed(manifest)))
 
 
-def sweep(folder: Path, manifest: Manifest | None) -> None:
+def sweep(folder: str, manifest: Manifest | None) -> None:
     """Delete the files that no manifest names. Call it with the lock held.
 
     Other processes may still have them mapped: on POSIX the mapping outlives the name; on Windows the deletion
     fails and the next sweep tries again.
     """
     kept = {listed.name for listed in manifest.segments} | {manifest.frame} if manifest else set[str]()
-    for path in folder.iterdir():
-        if path.name.endswith(SUFFIXES) and path.name not in kept:
+    for name in os.listdir(folder):
+        if name.endswith(SUFFIXES) and name not in kept:
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(os.path.join(folder, name))
 
 
 class Holding:
@@ -83,8 +86,8 @@ class Holding:
     The system gives it back when the process dies. Without a folder there is nobody to share with.
     """
 
-    def __init__(self, folder: Path | None, patience: float) -> None:
-        self._path = None if folder is None else folder / LOCK
+    def __init__(self, folder: str | os.PathLike[str] | None, patience: float) -> None:
+        self._path = None if folder is None else os.path.join(folder, LOCK)
         self._patience = patience
         self._descriptor = -1
         self.held = False

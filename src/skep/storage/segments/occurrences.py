@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.segments.hashing import keys_of
 from skep.words import chunk_terms, chunks
 
-Ints = NDArray[np.int64]
-Small = NDArray[np.uint32]
-Keys = NDArray[np.uint64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Small = NDArray[np.uint32]
+    Keys = NDArray[np.uint64]
+
 
 CHUNKS = 1 << 18
 """Distinct chunks that are remembered at a time."""

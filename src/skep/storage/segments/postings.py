@@ -7,18 +7,20 @@ of the bank is at that moment. Scores therefore do not depend on how the bank is
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
+    Small = NDArray[np.uint32]
+    Pairs = NDArray[np.uint64]
 
 K1 = 1.2
 B = 0.75
-
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
-Small = NDArray[np.uint32]
-Pairs = NDArray[np.uint64]
 
 
 class Postings(NamedTuple):

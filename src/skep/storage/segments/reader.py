@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.segments.codes import FineCodes, Sketches
 from skep.storage.segments.columns import defaults
-from skep.storage.segments.format import Arrays, BadFileError
+from skep.storage.segments.format import BadFileError
 from skep.storage.segments.postings import Postings, impact
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
-Keys = NDArray[np.uint64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from skep.storage.segments.format import Arrays
+
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
+    Keys = NDArray[np.uint64]
 
 
 class Segment:

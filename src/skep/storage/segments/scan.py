@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.segments import kernels
 from skep.storage.segments.codes import (
@@ -31,13 +30,16 @@ from skep.storage.segments.codes import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.segments.filters import Admitted
     from skep.storage.segments.table import Table
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Mask = NDArray[np.bool_]
-Words = NDArray[np.uint64]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
+    Words = NDArray[np.uint64]
+
 
 BITS = 3
 """Bits per axis of the query in the second round."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skep.storage.segments.codes import Frame
 from skep.storage.segments.columns import SCHEMA
 from skep.storage.segments.format import (
     VERSION,
-    Arrays,
     BadFileError,
     MappedFile,
     open_file,
@@ -26,6 +27,9 @@ from skep.storage.segments.manifest import (
 )
 from skep.storage.segments.reader import Segment
 
+if TYPE_CHECKING:
+    from skep.storage.segments.format import Arrays
+
 VITAL = ("rows", "gone", "words.offsets", "tag_offsets")
 """Small arrays that lead to everything else; checked whenever a segment is opened."""
 
@@ -35,14 +39,14 @@ class Shelf:
 
     def __init__(
         self,
-        folder: Path | None,
+        folder: str | os.PathLike[str] | None,
         identity: str,
         fingerprint: str,
         dim: int,
         *,
         writable: bool,
     ) -> None:
-        self.folder = folder
+        self.folder = None if folder is None else os.fspath(folder)
         self.writable = writable and folder is not None
         self.owner = "|".join((str(VERSION), SCHEMA, identity, fingerprint, str(dim)))
         self._generation: str | None = None
@@ -53,7 +57,7 @@ class Shelf:
         """The right to change the folder, waited for at most so many seconds."""
         if self.folder is None or not self.writable:
             return Holding(None, patience)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
         return Holding(self.folder, patience)
 
     def load(self) -> tuple[list[Segment], Frame | None, int]:
@@ -85,7 +89,7 @@ class Shelf:
         if self.folder is None or not self.writable:
             return Segment(_fresh(), arrays)
         name = f"{_fresh()}.seg"
-        size = write_file(self.folder / name, "segment", self.owner, arrays)
+        size = write_file(os.path.join(self.folder, name), "segment", self.owner, arrays)
         return self._open_segment(self.folder, Listed(name, size))
 
     def put_frame(self, frame: Frame | None) -> None:
@@ -94,7 +98,7 @@ class Shelf:
             self._frame_name = None
             return
         self._frame_name = f"{_fresh()}.frame"
-        write_file(self.folder / self._frame_name, "frame", self.owner, frame._asdict())
+        write_file(os.path.join(self.folder, self._frame_name), "frame", self.owner, frame._asdict())
 
     def publish(self, segments: Sequence[Segment], position: int) -> None:
         """Make these segments the index, at once, and clear away the rest."""
@@ -119,7 +123,8 @@ class Shelf:
         self._generation = self._frame_name = None
         self._files = {}
         if self.folder is not None:
-            (self.folder / NAME).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.folder, NAME))
             sweep(self.folder, None)
 
     def damaged(self) -> list[str]:
@@ -132,16 +137,16 @@ class Shelf:
                 bad.append(name)
         return bad
 
-    def _open_segment(self, folder: Path, listed: Listed) -> Segment:
-        file = open_file(folder / listed.name, "segment", self.owner)
+    def _open_segment(self, folder: str, listed: Listed) -> Segment:
+        file = open_file(os.path.join(folder, listed.name), "segment", self.owner)
         if file.header.size != listed.size:
             raise BadFileError(f"{listed.name}: not the size it had")
         file.verify(VITAL)
         self._files[listed.name] = file
         return Segment(listed.name, file.arrays(), listed.size)
 
-    def _open_frame(self, folder: Path, name: str) -> Frame:
-        file = open_file(folder / name, "frame", self.owner)
+    def _open_frame(self, folder: str, name: str) -> Frame:
+        file = open_file(os.path.join(folder, name), "frame", self.owner)
         file.verify()
         arrays = file.arrays()
         try:

@@ -10,19 +10,21 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.segments.columns import COLUMNS, column_of
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.tail import Tail
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.base import IndexRow
     from skep.storage.segments.codes import Frame
     from skep.storage.segments.lexical import Lookup
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
+
 ROOM = 1024
 
 
@@ -90,6 +92,8 @@ class Table:
         """Take in changed rows; returns the last event seen, 0 if there was none."""
         self.version += 1
         seen = 0
+        first = self.tail.count
+        vectors: list[bytes | None] = []
         for row in rows:
             seen = max(seen, row.seq)
             self._hide(row.row)
@@ -98,6 +102,9 @@ class Table:
                 self.tail.gone[row.row] = row
             else:
                 self._append(row)
+                vectors.append(row.vector)
+        if vectors:
+            self._append_vectors(first, vectors)
         return seen
 
     def hide(self, rows: Sequence[int]) -> None:
@@ -124,13 +131,19 @@ class Table:
             self._grow()
         self.rows[slot] = row.row
         self.alive[slot] = True
-        self.has_vector[slot] = bool(self.dim) and self.tail.scale[-1] > 0
-        self.all_vectors = self.all_vectors and bool(self.has_vector[slot])
         for name, values in self._columns.items():
             values[slot] = COLUMNS[name].value(row)
         self.count = slot + 1
         self.live += 1
         self.length += self.tail.lengths[-1]
+
+    def _append_vectors(self, first: int, vectors: Sequence[bytes | None]) -> None:
+        """Code the vectors of the newest slots of the tail, all at once."""
+        there = np.zeros(len(vectors), dtype=bool)
+        if self.dim:
+            np.greater(self.tail.put_vectors(first, vectors), 0, out=there)
+        self.has_vector[self.base + first : self.count] = there
+        self.all_vectors = self.all_vectors and bool(there.all())
 
     def column(self, name: str) -> Array:
         """A column over every slot. What stands in dead slots means nothing."""

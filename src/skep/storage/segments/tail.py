@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.storage.segments.codes import FineCodes, encode
 from skep.storage.segments.columns import unpack_vectors
@@ -17,9 +16,12 @@ from skep.storage.segments.postings import impact
 from skep.words import terms as terms_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.base import IndexRow
 
-Floats = NDArray[np.float32]
+    Floats = NDArray[np.float32]
+
 Number = TypeVar("Number", np.float32, np.uint8)
 
 
@@ -51,7 +53,7 @@ class Tail:
         self._scale: Floats = np.zeros(0, dtype=np.float32)
 
     def put(self, row: IndexRow) -> int:
-        """Take in a row that is not in the tail; returns its slot."""
+        """Take in a row that is not in the tail; returns its slot. Its vector comes with `put_vectors`."""
         slot = self.count
         found = terms_of(row.text)
         counts: dict[int, int] = {key_of(term): count for term, count in Counter(found).items()}
@@ -67,24 +69,20 @@ class Tail:
             held[1].append(count)
         for tag in row.tags:
             self._tags.setdefault(key_of(tag), set()).add(slot)
-        if self.dim:
-            self._put_vector(slot, row.vector)
         return slot
 
-    def _put_vector(self, slot: int, vector: bytes | None) -> None:
-        if slot >= len(self._scale):
-            room = max(64, 2 * len(self._scale))
+    def put_vectors(self, first: int, vectors: Sequence[bytes | None]) -> Floats:
+        """Code the vectors of the slots from `first` on; returns the scale of each, 0 where there is none."""
+        end = first + len(vectors)
+        if end > len(self._scale):
+            room = max(64, 2 * len(self._scale), end)
             self._high = _grown(self._high, room)
             self._low = _grown(self._low, room)
             self._scale = _grown(self._scale, room)
-        if vector is None:
-            return
-        codes = encode(unpack_vectors([vector], self.dim))
-        self._high[slot], self._low[slot], self._scale[slot] = (
-            codes.high[0],
-            codes.low[0],
-            codes.scale[0],
-        )
+        if any(vectors):
+            codes = encode(unpack_vectors(vectors, self.dim))
+            self._high[first:end], self._low[first:end], self._scale[first:end] = codes
+        return self._scale[first:end]
 
     def remove(self, row: int) -> int:
         """Drop a live row; returns the slot that is now empty."""

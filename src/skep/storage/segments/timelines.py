@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.segments.table import Table
 
-Ints = NDArray[np.int64]
+    Ints = NDArray[np.int64]
+
 
 MOST = 1 << 22
 """Entries of columns that one question may look at."""

@@ -10,14 +10,18 @@ is turned at the front, and then at the back.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.digests import shake_128
 from skep.linear import ALONE, product
 
-Floats = NDArray[np.float32]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
 
 EXACT_BITS = 24
 """Whole numbers of so many bits are exact in single precision, in whatever order they are added."""

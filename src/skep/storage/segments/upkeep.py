@@ -14,7 +14,6 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep.errors import BusyError
 from skep.storage.segments.codes import SAMPLE, Frame, fit_frame
@@ -23,12 +22,15 @@ from skep.storage.segments.shelf import Shelf
 from skep.storage.segments.table import Table
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from os import PathLike
+
+    from numpy.typing import NDArray
 
     from skep.storage.base import IndexRow, IndexSource
     from skep.storage.segments.builder import Content
 
-Ints = NDArray[np.int64]
+    Ints = NDArray[np.int64]
+
 
 SEGMENT_ROWS = 1 << 18
 """No segment grows beyond this, so that no merge takes long."""
@@ -36,6 +38,9 @@ RATIO = 3
 """A segment is merged with the newer ones when it is not this many times larger."""
 TAIL_BYTES = 8 << 20
 """Long vectors make for a shorter tail."""
+WORTH_SHARING = 128
+"""So many rows, read on opening, become a segment at once: that costs no more than keeping them in memory, and
+whoever opens the bank next need not read them again."""
 CHUNK = 1024
 LARGE = 1 << 15
 """Building a segment of so many rows leaves enough unused memory behind to be worth handing back."""
@@ -48,7 +53,7 @@ class Upkeep:
 
     def __init__(
         self,
-        folder: Path | None,
+        folder: str | PathLike[str] | None,
         source: IndexSource,
         *,
         tail_limit: int,
@@ -63,6 +68,7 @@ class Upkeep:
     def _open(self) -> None:
         """Take over what the folder holds for this bank and embedder."""
         source = self._source
+        self._opening = True
         self._fingerprint = source.fingerprint()
         self._dim = source.dim()
         self.shelf = Shelf(
@@ -98,6 +104,12 @@ class Upkeep:
         return self.position
 
     def _catch_up(self, head: int) -> None:
+        if self._opening:
+            self._opening = False
+            if head - self.position >= WORTH_SHARING:
+                self._write(0, least=WORTH_SHARING)
+            if self.position >= head:
+                return
         first = list(islice(self._source.changed_since(self.position), self._limit + 1))
         if len(first) > self._limit:
             del first  # read again with the lock held
@@ -122,36 +134,37 @@ class Upkeep:
         """Rows the tail may hold."""
         return max(1, min(self._asked_limit, TAIL_BYTES // (4 * self._dim or 1)))
 
-    def _write(self, patience: float) -> None:
-        """Turn the tail and whatever is newer into segments.
+    def _write(self, patience: float, *, least: int | None = None) -> None:
+        """Turn the tail and whatever is newer into segments, if it is `least` rows; else it stays in memory.
 
         If another process is at it and there is no time to wait, the tail stays; if the folder cannot be
         written, the segments stay in memory.
         """
         before = self.table.base
+        least = self._limit + 1 if least is None else min(least, self._limit + 1)
         try:
             with self.shelf.holding(patience) as lock:
                 if lock.held:
-                    self._settle()
+                    self._settle(least)
                 elif patience:
-                    self._go_on_in_memory()
+                    self._go_on_in_memory(least)
         except OSError:
-            self._go_on_in_memory()
+            self._go_on_in_memory(least)
         if self.table.base - before >= LARGE:
             hand_back()
 
-    def _go_on_in_memory(self) -> None:
+    def _go_on_in_memory(self, least: int) -> None:
         self._writable = self.shelf.writable = False
-        self._settle()
+        self._settle(least)
 
-    def _settle(self) -> None:
-        """With the lock held: take over what others wrote, then write what is still missing, if it is much."""
+    def _settle(self, least: int) -> None:
+        """With the lock held: take over what others wrote, then write what is missing, if it is `least` rows."""
         if self.shelf.moved:
             self._take()
         head = self._source.head()
         rows = self._source.changed_since(self.position)
-        first = list(islice(rows, self._limit + 1))
-        if self.table.tail.count + len(first) <= self._limit:
+        first = list(islice(rows, least))
+        if self.table.tail.count + len(first) < least:
             self._apply(first, head)
             return
         rows = chain(first, rows)
@@ -213,7 +226,7 @@ class Upkeep:
         with self.shelf.holding(PATIENCE) as lock:
             if not lock.held:
                 raise BusyError("another process is building the index; forget again in a minute")
-            self._settle()
+            self._settle(self._limit + 1)
             self.table.hide(rows)
             wanted = np.unique(np.array(rows, dtype=np.int64))
             touched = [i for i, s in enumerate(self.table.segments) if len(s.places(wanted))]

@@ -1,0 +1,193 @@
+"""A damaged or lost bank: a copy is put in its place, or what can be read is saved."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skep import Bank
+from skep.embedding.hashing import HashingEmbedder
+from skep.errors import CorruptBankError, InvalidInputError, NotABankError, NotFoundError, SkepError
+
+WRITER = """
+import os, signal, sys
+from skep import Bank
+bank = Bank.open(sys.argv[1])
+for number in range(200):
+    bank.remember(f"Later {number}", on_conflict="ignore")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def filled(path: Path, count: int = 3) -> Bank:
+    bank = Bank.open(path, embedder=HashingEmbedder(16))
+    bank.remember_many([f"memory number {number} about topic {number * 7}" for number in range(count)])
+    return bank
+
+
+def texts(bank: Bank) -> set[str]:
+    return {memory.text for memory in bank.find(limit=10_000)}
+
+
+def test_a_copy_takes_the_place_of_a_bank_whose_log_was_left_behind(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    with Bank.open(path) as bank:
+        bank.remember("base one")
+        kept = bank.backup(tmp_path / "copy.skep")
+    killed = subprocess.run([sys.executable, "-c", WRITER, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert os.path.getsize(f"{path}-wal") > 0
+
+    aside = Bank.put_back(kept, path)
+
+    assert aside is not None
+    with Bank.open(path) as bank:
+        assert texts(bank) == {"base one"}
+        assert all(finding.level == "ok" for finding in bank.doctor(deep=True))
+    with Bank.open(aside) as old:
+        assert len(texts(old)) == 201
+
+
+def test_what_was_replaced_is_reached_by_forget(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    with filled(path) as bank:
+        secret = bank.remember("the code is s3cret").memory.id
+        kept = bank.backup(tmp_path / "copy.skep")
+    aside = Bank.put_back(kept, path)
+    assert aside is not None
+    with Bank.open(path, embedder=HashingEmbedder(16)) as bank:
+        bank.forget(secret)
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert b"s3cret" not in file.read_bytes(), file
+
+
+def test_a_copy_is_put_where_nothing_was(tmp_path: Path) -> None:
+    with filled(tmp_path / "bank.skep") as bank:
+        kept = bank.backup(tmp_path / "copy.skep")
+    assert Bank.put_back(kept, tmp_path / "new" / "bank.skep") is None
+    with Bank.open(tmp_path / "new" / "bank.skep", create=False) as bank:
+        assert len(texts(bank)) == 3
+
+
+def test_a_bad_copy_leaves_the_bank_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    with filled(path) as bank:
+        kept = bank.backup(tmp_path / "copy.skep")
+    before = path.read_bytes()
+    data = bytearray(kept.read_bytes())
+    data[4096:12288] = bytes(8192)
+    kept.write_bytes(data)
+    (tmp_path / "text").write_text("no bank at all")
+    for copy, error in (
+        (kept, CorruptBankError),
+        (tmp_path / "text", NotABankError),
+        (tmp_path / "nothing", NotFoundError),
+        (path, InvalidInputError),
+    ):
+        with pytest.raises(error):
+            Bank.put_back(copy, path)
+        assert path.read_bytes() == before
+
+
+def test_what_can_be_read_of_a_damaged_bank_is_saved(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    with filled(path, 2000) as bank:
+        everything = texts(bank)
+    sound = path.read_bytes()
+    saved = 0
+    for seed in range(6):
+        data = bytearray(sound)
+        rng = random.Random(seed)
+        for _ in range(20):
+            data[rng.randrange(4096, len(data))] ^= 0xFF
+        path.write_bytes(data)
+        out = tmp_path / f"out{seed}.jsonl"
+        try:
+            with Bank.open(path, embedder=HashingEmbedder(16)) as bank:
+                bank.export(out, salvage=True)
+        except CorruptBankError:
+            continue  # the tables that every opening reads were hit
+        with Bank.open(":memory:", embedder=HashingEmbedder(16)) as new:
+            new.import_(out)
+            found = texts(new)
+            assert all(finding.level != "error" for finding in new.doctor(deep=True))
+        assert len(found & everything) > 1900
+        saved += 1
+    assert saved >= 3
+
+
+def test_damage_is_named_whatever_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    filled(path, 300).close()
+    sound = path.read_bytes()
+    named = 0
+    for seed in range(12):
+        data = bytearray(sound)
+        rng = random.Random(seed)
+        for _ in range(40):
+            data[rng.randrange(100, len(data))] ^= 0xFF
+        path.write_bytes(data)
+        for ask in (Bank.status, lambda b: b.doctor(deep=True), texts, lambda b: list(b.export_lines())):
+            try:
+                with Bank.open(path, embedder=HashingEmbedder(16)) as bank:
+                    ask(bank)
+            except SkepError as error:
+                named += "damaged" in str(error)
+    assert named > 5
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_bank_that_was_emptied_is_not_taken_for_a_new_one(tmp_path: Path, create: bool) -> None:
+    path = tmp_path / "bank.skep"
+    with filled(path, 300) as bank:
+        bank.recall("memory")
+        bank.engine.index.refresh()
+    (tmp_path / "bank.skep.index").mkdir(exist_ok=True)
+    path.write_bytes(b"")
+    with pytest.raises(NotABankError, match="--restore"):
+        Bank.open(path, create=create)
+    assert path.read_bytes() == b""
+
+
+def test_an_empty_file_may_become_a_bank(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    path.touch()
+    filled(path).close()
+    with Bank.open(path, create=False) as bank:
+        assert bank.status().memories == 3
+
+
+def test_an_export_never_destroys_a_bank(tmp_path: Path) -> None:
+    path, other = tmp_path / "bank.skep", tmp_path / "other.skep"
+    filled(other).close()
+    with filled(path) as bank:
+        for target in (path, other):
+            before = target.read_bytes()
+            with pytest.raises(InvalidInputError, match="destroy"):
+                bank.export(target)
+            assert target.read_bytes() == before
+        assert bank.export(tmp_path / "out.jsonl") == bank.export(tmp_path / "out.jsonl")
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_view_of_the_past_is_no_bank_to_copy_or_write(tmp_path: Path) -> None:
+    now = [1.75e9]
+    with Bank.open(tmp_path / "bank.skep", now=lambda: now[0]) as bank:
+        bank.remember("first")
+        now[0] += 100
+        later = bank.remember("second thing").memory.id
+        view = bank.as_of(1.75e9 + 50)
+        with pytest.raises(InvalidInputError, match="view of the past"):
+            view.backup(tmp_path / "copy.skep")
+        with pytest.raises(SkepError, match="view of the past"):
+            view.remember("third")
+        with pytest.raises(NotFoundError, match="at that time"):
+            view.get(later)
+        assert not (tmp_path / "copy.skep").exists()

@@ -1,0 +1,72 @@
+"""Loading without looking for garbage leaves the collector as it was."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Generator
+
+import pytest
+
+from skep.loading import undisturbed
+
+
+@pytest.fixture
+def collections() -> Generator[list[int]]:
+    seen: list[int] = []
+    callback: Callable[[str, dict[str, int]], None] = lambda phase, about: (  # noqa: E731
+        seen.append(about["generation"]) if phase == "start" else None
+    )
+    gc.callbacks.append(callback)
+    yield seen
+    gc.callbacks.remove(callback)
+    gc.enable()
+
+
+def test_what_is_loaded_is_never_gone_over(collections: list[int]) -> None:
+    with undisturbed():
+        kept = [[number] for number in range(50_000)]
+    young = len(gc.get_objects(generation=0))
+
+    assert collections == []
+    assert len(kept) > young
+    assert gc.isenabled()
+
+
+def test_garbage_made_meanwhile_is_still_collected() -> None:
+    class Ring:
+        gone = 0
+
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            Ring.gone += 1
+
+    with undisturbed():
+        Ring()
+    gc.collect()
+
+    assert Ring.gone == 1
+
+
+def test_a_collector_that_was_off_stays_off_and_what_was_frozen_stays_frozen() -> None:
+    gc.disable()
+    with undisturbed():
+        assert not gc.isenabled()
+    assert not gc.isenabled()
+    gc.enable()
+
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with undisturbed():
+        pass
+    assert frozen == gc.get_freeze_count() > 0
+    gc.unfreeze()
+
+
+def test_blocks_may_lie_within_one_another() -> None:
+    with undisturbed():
+        with undisturbed():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
