@@ -179,6 +179,10 @@ class JudgeError(SkepError):
     """The judge answered with something unusable."""
 
 
+class DistilError(SkepError):
+    """What turns texts into one text failed."""
+
+
 class MissingExtraError(SkepError, ImportError):
     """An optional dependency is not installed."""
 

@@ -11,9 +11,10 @@ from benchmarks.maintenance.planted import planted
 from tests.conftest import Clock
 
 from skep.bank import Bank
-from skep.lifecycle import merging
+from skep.lifecycle import evidence, extraction, merging
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
 from skep.model import Memory
+from skep.semantics.supporting import Said, supports_many
 from skep.storage.segments import SegmentIndex, joining
 from skep.storage.segments.codes import FineCodes
 
@@ -121,6 +122,35 @@ def test_every_step_can_be_run_alone_and_left_out_and_shows_in_the_plan(counted:
     assert [each.step for each in counted.bank.maintain(alone).steps] == [step]
     rest = tuple(each for each in DEFAULT_STEPS if each != step)
     assert step not in [each.step for each in counted.bank.maintain(MaintainConfig(steps=rest)).steps]
+
+
+@pytest.mark.parametrize("size", [NEW, 3 * NEW])
+def test_what_episodes_cost_follows_what_is_new(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    asked: list[int] = []
+
+    def counting(said: Sequence[Said]) -> list[bool]:
+        asked.append(len(said))
+        return supports_many(said)
+
+    for module in (extraction, evidence):
+        monkeypatch.setattr(module, "supports_many", counting)
+    counted.bank.remember_many([{"text": text, "kind": "episode"} for text in texts(size, 1)])
+    counted.bank.maintain(MaintainConfig(steps=STEPS))
+    asked.clear()
+    counted.work.clear()
+    counted.bank.remember_many(
+        [
+            {"text": f"The harbour house has a view of the lake, note {n}", "kind": "episode"}
+            for n in ("one", "two", "three")
+        ]
+    )
+    report = counted.bank.maintain(MaintainConfig(steps=STEPS))
+    assert [step.looked_at for step in report.steps if step.step in ("extract", "reflect")] == [3, 3]
+    assert sum(asked) <= 3 * (2 * extraction.NEAREST + evidence.SUPPORTED)
+    assert counted.work["near_pairs"] <= 8
+    assert counted.work["statements"] <= 400
 
 
 def test_copies_stay_apart_without_merge_and_are_merged_once_it_runs(bank: Bank) -> None:

@@ -117,9 +117,9 @@ def test_the_lease_is_given_back_even_when_a_step_fails(bank: Bank) -> None:
     bank.remember_many([{"text": text, "kind": "episode"} for text in EPISODES[:2]])
 
     def broken(groups: list[list[str]]) -> list[str]:
-        raise ZeroDivisionError
+        raise KeyboardInterrupt
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(KeyboardInterrupt):
         bank.maintain(distil=broken)  # type: ignore[arg-type]
     bank.maintain()
     assert len(list(bank.find(kind="fact"))) == 1

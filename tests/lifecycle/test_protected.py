@@ -112,3 +112,14 @@ def test_a_restored_memory_does_not_expire_again(bank: Bank, clock: Clock) -> No
     bank.restore(memory.id)
     bank.maintain()
     assert bank.recall("guest code")
+
+
+@pytest.mark.parametrize("fields", [{"pinned": True}, {"kind": "procedure"}])
+def test_a_ttl_holds_for_what_is_protected_otherwise(
+    bank: Bank, clock: Clock, fields: dict[str, object]
+) -> None:
+    short = bank.remember("Say hello to the guest", ttl=60, **fields).memory  # type: ignore[arg-type]
+    lasting = bank.remember("Lock the door at night", **fields).memory  # type: ignore[arg-type]
+    clock.pass_days(400)
+    bank.maintain(MaintainConfig(steps=(*DEFAULT_STEPS,), gc_days=30))
+    assert (bank.get(short.id).status, bank.get(lasting.id).status) == ("expired", "active")

@@ -14,6 +14,7 @@ import click
 from skep.bank import Bank
 from skep.cli.shared import common, open_bank, print_json, progress_bar
 from skep.errors import LeaseHeldError
+from skep.lifecycle.distillers import CommandDistiller
 from skep.lifecycle.judge import CommandJudge, EndpointJudge, Judge, RulesJudge
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
 from skep.lifecycle.report import MaintainReport
@@ -62,6 +63,10 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     show_default=True,
     help="How episodes are grouped; hdbscan needs the extra `cluster`.",
 )
+@click.option(
+    "--distil-command",
+    help="Let a command word facts and summaries: the prompt on its standard input, JSON on its standard output.",
+)
 @click.option("--judge-rules", is_flag=True, help="Let rules decide what waits for a judge.")
 @click.option("--judge-command", help="Let a command decide: the prompt on its standard input.")
 @click.option("--judge-url", help="Let an OpenAI-compatible or Anthropic endpoint decide.")
@@ -73,7 +78,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     type=int,
     default=100_000,
     show_default=True,
-    help="Ask the judge about as many pairs as this is expected to be enough for.",
+    help="Ask --distil-command and the judge about as much as this is expected to be enough for.",
 )
 @click.option(
     "--max-money", type=float, default=1.0, show_default=True, help="The same in money, with --judge-price."
@@ -90,6 +95,7 @@ def maintain(
     consolidate: str,
     gc_days: float | None,
     cluster: str,
+    distil_command: str | None,
     judge_rules: bool,
     judge_command: str | None,
     judge_url: str | None,
@@ -121,6 +127,7 @@ def maintain(
         max_money=max_money,
     )
     judge = _judge(judge_rules, judge_command, judge_url, judge_model, judge_key, judge_price)
+    words = None if distil_command is None else _program("--distil-command", distil_command)
     stop = threading.Event()
     if every is not None:
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -128,7 +135,8 @@ def maintain(
     while not stop.is_set():
         with open_bank(bank_path, create=False) as bank:
             try:
-                _once(bank, config, judge, dry_run=dry_run, as_json=as_json)
+                distil = None if words is None else CommandDistiller(words, max_tokens=max_tokens)
+                _once(bank, config, judge, distil, dry_run=dry_run, as_json=as_json)
             except LeaseHeldError as error:
                 click.echo(f"skep: {error}", err=True)
                 if every is None:
@@ -148,15 +156,7 @@ def _judge(
     if rules:
         return RulesJudge()
     if command is not None:
-        try:
-            words = shlex.split(command)
-        except ValueError as error:
-            raise click.BadParameter(f"--judge-command cannot be read: {error}") from None
-        if not words or shutil.which(words[0]) is None:
-            raise click.BadParameter(
-                f"--judge-command: there is no program {(words or [''])[0]!r} on the path"
-            )
-        return CommandJudge(words)
+        return CommandJudge(_program("--judge-command", command))
     if url is None:
         return None
     if not model:
@@ -167,9 +167,28 @@ def _judge(
     return EndpointJudge(url, model, key=key, style=style, price_per_million=price)
 
 
-def _once(bank: Bank, config: MaintainConfig, judge: Judge | None, *, dry_run: bool, as_json: bool) -> None:
+def _program(option: str, command: str) -> list[str]:
+    """The words of a command whose program is there."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise click.BadParameter(f"{option} cannot be read: {error}") from None
+    if not words or shutil.which(words[0]) is None:
+        raise click.BadParameter(f"{option}: there is no program {(words or [''])[0]!r} on the path")
+    return words
+
+
+def _once(
+    bank: Bank,
+    config: MaintainConfig,
+    judge: Judge | None,
+    distil: CommandDistiller | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     with progress_bar("maintaining") as progress:
-        report = bank.maintain(config, dry_run=dry_run, judge=judge, progress=progress)
+        report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
     if as_json:
         print_json(report)
         return

@@ -45,12 +45,13 @@ class Living(Reading):
         *,
         dry_run: bool = False,
         judge: Judge | Callable[[Sequence[Case]], Sequence[str]] | None = None,
-        distil: Callable[[Sequence[Sequence[str]]], Sequence[str]] | None = None,
+        distil: Callable[[Sequence[Sequence[str]]], Sequence[str | None]] | None = None,
         progress: Progress | None = None,
     ) -> MaintainReport:
         """Keep the bank clean: embed, extract, weigh evidence, resolve conflicts, merge, expire, derive again.
 
-        Running it twice changes nothing the second time. `dry_run` shows the plan.
+        Running it twice changes nothing the second time. `dry_run` shows the plan and asks no model. `distil` is given
+        groups of texts, oldest first, and gives one text for each, or None; if it fails, the report says so.
         """
         from skep.lifecycle.judge import CallableJudge
         from skep.lifecycle.maintain import MaintainConfig, maintain

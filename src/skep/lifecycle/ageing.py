@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import msgspec
 
 from skep.confidence import effective
 from skep.engine import Engine
-from skep.lifecycle import consolidating
-from skep.lifecycle.clusters import by_threshold
-from skep.lifecycle.distil import Distil, by_call, stated, summary
-from skep.lifecycle.extraction import NEAREST, SAME_EVENT
-from skep.lifecycle.nearness import load, neighbours
+from skep.lifecycle.consolidating import summed_up
+from skep.lifecycle.distil import stated, summary
+from skep.lifecycle.nearness import load
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory
+from skep.semantics.supporting import Said, supports_many
 from skep.storage.base import Filter
 from skep.storage.sqlite import Plan
 
@@ -25,8 +22,10 @@ ROUNDED = 0.001
 DAY = 86_400.0
 MADE_BY = "maintenance:"
 """How the source of what maintenance wrote begins."""
-SUMMARISED = 3
-"""Fewer episodes than this are not worth a summary."""
+
+
+STATED = 0.8
+"""How near a fact and its sources are taken to be."""
 
 
 def _mark(step: str, memory: Memory, status: str, why: str) -> Action:
@@ -71,26 +70,32 @@ def rederive(engine: Engine) -> list[Action]:
             continue  # what people or agents wrote stays as they wrote it, and marked as stale
         links = engine.store.links(memory.id, rel="derived_from", direction="out")
         found = {link.dst: engine.store.get(link.dst) for link in links}
-        standing = [
-            s
-            for s in found.values()
-            if s is not None and s.status in CURRENT and not s.stale and not s.disputes
-        ]
+        standing = [s for s in found.values() if s is not None and _stands(engine, s)]
         lost = [i for i, s in found.items() if s not in standing]
         if not standing:
             actions.append(
                 _mark("rederive", memory, "deprecated", "what it was derived from no longer stands")
             )
             continue
-        texts = [source.text for source in standing]
-        text = (stated(texts) or memory.text) if memory.level == 0 else summary(texts)
         plans: list[Plan] = [("unlink", {"src": memory.id, "dst": i, "rel": "derived_from"}) for i in lost]
+        changes: dict[str, object] = {}
+        text = _said_again(memory, [source.text for source in standing])
         if text != memory.text:
-            plans.append(("revise", {"memory": memory.id, "changes": {"text": text}}))
+            changes["text"] = text
+        evidence = [i for i in memory.evidence if i not in lost and not engine.store.is_forgotten(i)]
+        if evidence != list(memory.evidence):
+            changes["evidence"] = evidence
+        if changes:
+            plans.append(("revise", {"memory": memory.id, "changes": changes}))
+        sources = (
+            "1 source that still stands"
+            if len(standing) == 1
+            else f"{len(standing)} sources that still stand"
+        )
         actions.append(
             Action(
                 step="rederive",
-                why=f"{memory.text!r} from the {len(standing)} sources that still stand",
+                why=f"{memory.text!r} from the {sources}",
                 memories=(memory.id,),
                 plans=tuple(plans),
             )
@@ -98,67 +103,17 @@ def rederive(engine: Engine) -> list[Action]:
     return actions
 
 
-def reflect(
-    engine: Engine,
-    episodes: Sequence[Memory],
-    *,
-    consolidate: str = "soft",
-    summarise: Distil | None = None,
-) -> list[Action]:
-    """Plan a summary per cluster of episodes; the sources are superseded by it, and with `hard` to be forgotten."""
-    by_id = {episode.id: episode for episode in episodes}
-
-    near = neighbours(engine, list(by_id.values()), kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
-
-    def joined(memory_id: str) -> list[str]:
-        return [other.id for other, _ in near[memory_id] if other.id in by_id]
-
-    groups = [
-        sorted((by_id[i] for i in group), key=lambda m: (m.created_at, m.id))
-        for group in by_threshold(sorted(by_id), joined)
-        if len(group) >= SUMMARISED
-    ]
-    texts = [[episode.text for episode in group] for group in groups]
-    words = by_call(summarise, texts) if summarise is not None else [summary(group) for group in texts]
-    hard = consolidate == "hard"
-    told = zip(groups, words, strict=True)
-    return [_summary(engine, group, text, hard=hard) for group, text in told if text]
+def _stands(engine: Engine, source: Memory) -> bool:
+    """Whether something can still be derived from a memory; what was only summed up has lost nothing."""
+    if source.stale or source.disputes:
+        return False
+    return source.status in CURRENT or summed_up(engine, source.id)
 
 
-def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) -> Action:
-    scope = group[0].scope
-    trust = [engine.setting(f"trust/{m.agent}") for m in group if m.agent is not None]
-    body: dict[str, object] = {
-        "text": text,
-        "kind": "episode",
-        "level": max(m.level for m in group) + 1,
-        "importance": sum(m.importance for m in group) / len(group),
-        "confidence": min(m.confidence for m in group),
-        "evidence": [m.id for m in group],
-        "source": "maintenance: summary",
-        "created_at": max(m.created_at for m in group),
-        "metadata": {"trust": min([1.0, *(float(t) for t in trust if t is not None)])},
-    }
-    parts = {k: v for k in ("user", "project", "session") if (v := getattr(scope, k)) is not None}
-    if parts:
-        body["scope"] = parts
-    plans: list[Plan] = [("remember", body)]
-    for member in group:
-        plans.append(("link", _derived(member.id)))
-        plans.append(("supersede", _replaced(member.id)))
-    if hard:
-        plans.append(consolidating.noted(group))
-    return Action(
-        step="reflect",
-        why=f"{len(group)} episodes in one: {text!r}",
-        memories=tuple(m.id for m in group),
-        plans=tuple(plans),
-    )
-
-
-def _derived(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
-    return lambda ids: {"src": ids[0], "dst": source, "rel": "derived_from", "strength": 1.0}
-
-
-def _replaced(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
-    return lambda ids: {"old": source, "new": ids[0], "reason": "summarised"}
+def _said_again(memory: Memory, texts: list[str]) -> str:
+    """What something derived says, given what its sources say now; its own words, if one of them still says that."""
+    if memory.level:
+        return summary(texts)
+    if any(supports_many([Said(memory.text, text, STATED) for text in texts])):
+        return memory.text
+    return stated(texts) or memory.text

@@ -55,7 +55,7 @@ def by_density(ids: Sequence[str], vectors: NDArray[np.float32], *, smallest: in
         from sklearn.cluster import HDBSCAN  # pyright: ignore
     except ImportError:
         raise MissingExtraError("clustering by density", "cluster") from None
-    found: Any = HDBSCAN(min_cluster_size=max(2, smallest)).fit_predict(vectors)  # pyright: ignore
+    found: Any = HDBSCAN(min_cluster_size=max(2, smallest), copy=True).fit_predict(vectors)  # pyright: ignore
     labels: list[int] = list(map(int, cast("Any", found)))
     groups: dict[int, list[str]] = {}
     for memory_id, label in zip(ids, labels, strict=True):

@@ -34,11 +34,11 @@ def finish(run: Run) -> str:
         return ""
     ids = [i for sources in notes.values() for i in sources]
     if run.lease is None:
-        would = [i for i in ids if _summed_up(engine, i)]
+        would = [i for i in ids if summed_up(engine, i)]
         return f"would forget {_episodes(would)} for good" if would else ""
     with engine.store.writing():  # looked at and forgotten at one moment: what somebody restores now stays
         run.lease.check()
-        replaced = [i for i in ids if _summed_up(engine, i)]
+        replaced = [i for i in ids if summed_up(engine, i)]
         plans = _repointed(engine, replaced)
         if replaced:
             plans.append(("forget", {"memories": replaced}))
@@ -60,7 +60,7 @@ def _is_note(key: str, value: object) -> bool:
     return all(isinstance(each, str) for each in ids) and key == f"{PREFIX}{ids[0]}"
 
 
-def _summed_up(engine: Engine, memory_id: str) -> bool:
+def summed_up(engine: Engine, memory_id: str) -> bool:
     """Whether a memory is replaced by a summary of it, and not by something else since."""
     memory = engine.store.get(memory_id)
     if memory is None or memory.status != "superseded" or memory.superseded_by is None:

@@ -15,7 +15,17 @@ import msgspec
 
 from skep.engine import Engine, Progress
 from skep.errors import ConfigError
-from skep.lifecycle import ageing, asking, changes, consolidating, extraction, merging, queue
+from skep.lifecycle import (
+    ageing,
+    asking,
+    changes,
+    consolidating,
+    evidence,
+    extraction,
+    merging,
+    queue,
+    reflecting,
+)
 from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
@@ -33,7 +43,7 @@ DEFAULT_STEPS = tuple(step for step in STEPS if step != "reflect")
 
 LOOKED_AT = {
     "extract": ("episode",),
-    "evidence": ("episode",),
+    "evidence": ("episode", "fact"),
     "merge": ("fact", "procedure"),
     "conflicts": ("fact", "procedure", "episode"),
     "reflect": ("episode",),
@@ -146,6 +156,7 @@ class _Steps:
         """What `merge` and `conflicts` look at."""
         self._judgements: tuple[int, queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
+        self._distilled: int = getattr(distil, "tokens", 0)
         self._gone: set[str] = set()
         """What this run has merged or marked, or in a dry run would have."""
 
@@ -173,19 +184,31 @@ class _Steps:
     def extract(self) -> None:
         head, changed = self._changed("extract")
         episodes = [memory for memory in changed if memory.level == 0]
-        actions = extraction.extract(
+        planned = extraction.extract(
             self.engine,
             episodes,
             smallest=self.config.smallest_cluster,
             cluster=self.config.cluster,
             distil=self._distil,
+            ask=not self.run.dry,
         )
-        self.run.finish("extract", actions, looked_at=len(episodes), head=head)
+        self.run.tokens += self._spent()
+        reached = None if planned.problem else head  # the next run asks again about what is left
+        self.run.finish(
+            "extract",
+            planned.actions,
+            looked_at=len(episodes),
+            head=reached,
+            note=planned.problem,
+            says=True,
+        )
+        if planned.actions and not self.run.dry and self.engine.embeddings.backlog():
+            self.engine.embeddings.drain()  # the steps after it look at what was extracted
 
     def evidence(self) -> None:
-        head, episodes = self._changed("evidence")
-        actions = extraction.support(self.engine, episodes)
-        self.run.finish("evidence", actions, looked_at=len(episodes), head=head)
+        head, changed = self._changed("evidence")
+        actions = evidence.support(self.engine, changed)
+        self.run.finish("evidence", actions, looked_at=len(changed), head=head)
 
     def merge(self) -> None:
         found, head, looked_at = self._conflicts_of()
@@ -223,20 +246,38 @@ class _Steps:
         )
 
     def reflect(self) -> None:
+        """Level by level: summaries of one round may be worth a summary themselves."""
         head, changed = self._changed("reflect")
-        episodes = [memory for memory in changed if not memory.pinned]
-        actions = ageing.reflect(
-            self.engine, episodes, consolidate=self.config.consolidate, summarise=self._distil
-        )
-        forgotten = (
-            sum(len(action.memories) for action in actions) if self.config.consolidate == "hard" else 0
-        )
-        self.run.finish("reflect", actions, looked_at=len(episodes), head=head)
-        note = consolidating.finish(self.run)
-        if self.run.dry and forgotten:
-            note = f"would forget {forgotten} episodes for good"
-        if note:
-            self.run.annotate(note)
+        looked_at = len(changed)
+        done: list[Action] = []
+        notes: list[str] = []
+        problem = ""
+        while not problem:
+            planned, problem = reflecting.reflect(
+                self.engine,
+                changed,
+                consolidate=self.config.consolidate,
+                summarise=self._distil,
+                ask=not self.run.dry,
+            )
+            done += planned
+            if self.run.dry or not planned:
+                break
+            before = self.run.settle(planned)
+            notes.append(consolidating.finish(self.run))
+            changed = self.engine.store.changed_memories(before, LOOKED_AT["reflect"])
+        if self.run.dry and done and self.config.consolidate == "hard":
+            forgotten = sum(len(action.memories) for action in done)
+            notes.append(f"would forget {forgotten} episodes for good")
+        note = "; ".join(filter(None, (*notes, problem)))
+        self.run.tokens += self._spent()
+        reached = None if problem else head
+        self.run.finish("reflect", (), looked_at=looked_at, head=reached, note=note, written=done)
+
+    def _spent(self) -> int:
+        """What a distiller has spent since this was last asked."""
+        before, self._distilled = self._distilled, getattr(self._distil, "tokens", 0)
+        return self._distilled - before
 
     def expire(self) -> None:
         self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))
@@ -278,7 +319,7 @@ class _Steps:
 
     def rederive(self) -> None:
         actions = ageing.rederive(self.engine)
-        self.run.finish("rederive", actions, looked_at=len(actions))
+        self.run.finish("rederive", actions, looked_at=len(actions), says=True)
 
     def reembed(self) -> None:
         """What earlier steps wrote or changed has its vector before the run ends."""

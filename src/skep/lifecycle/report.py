@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,13 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     def events(self) -> tuple[Plan, ...]:
         """The events to write."""
         return self.plans
+
+
+class Planned(NamedTuple):
+    """What a step wants to do, and in words why that is not all; the next run then looks at the same again."""
+
+    actions: list[Action]
+    problem: str = ""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,3 +54,12 @@ class MaintainReport(msgspec.Struct, frozen=True, kw_only=True):
     def changed(self) -> int:
         """How many actions there were."""
         return sum(len(step.actions) for step in self.steps)
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "episode"), counted(2, "episode")
+    ('1 episode', '2 episodes')
+    """
+    return f"1 {what}" if number == 1 else f"{number} {what}s"

@@ -15,6 +15,9 @@ from skep.storage.sqlite import Plan
 BATCH = 256
 """Events per transaction, or one action, if that alone has more."""
 
+SEEN = ("evidence",)
+"""Steps that look at what later steps of a run write, too, but only at what facts say."""
+
 
 class Run:
     """What was planned, written and spent so far.
@@ -60,20 +63,29 @@ class Run:
         head: int | None = None,
         note: str = "",
         marks: Sequence[str] = (),
+        written: Sequence[Action] = (),
+        says: bool = False,
     ) -> None:
         """Write what a step planned, remember how far it came, and report.
 
         With `head`, the step need not look again at anything up to there; nor at what this run itself changed since,
         unless somebody else wrote in between. `marks` names the steps of which that is true, if not this one alone.
+        `written` are actions of the step that were written before. `says` is true of a step that changes what facts
+        say.
         """
         marked = marks or (step,)
         if actions or (head is not None and any(self.engine.store.mark(name) != head for name in marked)):
-            self.write(actions, None if head is None else lambda: self._mark(marked, head))
-        why = tuple(action.why for action in actions)
+            self.write(actions, None if head is None else lambda: self._mark(marked, head), says=says)
+        why = tuple(action.why for action in (*written, *actions))
         self.reports.append(StepReport(step=step, looked_at=looked_at, actions=why, note=note))
 
-    def write(self, actions: Sequence[Action], last: Callable[[], None] | None = None) -> None:
-        """Write the events of actions, many per transaction; `last` runs inside the last one."""
+    def write(
+        self, actions: Sequence[Action], last: Callable[[], None] | None = None, *, says: bool = False
+    ) -> None:
+        """Write the events of actions, many per transaction; `last` runs inside the last one.
+
+        A step that had seen everything need not look at what is written here, unless it changes what facts say.
+        """
         if self.lease is None:
             return
         parts = _parts(actions) or ([[]] if last else [])
@@ -81,12 +93,26 @@ class Run:
             with self.engine.store.writing():
                 self.lease.check()
                 if part:
-                    alone = self.engine.store.head() == self._position
+                    here = self.engine.store.head()
+                    seen = [] if says else [step for step in SEEN if self.engine.store.mark(step) == here]
                     written, _ = self.engine.write(_joined(part))
-                    self._position = self.engine.store.head() if alone else None
+                    self._position = self.engine.store.head() if here == self._position else None
+                    for step in seen:
+                        self.engine.store.set_mark(step, self.engine.store.head())
                     self.events += len(written)
                 if last is not None and number == len(parts):
                     last()
+
+    def settle(self, actions: Sequence[Action]) -> int:
+        """Write actions and embed what they wrote, so that it can be found; where the bank stood before."""
+        before = self.engine.store.head()
+        self.write(actions)
+        alone = self.engine.store.head() == self._position
+        self.engine.embeddings.drain()
+        self.engine.index.refresh()
+        if alone:  # making vectors is no change by somebody else
+            self._position = self.engine.store.head()
+        return before
 
     def _mark(self, steps: Sequence[str], head: int) -> None:
         here = self.engine.store.head()

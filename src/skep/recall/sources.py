@@ -138,10 +138,14 @@ class BankSources:
         empty = (0, 0, None, None)
         entries = [found.get(row, empty) for row in rows.tolist()]
         trust = {agent: self._trust(agent) for agent in {entry[3] for entry in entries}}
+        told = self._engine.store.trust_of([row for row, entry in found.items() if entry[3] is None])
         return Counters(
             uses=np.array([entry[0] for entry in entries], dtype=np.int64),
             confirmations=np.array([entry[1] for entry in entries], dtype=np.int64),
-            trust=np.array([trust[entry[3]] for entry in entries], dtype=np.float64),
+            trust=np.array(
+                [told.get(row, trust[entry[3]]) for row, entry in zip(rows.tolist(), entries, strict=True)],
+                dtype=np.float64,
+            ),
             last_used_at=np.array([np.nan if e[2] is None else e[2] for e in entries], dtype=np.float64),
         )
 

@@ -52,6 +52,7 @@ class _Remember(_Fields):
 
 class _Changes(_Fields):
     text: Text | None = None
+    evidence: list[str] = []
 
 
 class _Revise(msgspec.Struct):

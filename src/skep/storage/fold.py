@@ -290,6 +290,9 @@ class _Fold:
             self.fields["tags"] = tuple(changes.pop("tags"))
         if "ttl" in changes:
             self.fields["expires_at"] = event.at + changes.pop("ttl")
+        if "evidence" in changes:  # what no longer stands is taken out; that it once counted stays
+            self.evidence = dict.fromkeys(changes.pop("evidence"))
+            self.fields["evidence"] = tuple(self.evidence)
         self.confidence = changes.pop("confidence", self.confidence)
         self.importance = changes.pop("importance", self.importance)
         self.fields.update(changes)

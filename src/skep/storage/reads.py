@@ -327,6 +327,14 @@ class Reads:
         found = self._of_rows(sql, rows)
         return {row: (uses, confirmed, at, agent) for row, uses, confirmed, at, agent in found}
 
+    def trust_of(self, rows: Sequence[int]) -> dict[int, float]:
+        """How far summaries among rows that have no one author are to be trusted, as they say themselves."""
+        sql = (
+            "SELECT row, json_extract(metadata, '$.trust') AS trust FROM memories WHERE row IN (:rows)"
+            " AND level > 0 AND agent IS NULL AND typeof(trust) IN ('real', 'integer')"
+        )
+        return dict(self._of_rows(sql, rows)) if rows else {}
+
     def _of_rows(
         self, sql: str, rows: Sequence[int], values: Mapping[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:

@@ -1,0 +1,121 @@
+"""A model that finds the words: the user's own agent or any program, asked about all clusters at once.
+
+What the batch will take is estimated before it is sent, and it is cut to what may be spent; the others wait. An answer
+that leaves something out is asked for once more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Sequence
+from typing import Any, cast
+
+from skep.errors import DistilError
+from skep.tokens import count_tokens
+
+TRIES = 2
+ANSWER_TOKENS = 80
+"""What the answer on one cluster takes at most."""
+PROMPT = """You keep the memory of an AI agent. Each numbered group holds what was told about one thing, oldest first.
+For each group write one short sentence with what they say together, in their words. Where they contradict each other,
+the newest counts. Write null where they say nothing that is worth keeping.
+Answer with JSON alone: {"texts": [{"group": 1, "text": "..."}]}
+
+"""
+
+
+def prompt_for(groups: Sequence[Sequence[str]]) -> str:
+    """One prompt for every group."""
+    return PROMPT + "\n".join(_asked(number, group) for number, group in enumerate(groups, 1))
+
+
+def _asked(number: int, group: Sequence[str]) -> str:
+    return f"Group {number}\n" + "".join(f"- {json.dumps(text, ensure_ascii=False)}\n" for text in group)
+
+
+def read_answer(answer: str, count: int) -> dict[int, str | None]:
+    """The texts in an answer by the place of their group; those it left out are missing.
+
+    >>> read_answer('Sure: {"texts": [{"group": 2, "text": "The door is shut."}, {"group": 3, "text": null}]}', 3)
+    {1: 'The door is shut.', 2: None}
+    """
+    found = re.search(r"\{.*\}", answer, re.DOTALL)
+    try:
+        data: Any = json.loads(found.group()) if found else {}
+        entries: list[Any] = list(data["texts"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DistilError(f"the answer of the model cannot be read ({error!r})") from error
+    texts: dict[int, str | None] = {}
+    for entry in entries:
+        given = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        place, text = given.get("group"), given.get("text")
+        if type(place) is int and 1 <= place <= count and (text is None or isinstance(text, str)):
+            texts[place - 1] = text
+    return texts
+
+
+class CommandDistiller:
+    """The user's own agent as a subprocess: the prompt on standard input, the answer on standard output.
+
+    Args:
+        command: The program and its arguments.
+        max_tokens: About how many tokens may be spent, questions and answers, before the rest waits for another run.
+        timeout: How many seconds an answer may take.
+    """
+
+    def __init__(self, command: Sequence[str], *, max_tokens: int = 100_000, timeout: float = 120.0) -> None:
+        self._command, self._max_tokens, self._timeout = list(command), max_tokens, timeout
+        self.tokens = 0
+        """About what was spent so far."""
+
+    def fitting(self, groups: Sequence[Sequence[str]]) -> int:
+        """How many of the first groups can be asked about with what is left."""
+        left = self._max_tokens - self.tokens - count_tokens(PROMPT)
+        for number, group in enumerate(groups):
+            left -= count_tokens(_asked(number + 1, group)) + ANSWER_TOKENS
+            if left < 0:
+                return number
+        return len(groups)
+
+    def __call__(self, groups: Sequence[Sequence[str]]) -> list[str | None]:
+        """One text for each group, or none; those the model leaves out twice have none."""
+        texts: dict[int, str | None] = {}
+        problem: DistilError | None = None
+        for _ in range(TRIES):
+            places = [place for place in range(len(groups)) if place not in texts]
+            places = places[: self.fitting([groups[place] for place in places])]
+            if not places:
+                break
+            answer = self._asked([groups[place] for place in places])
+            try:
+                texts |= {places[at]: text for at, text in read_answer(answer, len(places)).items()}
+            except DistilError as error:
+                problem = error
+        if problem is not None and not texts:
+            raise problem
+        return [texts.get(place) for place in range(len(groups))]
+
+    def _asked(self, groups: Sequence[Sequence[str]]) -> str:
+        prompt = prompt_for(groups)
+        self.tokens += count_tokens(prompt)
+        name = self._command[0]
+        try:
+            done = subprocess.run(
+                self._command,
+                input=prompt,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=self._timeout,
+                check=True,
+            )
+        except subprocess.CalledProcessError as error:
+            said = str(error.stderr or "").strip().splitlines()
+            why = f"exit status {error.returncode}" + (f": {said[-1][:200]}" if said else "")
+            raise DistilError(f"the model {name!r} failed ({why})") from error
+        except (OSError, subprocess.SubprocessError) as error:
+            raise DistilError(f"the model {name!r} failed ({error})") from error
+        self.tokens += count_tokens(done.stdout)
+        return done.stdout
