@@ -7,10 +7,12 @@ WORKERS ?= 2
 
 .PHONY: demo test test-full check format bench bench-full bench-quality docs clean
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml native/pyproject.toml native/setup.py native/skep_native.c native/loops.h
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet ./native 2>$(VENV)/native.log \
+	  || echo "skep-native was not built ($(VENV)/native.log says why): numpy does the same, only slower"
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## Fill a bank, recall, show a conflict and an explanation.

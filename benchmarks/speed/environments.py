@@ -81,6 +81,7 @@ def versions(spec: Spec) -> dict[str, str]:
     """What is installed, of the packages asked for (for skep: its own dependencies)."""
     names = [p.split(">")[0].split("<")[0].split("=")[0] for p in spec.packages] or [
         "skep",
+        "skep-native",
         "apsw",
         "numpy",
         "msgspec",

@@ -46,10 +46,13 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
 
 
 def _versions(store: SqliteStore) -> Iterator[Finding]:
+    from skep.storage.segments import kernels
+
     yield Finding(
         check="versions",
         level="ok",
-        message=f"schema {store.connection.db.pragma('user_version')} of {VERSION}, SQLite {apsw.sqlite_lib_version()}",
+        message=f"schema {store.connection.db.pragma('user_version')} of {VERSION}, SQLite {apsw.sqlite_lib_version()},"
+        f" vectors scanned by {'numpy' if kernels.native is None else 'skep-native'}",
     )
 
 

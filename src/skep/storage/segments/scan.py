@@ -4,6 +4,9 @@ The first round reads the leading words of every sketch against the signs of the
 sketch of the rows that are left against three bits per axis; the third multiplies the coarse half of their fine
 codes. Each keeps several times more rows than are wanted, and the exact cosines of the last ones decide. Few
 rows, and the tail, go straight to the third round.
+
+Compiled loops (see `kernels`) do the first two rounds in one pass and give the same to the last bit. In the third
+they add in another order, which moves what no exact cosine will look at.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skep.storage.segments import kernels
 from skep.storage.segments.codes import (
     MAX_WORDS,
     TINY,
@@ -117,6 +121,8 @@ class Scanner:
         self._estimates = np.empty(BLOCK, dtype=np.float32)
         self._spare = np.empty(BLOCK, dtype=np.float32)
         self._flags = np.empty(BLOCK, dtype=bool)
+        self._slots = np.empty(0, dtype=np.int64)
+        self._reached = np.empty(0, dtype=np.float32)
         self._bytes = np.empty((0, 0), dtype=np.int8)
         self._singles = np.empty((0, 0), dtype=np.float32)
         self._sample = Sample(None)
@@ -142,32 +148,58 @@ class Scanner:
     def _narrow(self, table: Table, probe: Probe, mask: Mask, k: int) -> Ints:
         """Two rounds over the sketches, block by block while a block is in the cache."""
         count = max(int(np.count_nonzero(mask)), 1)
-        slots: list[Ints] = []
-        estimates: list[Floats] = []
         selective = count * GATHER_SHARE < len(mask)
         wanted = max(min(FIRST_ROOT * count**0.5, FIRST_BASE + count / FIRST_SHARE), 40.0 * k)
-        bar = -np.inf if selective else self._bar(table, probe, mask, count, wanted)
+        bar = None if selective else self._bar(table, probe, mask, count, wanted)
+        passing = self._passing if kernels.native is None else self._passing_compiled
+        slots, estimates = passing(table, probe, None if count == len(mask) else mask, bar)
+        return slots[_top(estimates, max(SECOND, SECOND_SHARE * k))]
+
+    def _passing(
+        self, table: Table, probe: Probe, mask: Mask | None, bar: float | None
+    ) -> tuple[Ints, Floats]:
+        """The slots that reach the bar in the first round, and what they reach in the second."""
+        slots: list[Ints] = [np.zeros(0, dtype=np.int64)]
+        estimates: list[Floats] = [np.zeros(0, dtype=np.float32)]
         for base, segment in zip(table.bases, table.segments, strict=False):
             if segment.sketches is None:
                 continue
             for start in range(0, segment.count, BLOCK):
                 stop = min(start + BLOCK, segment.count)
                 sketches = segment.sketches.stretch(slice(start, stop))
-                flags = mask[base + start : base + stop]
+                flags = None if mask is None else mask[base + start : base + stop]
                 agreement = None
-                if not selective:
+                if bar is not None:
                     agreement = self._agreeing(sketches.planes, probe.planes[0], stop - start)
                     passed = self._flags[: stop - start]
                     np.greater_equal(self._first_round(sketches, probe, agreement), bar, out=passed)
-                    flags = passed if count == len(mask) else np.logical_and(passed, flags, out=passed)
-                local = flags.nonzero()[0]
+                    flags = passed if flags is None else np.logical_and(passed, flags, out=passed)
+                local = np.arange(stop - start) if flags is None else flags.nonzero()[0]
                 if len(local):
                     estimates.append(self._second_round(sketches, probe, local, agreement))
                     local += base + start
                     slots.append(local)
-        if not slots:
-            return np.zeros(0, dtype=np.int64)
-        return np.concatenate(slots)[_top(np.concatenate(estimates), max(SECOND, SECOND_SHARE * k))]
+        return np.concatenate(slots), np.concatenate(estimates)
+
+    def _passing_compiled(
+        self, table: Table, probe: Probe, mask: Mask | None, bar: float | None
+    ) -> tuple[Ints, Floats]:
+        """The same in one pass."""
+        if len(self._slots) < table.base:
+            self._slots = np.empty(table.base, dtype=np.int64)
+            self._reached = np.empty(table.base, dtype=np.float32)
+        signs, worths = np.array(probe.planes, dtype=np.uint64), np.array(probe.worths, dtype=np.float32)
+        found = 0
+        for base, segment in zip(table.bases, table.segments, strict=False):
+            if segment.sketches is None:
+                continue
+            found += kernels.native.narrow(
+                *segment.sketches,
+                None if mask is None else mask[base : base + segment.count],
+                *(signs, worths, probe.bias_worth, bar, base),
+                *(self._slots[found:], self._reached[found:]),
+            )
+        return self._slots[:found], self._reached[:found]
 
     def _bar(self, table: Table, probe: Probe, mask: Mask, count: int, wanted: float) -> float:
         """What about `wanted` of the admitted rows reach in the first round, found on a sample."""
@@ -247,6 +279,9 @@ class Scanner:
                 continue
             held = table.segments[number].codes
             if held is None:
+                continue
+            if kernels.native is not None:
+                kernels.native.coarse(held.high, local, query, held.scale, out[part])
                 continue
             here = np.empty(len(local), dtype=np.float32)
             for start in range(0, len(local), ROWS):

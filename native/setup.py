@@ -1,0 +1,23 @@
+"""Builds the extension against the stable interface of Python 3.11: one wheel per platform serves later versions."""
+
+import sys
+
+from setuptools import Extension, setup
+
+# Contracted products would round once where numpy rounds twice.
+FLAGS = (
+    ["/O2", "/fp:precise"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
+)
+
+setup(
+    ext_modules=[
+        Extension(
+            "skep_native",
+            ["skep_native.c"],
+            depends=["loops.h"],
+            py_limited_api=True,
+            extra_compile_args=FLAGS,
+        ),
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

@@ -1,0 +1,22 @@
+"""The compiled loops of the package `skep-native`, where it is installed; numpy does the same without it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+SWITCH = "SKEP_NATIVE"
+"""Set to 0 in the environment, numpy does everything."""
+
+
+def _found() -> Any:
+    if os.environ.get(SWITCH) == "0":
+        return None
+    try:
+        import skep_native  # type: ignore[import-not-found]  # pyright: ignore
+    except ModuleNotFoundError:
+        return None
+    return skep_native  # pyright: ignore[reportUnknownVariableType]
+
+
+native: Any = _found()
