@@ -163,15 +163,17 @@ def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:
     return {memory.id: memory for memory in load(engine, rows.values()).values()}
 
 
-def with_status(engine: Engine, ids: Iterable[str], statuses: tuple[str, ...]) -> set[str]:
-    """Those of some memories that are in one of these statuses; they need not be read for that."""
+def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Those of some memories that are current, and those of them that are active; they need not be read for that."""
     rows = {row: i for i, row in _rows(engine, ids).items()}
     wanted = sorted(rows)
-    found: set[str] = set()
+    current: set[str] = set()
+    active: set[str] = set()
     for start in range(0, len(wanted), LOADED):
         part = wanted[start : start + LOADED]
-        found |= {rows[row] for row in engine.store.admitted(part, Filter(statuses=statuses))}
-    return found
+        for found, statuses in ((current, CURRENT), (active, ("active",))):
+            found |= {rows[row] for row in engine.store.admitted(part, Filter(statuses=statuses))}
+    return current, active
 
 
 def _rows(engine: Engine, ids: Iterable[str]) -> dict[str, int]:

@@ -7,8 +7,8 @@ import msgspec
 from skep.engine import Engine
 from skep.errors import InvalidInputError, NotFoundError
 from skep.lifecycle.judge import DECISIONS, Case, Decision
-from skep.lifecycle.nearness import by_id, with_status
-from skep.model import CURRENT, Event, Memory
+from skep.lifecycle.nearness import by_id, standing
+from skep.model import Event, Memory
 from skep.semantics.links import chain
 from skep.storage.sqlite import Plan
 
@@ -60,8 +60,7 @@ class Kept:
         self.judgements = {key: msgspec.convert(value, Judgement) for key, value in kept.items()}
         self._engine = engine
         both = (i for judgement in self.judgements.values() for i in (judgement.older, judgement.newer))
-        self._current = with_status(engine, both, CURRENT)
-        self._active = with_status(engine, self._current, ("active",))
+        self._current, self._active = standing(engine, both)
 
     def waiting(self) -> list[Judgement]:
         """Those that are not decided, both sides still current."""
