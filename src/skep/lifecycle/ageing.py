@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -10,12 +10,14 @@ from skep.confidence import effective
 from skep.engine import Engine
 from skep.lifecycle import consolidating
 from skep.lifecycle.clusters import by_threshold
+from skep.lifecycle.deciding import disputes_by
 from skep.lifecycle.distil import Distil, by_call, stated, summary
 from skep.lifecycle.extraction import NEAREST, SAME_EVENT
 from skep.lifecycle.nearness import load, neighbours
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory
 from skep.storage.base import Filter
+from skep.storage.fold import fold
 from skep.storage.sqlite import Plan
 
 DEPRECATED = 0.3
@@ -39,21 +41,49 @@ def expire(engine: Engine, now: float) -> list[Action]:
     return [_mark("expire", memory, "expired", "its time is over") for memory in engine.store.due(now)]
 
 
-def deprecate(engine: Engine, now: float, *, decay_per_day: float) -> list[Action]:
+def deprecate(
+    engine: Engine, now: float, *, decay_per_day: float, waiting: Callable[[], Mapping[str, Set[str]]]
+) -> list[Action]:
     """Plan the setting aside of facts that nothing has supported for too long. Pinned ones and procedures stay.
 
-    The index tells which may be meant, because it need not read the whole bank for that; the bank decides.
+    The index tells which may be meant, because it need not read the whole bank for that; the bank decides. What a
+    contradiction cost a fact does not count while the pair waits for a judge.
+
+    Args:
+        engine: The bank.
+        now: The time.
+        decay_per_day: How fast confidence fades.
+        waiting: Gives, by memory, the others that it waits with; called if something is about to be set aside.
     """
     facts = Filter(kinds=("fact",), now=now, decay_per_day=decay_per_day)
     firm = msgspec.structs.replace(facts, min_confidence=DEPRECATED + ROUNDED)
     rows: list[int] = engine.index.rows_where(facts, unless=firm).tolist()
+
+    def faded(memory: Memory) -> bool:
+        left = effective(memory.confidence, memory.last_evidence_at, now, per_day=decay_per_day)
+        return left < DEPRECATED
+
+    found = [
+        memory
+        for _row, memory in sorted(load(engine, rows).items())
+        if memory.status in CURRENT and not memory.pinned and faded(memory)
+    ]
+    if not found:
+        return []
+    partners = waiting()
     return [
         _mark("deprecate", memory, "deprecated", "too little confidence is left")
-        for _row, memory in sorted(load(engine, rows).items())
-        if memory.status in CURRENT
-        and not memory.pinned
-        and effective(memory.confidence, memory.last_evidence_at, now, per_day=decay_per_day) < DEPRECATED
+        for memory in found
+        if memory.id not in partners or faded(_undisputed(engine, memory, partners[memory.id]))
     ]
+
+
+def _undisputed(engine: Engine, memory: Memory, others: Set[str]) -> Memory:
+    """A memory as it would be if others had not contradicted it."""
+    events = engine.store.log.of(memory.id)
+    left_out = {event.id for event in disputes_by(events, memory.id, others)}
+    state = fold(memory.id, [event for event in events if event.id not in left_out]) if left_out else None
+    return memory if state is None else state.memory
 
 
 def prune(engine: Engine, now: float, days: float) -> list[Action]:

@@ -65,7 +65,7 @@ def _affordable(run: Run, judge: Judge, cases: list[Case], max_tokens: int, max_
 
 
 def _decided(run: Run, case: Case, decision: str, by: str) -> Action:
-    plans = queue.decided_plans(case, decision, by, run.engine.now())  # type: ignore[arg-type]
+    plans = queue.decided_plans(run.engine, case, decision, by)  # type: ignore[arg-type]
     return Action(
         step="judge",
         why=f"{decision}: {case.older.text!r} and {case.newer.text!r}",

@@ -237,7 +237,12 @@ class _Steps:
         self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))
 
     def deprecate(self) -> None:
-        faded = ageing.deprecate(self.engine, self.engine.now(), decay_per_day=self.config.decay_per_day)
+        faded = ageing.deprecate(
+            self.engine,
+            self.engine.now(),
+            decay_per_day=self.config.decay_per_day,
+            waiting=lambda: self._kept().partners(),
+        )
         self._set_aside("deprecate", faded)
 
     def prune(self) -> None:
@@ -249,7 +254,8 @@ class _Steps:
             self.run.note("prune")
         kept = self._kept()
         outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
-        self.run.write([Action(step="prune", why="", plans=(queue.dropped(key),)) for key in outdated])
+        letting_go = [queue.dropped(self.engine, key, kept.judgements[key]) for key in outdated]
+        self.run.write([Action(step="prune", why="", plans=tuple(plans)) for plans in letting_go])
         self.run.queued = len(kept.waiting())
 
     def _kept(self) -> queue.Kept:

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 import msgspec
 
 from skep.engine import Engine, Progress
+from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.clusters import Union
+from skep.lifecycle.deciding import contradiction_plans
 from skep.lifecycle.judge import Case
 from skep.lifecycle.nearness import neighbours, sharing_words
-from skep.lifecycle.queue import contradiction_plans, key_of, queue_plan
+from skep.lifecycle.queue import key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.model import Conflict, Memory
 from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, judge_many
@@ -127,17 +129,21 @@ def merge(engine: Engine, duplicates: Sequence[Conflict]) -> list[Action]:
         if b is not None:
             memories |= {a.id: a, b.id: b}
             union.join(a.id, b.id)
+    by_hand = ByHand(engine)
+    by_hand.look(memories)
     merges = [
-        _merge_group(engine, [memories[i] for i in group]) for group in union.groups() if len(group) > 1
+        _merge_group(engine, [memories[i] for i in group], by_hand)
+        for group in union.groups()
+        if len(group) > 1
     ]
     return [action for action in merges if action.plans]
 
 
-def _merge_group(engine: Engine, group: list[Memory]) -> Action:
+def _merge_group(engine: Engine, group: list[Memory], by_hand: ByHand) -> Action:
     ranked = sorted(group, key=lambda m: (not m.pinned, -m.confidence, -len(m.evidence), m.created_at, m.id))
     winner = ranked[0]
     losers = [
-        m for m in ranked[1:] if not m.pinned and _same_domain(m, winner) and not _kept_apart(engine, m)
+        m for m in ranked[1:] if not m.pinned and _same_domain(m, winner) and not by_hand.unmerged(m.id)
     ]
     plans: list[Plan] = []
     tags = list(dict.fromkeys(tag for m in (winner, *losers) for tag in m.tags))
@@ -162,11 +168,6 @@ def _merge_group(engine: Engine, group: list[Memory]) -> Action:
 
 def _same_domain(a: Memory, b: Memory) -> bool:
     return a.domain is None or b.domain is None or a.domain == b.domain
-
-
-def _kept_apart(engine: Engine, memory: Memory) -> bool:
-    """Whether somebody undid a merge of this memory or restored it: then rules leave it alone."""
-    return any(event.kind in ("undo", "restore") for event in engine.store.log.of(memory.id))
 
 
 def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:

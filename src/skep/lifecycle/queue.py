@@ -6,9 +6,10 @@ import msgspec
 
 from skep.engine import Engine
 from skep.errors import InvalidInputError, NotFoundError
+from skep.lifecycle import deciding
 from skep.lifecycle.judge import DECISIONS, Case, Decision
 from skep.lifecycle.nearness import by_id, standing
-from skep.model import Event, Memory
+from skep.model import Event
 from skep.semantics.links import chain
 from skep.storage.sqlite import Plan
 
@@ -71,6 +72,14 @@ class Kept:
             if judgement.decision is None and judgement.older in active and judgement.newer in active
         ]
 
+    def partners(self) -> dict[str, set[str]]:
+        """By memory, the others that it waits with."""
+        found: dict[str, set[str]] = {}
+        for judgement in self.waiting():
+            found.setdefault(judgement.older, set()).add(judgement.newer)
+            found.setdefault(judgement.newer, set()).add(judgement.older)
+        return found
+
     def pending(self) -> list[Case]:
         """The cases that wait, with their memories."""
         waiting = self.waiting()
@@ -112,55 +121,31 @@ def pending(engine: Engine) -> list[Case]:
     return Kept(engine).pending()
 
 
-def dropped(key: str) -> Plan:
-    """The event that lets a judgement go; like any setting, the last writer's word counts in every replica."""
-    return ("setting", {"key": key, "value": None})
+def dropped(engine: Engine, key: str, judgement: Judgement) -> list[Plan]:
+    """The events that let a judgement go; like any setting, the last writer's word counts in every replica.
 
-
-def decided_plans(case: Case, decision: Decision, by: str, now: float) -> list[Plan]:
-    """The events that carry out a decision and remember it."""
-    older, newer = case.older, case.newer
+    What a pair cost its memories before anybody decided on it, they get back: there is nothing left to decide.
+    """
     plans: list[Plan] = []
-    match decision:
-        case "MERGE":
-            winner, loser = best_first(older, newer)
-            evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
-            plans.append(
-                ("merge", {"loser": loser.id, "winner": winner.id, "evidence": evidence, "reason": by})
-            )
-        case "SUPERSEDED":
-            plans.append(("supersede", {"old": older.id, "new": newer.id, "reason": by}))
-        case "CONTRADICTION":
-            plans += contradiction_plans(older, newer)
-        case _:
-            pass
+    if judgement.decision is None:
+        plans += deciding.reconciled(engine, judgement.older, judgement.newer, "no longer to be decided")
+    return [*plans, ("setting", {"key": key, "value": None})]
+
+
+def decided_plans(engine: Engine, case: Case, decision: Decision, by: str) -> list[Plan]:
+    """The events that carry out a decision and remember it."""
     judgement = Judgement(
-        older=older.id,
-        newer=newer.id,
+        older=case.older.id,
+        newer=case.newer.id,
         kind=case.kind,
         similarity=round(case.similarity, 4),
         confidence=round(case.confidence, 4),
         decision=decision,
         by=by,
-        at=now,
+        at=engine.now(),
     )
-    plans.append(("setting", {"key": PREFIX + case.key, "value": msgspec.to_builtins(judgement)}))
-    return plans
-
-
-def contradiction_plans(older: Memory, newer: Memory) -> list[Plan]:
-    """Both lose half of their confidence, once, and are linked."""
-    return [
-        ("dispute", {"memory": older.id, "by": newer.id}),
-        ("dispute", {"memory": newer.id, "by": older.id}),
-        ("link", {"src": newer.id, "dst": older.id, "rel": "contradicts", "strength": 1.0}),
-    ]
-
-
-def best_first(a: Memory, b: Memory) -> tuple[Memory, Memory]:
-    """The one to keep: more confident, then better evidenced, then older."""
-    ranked = sorted((a, b), key=lambda m: (-m.confidence, -len(m.evidence), m.created_at, m.id))
-    return ranked[0], ranked[1]
+    remembered: Plan = ("setting", {"key": PREFIX + case.key, "value": msgspec.to_builtins(judgement)})
+    return [*deciding.plans_for(engine, case, decision, by), remembered]
 
 
 def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Event]:
@@ -178,5 +163,5 @@ def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Even
         )
     if word == "SUPERSEDED" and case.older.id in chain(case.newer.id, engine.store.get):
         raise InvalidInputError(f"{case.newer.id} was itself replaced by {case.older.id}", field="decision")
-    events, _ = engine.write(decided_plans(case, word, by, engine.now()))  # type: ignore[arg-type]
+    events, _ = engine.write(decided_plans(engine, case, word, by))  # type: ignore[arg-type]
     return events
