@@ -9,6 +9,7 @@ import msgspec
 from skep.confidence import effective
 from skep.engine import Engine
 from skep.lifecycle import consolidating
+from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.clusters import by_threshold
 from skep.lifecycle.deciding import disputes_by
 from skep.lifecycle.distil import Distil, by_call, stated, summary
@@ -37,8 +38,14 @@ def _mark(step: str, memory: Memory, status: str, why: str) -> Action:
 
 
 def expire(engine: Engine, now: float) -> list[Action]:
-    """Plan the end of what has reached its time."""
-    return [_mark("expire", memory, "expired", "its time is over") for memory in engine.store.due(now)]
+    """Plan the end of what has reached its time, unless somebody brought it back."""
+    due, by_hand = engine.store.due(now), ByHand(engine)
+    by_hand.look(memory.id for memory in due)
+    return [
+        _mark("expire", memory, "expired", "its time is over")
+        for memory in due
+        if not by_hand.kept(memory.id, "ttl", "expires_at")
+    ]
 
 
 def deprecate(
@@ -47,7 +54,8 @@ def deprecate(
     """Plan the setting aside of facts that nothing has supported for too long. Pinned ones and procedures stay.
 
     The index tells which may be meant, because it need not read the whole bank for that; the bank decides. What a
-    contradiction cost a fact does not count while the pair waits for a judge.
+    contradiction cost a fact does not count while the pair waits for a judge. What somebody brought back stays until
+    something speaks against it.
 
     Args:
         engine: The bank.
@@ -70,11 +78,13 @@ def deprecate(
     ]
     if not found:
         return []
-    partners = waiting()
+    partners, by_hand = waiting(), ByHand(engine)
+    by_hand.look(memory.id for memory in found)
     return [
         _mark("deprecate", memory, "deprecated", "too little confidence is left")
         for memory in found
-        if memory.id not in partners or faded(_undisputed(engine, memory, partners[memory.id]))
+        if (memory.id not in partners or faded(_undisputed(engine, memory, partners[memory.id])))
+        and not by_hand.trusted(memory.id, partners.get(memory.id, ()))
     ]
 
 
@@ -87,15 +97,22 @@ def _undisputed(engine: Engine, memory: Memory, others: Set[str]) -> Memory:
 
 
 def prune(engine: Engine, now: float, days: float) -> list[Action]:
-    """Plan the setting aside of what is older than an age; pinned ones and procedures stay."""
+    """Plan the setting aside of what is older than an age. Pinned ones, procedures and what was brought back stay."""
     where = Filter(kinds=("fact", "episode", "document"), until=now - days * DAY, statuses=("active",))
     old = [memory for _row, memory in engine.store.find(where, limit=1 << 40) if not memory.pinned]
-    return [_mark("prune", memory, "deprecated", f"older than {days:g} days") for memory in old]
+    by_hand = ByHand(engine)
+    by_hand.look(memory.id for memory in old)
+    return [
+        _mark("prune", memory, "deprecated", f"older than {days:g} days")
+        for memory in old
+        if not by_hand.kept(memory.id)
+    ]
 
 
 def rederive(engine: Engine) -> list[Action]:
     """Plan for what is stale: say it again from the sources that still stand, or retire it."""
     actions: list[Action] = []
+    by_hand = ByHand(engine)
     for memory in engine.store.stale_memories():
         if memory.pinned or memory.kind == "procedure" or not (memory.source or "").startswith(MADE_BY):
             continue  # what people or agents wrote stays as they wrote it, and marked as stale
@@ -107,6 +124,8 @@ def rederive(engine: Engine) -> list[Action]:
             if s is not None and s.status in CURRENT and not s.stale and not s.disputes
         ]
         lost = [i for i, s in found.items() if s not in standing]
+        if not standing and by_hand.kept(memory.id):
+            continue
         if not standing:
             actions.append(
                 _mark("rederive", memory, "deprecated", "what it was derived from no longer stands")

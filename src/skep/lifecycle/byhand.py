@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from skep.engine import Engine
+from skep.lifecycle.deciding import disputes_by
 from skep.model import Event
 from skep.storage.fold import Order, order, voided
 
@@ -54,6 +55,18 @@ def brought_back(memory_id: str, events: Sequence[Event], *, merged: bool = Fals
     return max(found)
 
 
+def doubted(memory_id: str, events: Sequence[Event]) -> Order:
+    """When something last spoke against a memory, or its words or its confidence were set."""
+    against = [
+        order(event)
+        for event in events
+        if event.kind == "dispute"
+        or (event.kind == "outcome" and not event.body["success"])
+        or (event.kind == "revise" and "confidence" in event.body.get("changes", {}))
+    ]
+    return max([told(memory_id, events), *against])
+
+
 class ByHand:
     """What people decided about the memories of a bank, as far as it is asked for."""
 
@@ -77,6 +90,24 @@ class ByHand:
         """Whether somebody took a merge of a memory back, and its words have not changed since."""
         back = self._back(memory_id, merged=True)
         return back > NEVER and back > self._told(memory_id)
+
+    def trusted(self, memory_id: str, beside: Iterable[str] = ()) -> bool:
+        """Whether somebody brought a memory back, and nothing spoke against it since but what is named."""
+        back = self._back(memory_id)
+        if back == NEVER:
+            return False
+        events = self._of(memory_id)
+        left_out = {event.id for event in disputes_by(events, memory_id, beside)}
+        return back > doubted(memory_id, [event for event in events if event.id not in left_out])
+
+    def kept(self, memory_id: str, *fields: str) -> bool:
+        """Whether somebody brought a memory back, and none of these fields was revised since."""
+        back = self._back(memory_id)
+        return back > NEVER and not any(
+            order(event) > back and not event.body.get("changes", {}).keys().isdisjoint(fields)
+            for event in self._of(memory_id)
+            if event.kind == "revise"
+        )
 
     def _back(self, memory_id: str, *, merged: bool = False) -> Order:
         self.look((memory_id,))

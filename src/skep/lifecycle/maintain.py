@@ -191,6 +191,7 @@ class _Steps:
 
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
+        found = merging.undecided(self.engine, found)
         clear = merging.resolve_clear(found.clear, self._gone)
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"

@@ -170,6 +170,24 @@ def _same_domain(a: Memory, b: Memory) -> bool:
     return a.domain is None or b.domain is None or a.domain == b.domain
 
 
+def undecided(engine: Engine, found: Sorted) -> Sorted:
+    """Conflicts without those that somebody has settled by bringing a memory back."""
+    by_hand = ByHand(engine)
+    by_hand.look(
+        m.id for c in (*found.clear, *found.unclear) for m in (c.existing, c.memory) if m is not None
+    )
+
+    def open_(conflict: Conflict) -> bool:
+        older, newer = conflict.existing, conflict.memory
+        return newer is None or not (by_hand.stands(older.id, newer.id) or by_hand.unmerged(newer.id))
+
+    return Sorted(
+        duplicates=found.duplicates,
+        clear=[conflict for conflict in found.clear if open_(conflict)],
+        unclear=[conflict for conflict in found.unclear if open_(conflict)],
+    )
+
+
 def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:
     """Plan what the rules are sure of: an update replaces, a contradiction halves both and goes to the judge."""
     actions: list[Action] = []
