@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.conftest import Clock
 
 from skep.bank import Bank
+from skep.errors import InvalidInputError
+from skep.lifecycle.judge import DECISIONS, Case, Judge, RulesJudge, Verdicts
 from skep.lifecycle.maintain import MaintainConfig
 from skep.model import STATUSES, Memory
 
 PASSES = "The test suite passes on Windows"
 FAILS = "The test suite does not pass on Windows"
+
+
+class Always:
+    """A judge with one word for everything."""
+
+    name = "always"
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def decide(self, cases: Sequence[Case]) -> Verdicts:
+        return Verdicts(decisions=(self.word,) * len(cases))  # type: ignore[arg-type]
 
 
 def told(bank: Bank, clock: Clock, *texts: str, **options: object) -> list[str]:
@@ -106,3 +124,92 @@ def test_what_no_longer_waits_costs_nothing(bank: Bank, clock: Clock) -> None:
     assert bank.pending_judgements() == []
     assert (bank.get(a).confidence, bank.get(a).disputes) == (0.8, 0)
     assert bank.maintain(MaintainConfig(steps=("prune",))).events == 0
+
+
+@pytest.mark.parametrize("judge", [None, RulesJudge(), *(Always(word) for word in DECISIONS)])
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [("Ana lives in Rome", "Ana lives in Oslo"), (PASSES, FAILS), ("I like tea", "I like coffee")],
+)
+def test_a_pinned_memory_is_neither_replaced_nor_penalised(
+    bank: Bank, clock: Clock, judge: Judge | None, older: str, newer: str
+) -> None:
+    (pinned,) = told(bank, clock, older, pinned=True)
+    told(bank, clock, newer)
+    bank.maintain()
+    for _ in range(2):
+        bank.maintain(judge=judge)
+        assert (bank.get(pinned).status, bank.get(pinned).confidence) == ("active", 0.8)
+
+
+def test_a_judgement_by_hand_on_a_pinned_memory_says_what_to_do_instead(bank: Bank, clock: Clock) -> None:
+    (pinned,) = told(bank, clock, "Ana lives in Rome", pinned=True)
+    (oslo,) = told(bank, clock, "Ana lives in Oslo")
+    bank.maintain()
+    with pytest.raises(InvalidInputError, match="skep supersede"):
+        bank.resolve_judgement(pinned, oslo, "SUPERSEDED")
+    bank.resolve_judgement(pinned, oslo, "MERGE")
+    assert bank.get(oslo).merged_into == pinned
+
+
+def test_a_merge_by_the_judge_keeps_tags_and_moves_links(bank: Bank, clock: Clock) -> None:
+    tea, coffee = told(bank, clock, "I like tea", "I like coffee")
+    bank.revise(coffee, tags=["survey"])
+    (about,) = told(bank, clock, "See what was said of drinks in the canteen")
+    bank.link(about, coffee, "about")
+    bank.maintain(judge=Always("MERGE"))
+    assert bank.get(coffee).merged_into == tea
+    assert bank.get(tea).tags == ("survey",)
+    assert [link.dst for link in bank.neighbors(about, "about").links] == [tea]
+
+
+def test_decisions_on_one_memory_are_carried_out_one_after_another(bank: Bank, clock: Clock) -> None:
+    ids = told(bank, clock, *(f"I like {thing}" for thing in ("tea", "coffee", "cocoa", "juice", "water")))
+    for number, memory_id in enumerate(ids):
+        bank.revise(memory_id, tags=["drinks", f"t{number}"])
+    bank.maintain(judge=Always("MERGE"))
+    while bank.maintain(judge=Always("MERGE")).events:
+        pass
+    (left,) = bank.find()
+    assert set(left.tags) == {"drinks", *(f"t{number}" for number in range(5))}
+    assert replayed(bank, clock) == everything(bank)
+
+
+PHRASES = st.sampled_from(
+    [PASSES, FAILS, "The test suite never passes on Windows", "I like tea", "I like coffee", "I like cocoa"]
+)
+SETTLED = ("evidence", "tags", "last_evidence_at", "embedder")
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(PHRASES, st.booleans(), st.sampled_from([0.5, 0.8])), min_size=2, max_size=6),
+    st.lists(st.sampled_from([*DECISIONS, "PERHAPS"]), min_size=15, max_size=15),
+)
+def test_no_verdict_loses_a_memory_or_moves_a_pinned_one(
+    items: list[tuple[str, bool, float]], words: list[str]
+) -> None:
+    clock, given_words = Clock(), iter(words * 40)
+    with Bank.open(":memory:", now=clock) as bank:
+        for text, pinned, confidence in items:
+            told(bank, clock, text, pinned=pinned, confidence=confidence)
+        before = everything(bank)
+        for _ in range(3):
+            bank.maintain(judge=lambda cases: [next(given_words) for _ in cases])
+        after = everything(bank)
+        assert set(after) == set(before)
+        for memory in after.values():
+            head, seen = memory, {memory.id}
+            while (onward := head.superseded_by or head.merged_into) is not None:
+                head = after[onward]
+                assert head.id not in seen
+                seen.add(head.id)
+            assert head.status == "active" or (head.status == "deprecated" and head.disputes)
+            assert 0 <= memory.confidence <= 1
+            if memory.pinned:
+                same = {name: getattr(memory, name) for name in SETTLED}
+                assert memory == msgspec.structs.replace(before[memory.id], **same)
+        assert replayed(bank, clock) == after
+        bank.maintain()
+        bank.maintain()
+        assert bank.maintain().events == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from skep.errors import JudgeError
-from skep.lifecycle import queue
-from skep.lifecycle.judge import Case, Judge, fitting
+from skep.lifecycle import deciding, queue
+from skep.lifecycle.judge import Case, Decision, Judge, fitting
 from skep.lifecycle.report import Action
 from skep.lifecycle.running import Run
 
@@ -20,7 +22,7 @@ def ask(run: Run, judge: Judge | None, kept: queue.Kept, *, max_tokens: int, max
     cases = kept.pending()
     cases.sort(key=lambda case: (-case.confidence, case.key))
     asked = cases[: _affordable(run, judge, cases, max_tokens, max_money)]
-    decisions: dict[str, str] = {}
+    decisions: dict[str, Decision] = {}
     problem = ""
     for _ in range(TRIES):
         waiting = [case for case in asked if case.key not in decisions]
@@ -43,10 +45,8 @@ def ask(run: Run, judge: Judge | None, kept: queue.Kept, *, max_tokens: int, max
     if len(asked) < len(cases):
         limit = f"the limits allow asking about {len(asked)} of {len(cases)} pairs; the others wait"
         problem = f"{problem}; {limit}" if problem else limit
-    actions = [
-        _decided(run, case, decisions[case.key], judge.name) for case in asked if case.key in decisions
-    ]
-    run.finish("judge", actions, looked_at=len(cases), note=problem)
+    actions = _carry_out(run, [case for case in asked if case.key in decisions], decisions, judge.name)
+    run.report("judge", actions, looked_at=len(cases), note=problem)
     run.queued = None  # a decision may have settled other pairs, too
 
 
@@ -64,11 +64,33 @@ def _affordable(run: Run, judge: Judge, cases: list[Case], max_tokens: int, max_
     )
 
 
-def _decided(run: Run, case: Case, decision: str, by: str) -> Action:
-    plans = queue.decided_plans(run.engine, case, decision, by)  # type: ignore[arg-type]
+def _carry_out(run: Run, cases: list[Case], decisions: Mapping[str, Decision], by: str) -> list[Action]:
+    """Carry out decisions in rounds: what one has moved, another looks at again before it moves it on."""
+    done: list[Action] = []
+    while cases:
+        moved: set[str] = set()
+        later: list[Case] = []
+        actions: list[Action] = []
+        for case in cases:
+            both = {case.older.id, case.newer.id}
+            if both & moved:
+                later.append(case)
+                continue
+            if decisions[case.key] in ("MERGE", "SUPERSEDED"):
+                moved |= both
+            actions.append(_decided(run, case, decisions[case.key], by))
+        run.write(actions)
+        done += actions
+        cases = queue.as_they_are(run.engine, later)
+    return done
+
+
+def _decided(run: Run, case: Case, decision: Decision, by: str) -> Action:
+    carried_out = deciding.carried_out(case, decision)
+    word = decision if carried_out == decision else f"{carried_out} instead of {decision}, as it is pinned"
     return Action(
         step="judge",
-        why=f"{decision}: {case.older.text!r} and {case.newer.text!r}",
+        why=f"{word}: {case.older.text!r} and {case.newer.text!r}",
         memories=(case.older.id, case.newer.id),
-        plans=tuple(plans),
+        plans=tuple(queue.decided_plans(run.engine, case, decision, by)),
     )

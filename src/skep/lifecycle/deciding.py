@@ -6,26 +6,41 @@ found to hold gets it back: the dispute is undone, so that it is as if it had ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from skep.engine import Engine
 from skep.lifecycle.judge import Case, Decision
-from skep.model import Event, Memory
+from skep.model import CURRENT, Event, Memory
+from skep.semantics.links import chain
 from skep.storage.fold import voided
 from skep.storage.sqlite import Plan
 
 CONTRADICTS = "contradicts"
 
 
+def carried_out(case: Case, decision: Decision) -> Decision:
+    """What comes of a decision: nothing replaces a pinned memory, so both are kept then."""
+    stays = {"SUPERSEDED": case.older.pinned, "MERGE": case.older.pinned and case.newer.pinned}
+    return "KEEP_BOTH" if stays.get(decision) else decision
+
+
 def plans_for(engine: Engine, case: Case, decision: Decision, by: str) -> list[Plan]:
-    """The events that carry out a decision."""
+    """The events that carry out a decision; none if the memories have moved on since it was asked for."""
     older, newer = case.older, case.newer
-    match decision:
+    stand = older.status in CURRENT and newer.status in CURRENT
+    if decision in ("MERGE", "CONTRADICTION") and not stand:
+        return []
+    if decision == "SUPERSEDED" and (
+        older.status not in CURRENT or older.id in chain(newer.id, engine.store.get)
+    ):
+        return []
+    match carried_out(case, decision):
         case "MERGE":
-            winner, loser = best_first(older, newer)
-            evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
-            merged = {"loser": loser.id, "winner": winner.id, "evidence": evidence, "reason": by}
-            return [*reconciled(engine, older.id, newer.id, by), ("merge", merged)]
+            winner, loser = best_first((older, newer))
+            return [
+                *reconciled(engine, older.id, newer.id, by),
+                *merge_plans(engine, winner, [loser], reason=by),
+            ]
         case "SUPERSEDED":
             replaced = {"old": older.id, "new": newer.id, "reason": by}
             return [*taken_back(engine, newer.id, older.id, by), ("supersede", replaced)]
@@ -35,13 +50,41 @@ def plans_for(engine: Engine, case: Case, decision: Decision, by: str) -> list[P
             return reconciled(engine, older.id, newer.id, by)
 
 
+def best_first(memories: Iterable[Memory]) -> list[Memory]:
+    """The one to keep comes first: pinned, then more confident, then better evidenced, then older."""
+    return sorted(memories, key=lambda m: (not m.pinned, -m.confidence, -len(m.evidence), m.created_at, m.id))
+
+
+def merge_plans(
+    engine: Engine, winner: Memory, losers: Sequence[Memory], *, reason: str | None = None
+) -> list[Plan]:
+    """The events that make copies one: all tags and all the evidence, and what led to a copy leads to the winner."""
+    plans: list[Plan] = []
+    tags = list(dict.fromkeys(tag for m in (winner, *losers) for tag in m.tags))
+    if losers and tags != list(winner.tags):
+        plans.append(("revise", {"memory": winner.id, "changes": {"tags": tags}}))
+    for loser in losers:
+        evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
+        body: dict[str, object] = {"loser": loser.id, "winner": winner.id, "evidence": evidence}
+        plans.append(("merge", body if reason is None else body | {"reason": reason}))
+        for link in engine.store.links(loser.id, direction="in"):
+            if link.rel in ("supersedes", "duplicate_of") or link.src == winner.id:
+                continue
+            plans.append(("unlink", {"src": link.src, "dst": loser.id, "rel": link.rel}))
+            moved = {"src": link.src, "dst": winner.id, "rel": link.rel, "strength": link.strength}
+            plans.append(("link", moved))
+    return plans
+
+
 def contradiction_plans(older: Memory, newer: Memory) -> list[Plan]:
-    """Both lose half of their confidence, once, and are linked."""
-    return [
-        ("dispute", {"memory": older.id, "by": newer.id}),
-        ("dispute", {"memory": newer.id, "by": older.id}),
-        ("link", {"src": newer.id, "dst": older.id, "rel": CONTRADICTS, "strength": 1.0}),
+    """Both lose half of their confidence, once, and are linked; a pinned one loses nothing."""
+    disputes: list[Plan] = [
+        ("dispute", {"memory": memory.id, "by": other.id})
+        for memory, other in ((older, newer), (newer, older))
+        if not memory.pinned
     ]
+    link = {"src": newer.id, "dst": older.id, "rel": CONTRADICTS, "strength": 1.0}
+    return [*disputes, ("link", link)]
 
 
 def reconciled(engine: Engine, a: str, b: str, why: str) -> list[Plan]:
@@ -76,9 +119,3 @@ def disputes_by(events: Iterable[Event], memory_id: str, others: Iterable[str]) 
         for event in events
         if event.kind == "dispute" and event.body["memory"] == memory_id and event.body.get("by") in names
     ]
-
-
-def best_first(a: Memory, b: Memory) -> tuple[Memory, Memory]:
-    """The one to keep: more confident, then better evidenced, then older."""
-    ranked = sorted((a, b), key=lambda m: (-m.confidence, -len(m.evidence), m.created_at, m.id))
-    return ranked[0], ranked[1]

@@ -12,7 +12,7 @@ import msgspec
 from skep.engine import Engine, Progress
 from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.clusters import Union
-from skep.lifecycle.deciding import contradiction_plans
+from skep.lifecycle.deciding import best_first, contradiction_plans, merge_plans
 from skep.lifecycle.judge import Case
 from skep.lifecycle.nearness import neighbours, sharing_words
 from skep.lifecycle.queue import key_of, queue_plan
@@ -140,29 +140,13 @@ def merge(engine: Engine, duplicates: Sequence[Conflict]) -> list[Action]:
 
 
 def _merge_group(engine: Engine, group: list[Memory], by_hand: ByHand) -> Action:
-    ranked = sorted(group, key=lambda m: (not m.pinned, -m.confidence, -len(m.evidence), m.created_at, m.id))
-    winner = ranked[0]
-    losers = [
-        m for m in ranked[1:] if not m.pinned and _same_domain(m, winner) and not by_hand.unmerged(m.id)
-    ]
-    plans: list[Plan] = []
-    tags = list(dict.fromkeys(tag for m in (winner, *losers) for tag in m.tags))
-    if losers and tags != list(winner.tags):
-        plans.append(("revise", {"memory": winner.id, "changes": {"tags": tags}}))
-    for loser in losers:
-        evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
-        plans.append(("merge", {"loser": loser.id, "winner": winner.id, "evidence": evidence}))
-        for link in engine.store.links(loser.id, direction="in"):
-            if link.rel in ("supersedes", "duplicate_of") or link.src == winner.id:
-                continue
-            plans.append(("unlink", {"src": link.src, "dst": loser.id, "rel": link.rel}))
-            moved = {"src": link.src, "dst": winner.id, "rel": link.rel, "strength": link.strength}
-            plans.append(("link", moved))
+    winner, *others = best_first(group)
+    losers = [m for m in others if not m.pinned and _same_domain(m, winner) and not by_hand.unmerged(m.id)]
     return Action(
         step="merge",
         why=f"{len(losers)} {'copy' if len(losers) == 1 else 'copies'} of {winner.text!r}",
         memories=tuple(m.id for m in group),
-        plans=tuple(plans),
+        plans=tuple(merge_plans(engine, winner, losers)),
     )
 
 
@@ -196,11 +180,13 @@ def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]
         older, newer = conflict.existing, conflict.memory
         if newer is None or older.id in taken or newer.id in taken:
             continue
-        if conflict.kind == "update" and not older.pinned and _replaces(newer, older):
+        replaces = conflict.kind == "update" and _replaces(newer, older)
+        if replaces and older.pinned:
+            plan: tuple[Plan, ...] = (queue_plan(case_of(conflict)),)
+            why = f"{newer.text!r} would replace {older.text!r}, which is pinned"
+        elif replaces:
             taken.add(older.id)
-            plan: tuple[Plan, ...] = (
-                ("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),
-            )
+            plan = (("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),)
             why = f"{newer.text!r} replaces {older.text!r}"
         else:
             plan = (*contradiction_plans(older, newer), queue_plan(case_of(conflict)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from skep.engine import Engine
@@ -121,6 +123,16 @@ def pending(engine: Engine) -> list[Case]:
     return Kept(engine).pending()
 
 
+def as_they_are(engine: Engine, cases: Sequence[Case]) -> list[Case]:
+    """Cases with their memories read again; without those of which one was forgotten."""
+    known = by_id(engine, (memory.id for case in cases for memory in (case.older, case.newer)))
+    return [
+        msgspec.structs.replace(case, older=known[case.older.id], newer=known[case.newer.id])
+        for case in cases
+        if case.older.id in known and case.newer.id in known
+    ]
+
+
 def dropped(engine: Engine, key: str, judgement: Judgement) -> list[Plan]:
     """The events that let a judgement go; like any setting, the last writer's word counts in every replica.
 
@@ -140,7 +152,7 @@ def decided_plans(engine: Engine, case: Case, decision: Decision, by: str) -> li
         kind=case.kind,
         similarity=round(case.similarity, 4),
         confidence=round(case.confidence, 4),
-        decision=decision,
+        decision=deciding.carried_out(case, decision),
         by=by,
         at=engine.now(),
     )
@@ -163,5 +175,11 @@ def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Even
         )
     if word == "SUPERSEDED" and case.older.id in chain(case.newer.id, engine.store.get):
         raise InvalidInputError(f"{case.newer.id} was itself replaced by {case.older.id}", field="decision")
+    if deciding.carried_out(case, word) != word:  # type: ignore[arg-type]
+        raise InvalidInputError(
+            f"{case.older.id} is pinned, so no judgement replaces it; decide KEEP_BOTH, or replace it yourself:"
+            f" `skep supersede {case.older.id} {case.newer.id}`",
+            field="decision",
+        )
     events, _ = engine.write(decided_plans(engine, case, word, by))  # type: ignore[arg-type]
     return events
