@@ -45,6 +45,7 @@ class Counted:
 
         def counting(*args: object, **options: object) -> object:
             self.work[name] += 1
+            self.work["asked"] += len(args[1]) if name == "near_pairs" else 0  # type: ignore[arg-type]
             return original(*args, **options)
 
         monkeypatch.setattr(owner, name, counting)
@@ -65,7 +66,8 @@ def test_one_pass_finds_the_neighbours_of_everything_new(counted: Counted) -> No
     counted.work.clear()
     counted.bank.maintain()
 
-    assert counted.work["near_pairs"] == 1
+    assert counted.work["near_pairs"] <= 2  # once more for the few that stood beside copies
+    assert counted.work["asked"] <= 1.1 * NEW
     assert counted.work["search"] <= NEW
     assert counted.work["compared"] <= 2 * counted.bank.engine.settings.conflict_candidates * NEW
     assert counted.work["transactions"] <= 12

@@ -20,6 +20,7 @@ from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
 from skep.lifecycle.merging import Sorted
+from skep.lifecycle.nearness import by_id
 from skep.lifecycle.report import Action, MaintainReport
 from skep.lifecycle.running import Run
 from skep.model import Memory
@@ -139,6 +140,7 @@ class _Steps:
     ) -> None:
         self.run, self.config, self.engine = run, config, run.engine
         self._judge, self._distil, self._progress = judge, distil, progress
+        self._decided: set[str] = set()
         self._found: tuple[Sorted, int, dict[str, int]] | None = None
         self._judgements: tuple[int, queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
@@ -184,10 +186,27 @@ class _Steps:
         self.run.finish("evidence", actions, looked_at=len(episodes), head=head)
 
     def merge(self) -> None:
+        """Copies become one; whoever stood beside them is then looked at again, because they had taken its places."""
         found, head, looked_at = self._conflicts_of()
+        done: list[Action] = []
         merges = merging.merge(self.engine, found.duplicates)
-        self._gone |= {body["loser"] for action in merges for kind, body in action.plans if kind == "merge"}
-        self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head)
+        while True:
+            self._gone |= {
+                body["loser"] for action in merges for kind, body in action.plans if kind == "merge"
+            }
+            again = [] if self.run.dry else found.freed(self._gone)
+            if not again:
+                break
+            self.run.write(merges)
+            done += merges
+            self.engine.index.refresh()
+            known = self._decided | found.compared
+            more = merging.sort_conflicts(
+                self.engine, list(by_id(self.engine, again).values()), known, self._progress
+            )
+            found.add(more)
+            merges = merging.merge(self.engine, more.duplicates)
+        self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head, written=done)
 
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
@@ -207,8 +226,8 @@ class _Steps:
             chosen = [step for step in ("merge", "conflicts") if step in self.config.steps]
             head, memories = self._changed(*chosen)
             looked_at = dict.fromkeys(chosen, len(memories))
-            decided = queue.known_pairs(self.engine)
-            found = merging.sort_conflicts(self.engine, memories, decided, self._progress)
+            self._decided = queue.known_pairs(self.engine)
+            found = merging.sort_conflicts(self.engine, memories, self._decided, self._progress)
             self._found = found, head, looked_at
         return self._found
 

@@ -39,6 +39,25 @@ class Sorted(msgspec.Struct, kw_only=True):
     duplicates: list[Conflict] = msgspec.field(default_factory=list[Conflict])
     clear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
     unclear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
+    compared: set[str] = msgspec.field(default_factory=set[str])
+    """The pairs that were looked at."""
+    crowded: dict[str, set[str]] = msgspec.field(default_factory=dict[str, set[str]])
+    """The near ones of memories that may have more of them than were looked at."""
+
+    def add(self, more: Sorted) -> None:
+        """Take in what a further look has found."""
+        self.duplicates += more.duplicates
+        self.clear += more.clear
+        self.unclear += more.unclear
+        self.compared |= more.compared
+        self.crowded |= more.crowded
+
+    def freed(self, gone: set[str]) -> list[str]:
+        """The memories to look at again once some are gone: those had taken the places of others beside them."""
+        freed = [i for i, near in self.crowded.items() if not near.isdisjoint(gone)]
+        for memory_id in freed:
+            del self.crowded[memory_id]
+        return [memory_id for memory_id in freed if memory_id not in gone]
 
 
 def sort_conflicts(
@@ -49,7 +68,7 @@ def sort_conflicts(
     Only memories of one scope are compared: what is private to one does not change what everybody sees.
     """
     found = Sorted()
-    pairs = _pairs(engine, memories, decided)
+    pairs = _pairs(engine, memories, decided, found)
     for start in range(0, len(pairs), COMPARED):
         part = pairs[start : start + COMPARED]
         for number, conflict in enumerate(judge_many(part), start + 1):
@@ -67,11 +86,11 @@ def sort_conflicts(
 
 
 def _pairs(
-    engine: Engine, memories: Sequence[Memory], decided: set[str]
+    engine: Engine, memories: Sequence[Memory], decided: set[str], found: Sorted
 ) -> list[tuple[Memory, Memory, float]]:
     """The pairs worth comparing, each once, the older one first.
 
-    They are near in meaning, or share most of their words.
+    They are near in meaning, or share most of their words. What was compared and what was crowded is noted in `found`.
     """
     limit = engine.settings.conflict_candidates
     near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit)
@@ -83,6 +102,9 @@ def _pairs(
             if key not in pairs and key not in decided and comparable(memory, other):
                 older, newer = sorted((memory, other), key=_age)
                 pairs[key] = older, newer, similarity
+        if len(near[memory.id]) >= limit:
+            found.crowded[memory.id] = {other.id for other, _ in near[memory.id]}
+    found.compared |= pairs.keys()
     return list(pairs.values())
 
 
@@ -166,7 +188,6 @@ def undecided(engine: Engine, found: Sorted) -> Sorted:
         return newer is None or not (by_hand.stands(older.id, newer.id) or by_hand.unmerged(newer.id))
 
     return Sorted(
-        duplicates=found.duplicates,
         clear=[conflict for conflict in found.clear if open_(conflict)],
         unclear=[conflict for conflict in found.unclear if open_(conflict)],
     )

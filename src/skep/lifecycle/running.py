@@ -60,16 +60,18 @@ class Run:
         head: int | None = None,
         note: str = "",
         marks: Sequence[str] = (),
+        written: Sequence[Action] = (),
     ) -> None:
         """Write what a step planned, remember how far it came, and report.
 
         With `head`, the step need not look again at anything up to there; nor at what this run itself changed since,
         unless somebody else wrote in between. `marks` names the steps of which that is true, if not this one alone.
+        `written` are actions of the step that were written before.
         """
         marked = marks or (step,)
         if actions or (head is not None and any(self.engine.store.mark(name) != head for name in marked)):
             self.write(actions, None if head is None else lambda: self._mark(marked, head))
-        self.report(step, actions, looked_at=looked_at, note=note)
+        self.report(step, (*written, *actions), looked_at=looked_at, note=note)
 
     def report(self, step: str, actions: Sequence[Action], *, looked_at: int, note: str = "") -> None:
         """Report a step whose actions are written."""
