@@ -213,3 +213,56 @@ def test_no_verdict_loses_a_memory_or_moves_a_pinned_one(
         bank.maintain()
         bank.maintain()
         assert bank.maintain().events == 0
+
+
+def test_a_verdict_holds_for_the_words_it_was_given_on(bank: Bank, clock: Clock) -> None:
+    a, b = told(bank, clock, "Users like the dark theme", "Most users dislike the dark theme")
+    asked: list[str] = []
+
+    def judge(cases: Sequence[Case]) -> list[str]:
+        asked.extend(case.kind for case in cases)
+        return ["KEEP_BOTH"] * len(cases)
+
+    bank.maintain(judge=judge)
+    bank.revise(b, tags=["survey"], importance=0.9)
+    bank.maintain(judge=judge)
+    assert len(asked) == 1
+
+    bank.revise(b, text="Users like the dark theme.")
+    bank.maintain(judge=judge)
+    assert len(asked) == 1
+    assert sorted(bank.get(i).status for i in (a, b)) == ["active", "merged"]
+    assert replayed(bank, clock) == everything(bank)
+
+
+def test_what_waits_under_old_words_is_looked_at_anew(bank: Bank, clock: Clock) -> None:
+    a, b = told(bank, clock, PASSES, FAILS)
+    bank.maintain()
+    assert bank.get(a).confidence == 0.4
+    bank.revise(b, text="The canteen closes at three on Fridays")
+    assert bank.pending_judgements() == []
+    bank.maintain()
+    assert [(bank.get(i).status, bank.get(i).confidence) for i in (a, b)] == [
+        ("active", 0.8),
+        ("active", 0.8),
+    ]
+    assert bank.setting(f"judgement/{a}|{b}") is None
+
+    bank.revise(b, text=FAILS)
+    bank.maintain()
+    assert [bank.get(i).confidence for i in (a, b)] == [0.4, 0.4]
+    assert len(bank.pending_judgements()) == 1
+
+
+def test_judgements_of_an_older_skep_still_count(bank: Bank, clock: Clock) -> None:
+    a, b = told(bank, clock, "I like tea", "I like coffee")
+    old = {
+        "older": a,
+        "newer": b,
+        "kind": "update",
+        "similarity": 0.9,
+        "confidence": 0.6,
+        "decision": "KEEP_BOTH",
+    }
+    bank.set_setting(f"judgement/{a}|{b}", old)
+    assert bank.maintain().queued == 0

@@ -140,7 +140,7 @@ class _Steps:
     ) -> None:
         self.run, self.config, self.engine = run, config, run.engine
         self._judge, self._distil, self._progress = judge, distil, progress
-        self._decided: set[str] = set()
+        self._known = queue.Known(pairs=set(), outdated={})
         self._found: tuple[Sorted, int, dict[str, int]] | None = None
         self._judgements: tuple[int, queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
@@ -200,7 +200,7 @@ class _Steps:
             self.run.write(merges)
             done += merges
             self.engine.index.refresh()
-            known = self._decided | found.compared
+            known = self._known.pairs | found.compared
             more = merging.sort_conflicts(
                 self.engine, list(by_id(self.engine, again).values()), known, self._progress
             )
@@ -216,7 +216,7 @@ class _Steps:
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
         unclear = merging.queue_unclear(found.unclear, gone)
-        actions = [*clear, *unclear]
+        actions = [*merging.reopened(self.engine, self._known.outdated), *clear, *unclear]
         looked = looked_at["conflicts"]
         self.run.finish("conflicts", actions, looked_at=looked, head=head, marks=tuple(looked_at))
 
@@ -226,8 +226,8 @@ class _Steps:
             chosen = [step for step in ("merge", "conflicts") if step in self.config.steps]
             head, memories = self._changed(*chosen)
             looked_at = dict.fromkeys(chosen, len(memories))
-            self._decided = queue.known_pairs(self.engine)
-            found = merging.sort_conflicts(self.engine, memories, self._decided, self._progress)
+            self._known = queue.known_pairs(self.engine, memories)
+            found = merging.sort_conflicts(self.engine, memories, self._known.pairs, self._progress)
             self._found = found, head, looked_at
         return self._found
 
@@ -273,9 +273,8 @@ class _Steps:
         else:
             self.run.note("prune")
         kept = self._kept()
-        outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
-        letting_go = [queue.dropped(self.engine, key, kept.judgements[key]) for key in outdated]
-        self.run.write([Action(step="prune", why="", plans=tuple(plans)) for plans in letting_go])
+        let_go = kept.let_go(now, most=config.kept_judgements, days=config.judgement_days)
+        self.run.write([Action(step="prune", why="", plans=tuple(plans)) for plans in let_go])
         self.run.queued = len(kept.waiting())
 
     def _kept(self) -> queue.Kept:

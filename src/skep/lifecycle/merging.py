@@ -5,7 +5,7 @@ Duplicates are decided before contradictions, so that two near-identical memorie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ from skep.lifecycle.clusters import Union
 from skep.lifecycle.deciding import best_first, contradiction_plans, merge_plans
 from skep.lifecycle.judge import Case
 from skep.lifecycle.nearness import neighbours, sharing_words
-from skep.lifecycle.queue import key_of, queue_plan
+from skep.lifecycle.queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.model import Conflict, Memory
 from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, judge_many
@@ -191,6 +191,19 @@ def undecided(engine: Engine, found: Sorted) -> Sorted:
         clear=[conflict for conflict in found.clear if open_(conflict)],
         unclear=[conflict for conflict in found.unclear if open_(conflict)],
     )
+
+
+def reopened(engine: Engine, outdated: Mapping[str, Judgement]) -> list[Action]:
+    """Plan to let go of judgements on memories whose words have changed: what they cost was for other words."""
+    return [
+        Action(
+            step="conflicts",
+            why=f"the words of {judgement.older} or {judgement.newer} have changed: looked at anew",
+            memories=(judgement.older, judgement.newer),
+            plans=tuple(dropped(engine, key, judgement, "the words have changed")),
+        )
+        for key, judgement in outdated.items()
+    ]
 
 
 def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:
