@@ -141,3 +141,13 @@ def test_an_update_waits_for_the_conflicts_step(bank: Bank) -> None:
     assert bank.get(older.id).status == "active"
     bank.maintain()
     assert bank.get(older.id).status == "superseded"
+
+
+def test_progress_never_goes_back_and_ends_where_it_said(bank: Bank) -> None:
+    bank.remember_many(texts(NEW, 1))
+    told: list[tuple[int, int]] = []
+    bank.maintain(progress=lambda done, total: told.append((done, total)))
+    assert len({total for _, total in told}) == 1
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert told[-1][0] == told[-1][1]
+    assert len(told) > len(DEFAULT_STEPS)  # comparing is told, too

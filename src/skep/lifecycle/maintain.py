@@ -99,7 +99,7 @@ def maintain(
         dry_run: Plan and report; write nothing. Later steps are planned as if earlier ones had not run.
         judge: Decides what rules cannot; without one, such pairs wait.
         distil: Turns groups of texts into one text each, in one call; without it the most central sentence stands.
-        progress: Called with the steps done and their number, and while comparing.
+        progress: Called with how much is done and how much there is, in hundredths of steps; it never goes back.
 
     Raises:
         LeaseHeldError: Another run is at work on the bank; nothing was done.
@@ -107,16 +107,16 @@ def maintain(
     config = config or MaintainConfig()
     with nullcontext() if dry_run else Held(engine) as lease:
         run = Run(engine, lease)
-        steps = _Steps(run, config, judge, distil, progress)
         chosen = [step for step in STEPS if step in config.steps]
+        told = _Told(progress, len(chosen))
+        steps = _Steps(run, config, judge, distil, told.within)
         if left := consolidating.finish(run):
             run.note("reflect", note=f"an earlier run was cut short: {left}")
-        for number, step in enumerate(chosen, 1):
+        for step in chosen:
             engine.index.refresh()
             handler: Callable[[], None] = getattr(steps, step)
             handler()
-            if progress is not None:
-                progress(number, len(chosen))
+            told.next()
         return MaintainReport(
             steps=tuple(run.reports),
             dry_run=dry_run,
@@ -125,6 +125,30 @@ def maintain(
             spent_tokens=run.tokens,
             spent_money=run.money,
         )
+
+
+class _Told:
+    """How far a run has come: steps, and within a long one how much of it."""
+
+    PARTS = 100
+
+    def __init__(self, progress: Progress | None, steps: int) -> None:
+        self._progress, self._whole = progress, steps * self.PARTS
+        self._done = self._shown = 0
+
+    def next(self) -> None:
+        """One more step is done."""
+        self._done += self.PARTS
+        self._tell(self._done)
+
+    def within(self, done: int, total: int) -> None:
+        """So much of the step at hand is done."""
+        self._tell(self._done + self.PARTS * done // max(1, total))
+
+    def _tell(self, reached: int) -> None:
+        if self._progress is not None and reached > self._shown:
+            self._shown = reached
+            self._progress(reached, self._whole)
 
 
 class _Steps:
@@ -136,7 +160,7 @@ class _Steps:
         config: MaintainConfig,
         judge: Judge | None,
         distil: Distil | None,
-        progress: Progress | None,
+        progress: Progress,
     ) -> None:
         self.run, self.config, self.engine = run, config, run.engine
         self._judge, self._distil, self._progress = judge, distil, progress
