@@ -107,6 +107,13 @@ def test_an_endpoint_that_answers_nonsense_is_noted_and_the_other_steps_go_on(
     assert report.queued == 1
 
 
+def test_an_answer_of_an_unknown_shape_costs_what_was_billed(bank: Bank, endpoint: Endpoint) -> None:
+    doubtful(bank, 1)
+    endpoint.answers = [b'{"error": "overloaded", "usage": {"prompt_tokens": 700, "completion_tokens": 77}}']
+    report = bank.maintain(ONLY, judge=EndpointJudge(endpoint.url, "m"))
+    assert report.spent_tokens == 2 * 777
+
+
 def test_a_judge_that_is_slow_has_read_the_question(bank: Bank) -> None:
     doubtful(bank, 1)
     with_no_answer = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)

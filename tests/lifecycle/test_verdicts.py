@@ -167,7 +167,9 @@ def test_decisions_on_one_memory_are_carried_out_one_after_another(bank: Bank, c
     ids = told(bank, clock, *(f"I like {thing}" for thing in ("tea", "coffee", "cocoa", "juice", "water")))
     for number, memory_id in enumerate(ids):
         bank.revise(memory_id, tags=["drinks", f"t{number}"])
-    bank.maintain(judge=Always("MERGE"))
+    report = bank.maintain(judge=Always("MERGE"))
+    claimed = [why for step in report.steps for why in step.actions if why.startswith("MERGE")]
+    assert len(claimed) == sum(bank.get(i).status == "merged" for i in ids)
     while bank.maintain(judge=Always("MERGE")).events:
         pass
     (left,) = bank.find()

@@ -13,6 +13,8 @@ from skep.lifecycle.report import Action
 from skep.lifecycle.running import Run
 
 TRIES = 2
+_MOVES = {"MERGE": "merge", "SUPERSEDED": "supersede"}
+"""The decisions that move a memory, and the event that does it."""
 
 
 def ask(run: Run, judge: Judge | None, kept: queue.Kept, *, max_tokens: int, max_money: float) -> None:
@@ -112,7 +114,7 @@ def _carry_out(run: Run, cases: list[Case], decisions: Mapping[str, Decision], b
             if both & moved:
                 later.append(case)
                 continue
-            if decisions[case.key] in ("MERGE", "SUPERSEDED"):
+            if decisions[case.key] in _MOVES:
                 moved |= both
             actions.append(_decided(run, case, decisions[case.key], by))
         run.write(actions)
@@ -122,11 +124,17 @@ def _carry_out(run: Run, cases: list[Case], decisions: Mapping[str, Decision], b
 
 
 def _decided(run: Run, case: Case, decision: Decision, by: str) -> Action:
+    plans = queue.decided_plans(run.engine, case, decision, by)
     carried_out = deciding.carried_out(case, decision)
-    word = decision if carried_out == decision else f"{carried_out} instead of {decision}, as it is pinned"
+    if carried_out != decision:
+        word = f"{carried_out} instead of {decision}, as it is pinned"
+    elif decision in _MOVES and not any(kind == _MOVES[decision] for kind, _body in plans):
+        word = f"settled by another decision ({decision})"
+    else:
+        word = decision
     return Action(
         step="judge",
         why=f"{word}: {case.older.text!r} and {case.newer.text!r}",
         memories=(case.older.id, case.newer.id),
-        plans=tuple(queue.decided_plans(run.engine, case, decision, by)),
+        plans=tuple(plans),
     )

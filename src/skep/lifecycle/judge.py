@@ -207,7 +207,7 @@ def billed(usage: object, *names: str) -> int | None:
     True
     """
     given = cast("dict[str, object]", usage) if isinstance(usage, dict) else {}
-    counts = [given.get(name, 0) for name in names]
+    counts = [given.get(name) or 0 for name in names]
     if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 53 for n in counts):
         return None
     return sum(cast("list[int]", counts)) or None
@@ -267,33 +267,37 @@ class EndpointJudge:
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as response:
                 answer: bytes = response.read()
-        except TimeoutError as error:  # the question has been read, and is paid for
+        except (TimeoutError, http.client.IncompleteRead) as error:  # the question is read, and paid for
             return self._unusable(cases, f"the judge at {self._url} did not answer in time ({error})", prompt)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise JudgeError(
                 f"the judge at {self._url} did not answer ({error}); both memories are kept"
             ) from error
+        tokens: int | None = None
         try:
             data: Any = json.loads(answer)
-            text, tokens = self._text_of(data)
+            tokens = self._billed(data.get("usage"))
+            text = self._text_of(data)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
             said = prompt + answer.decode(errors="replace")
-            return self._unusable(cases, f"the judge's answer has an unknown shape ({error!r})", said)
+            what = f"the judge's answer has an unknown shape ({error!r})"
+            return self._unusable(cases, what, said, tokens)
         tokens = tokens or _tokens(prompt) + _tokens(text)
         return _read(text, len(cases), tokens=tokens, price_per_million=self.price_per_million)
 
-    def _text_of(self, data: Any) -> tuple[str, int | None]:
-        """What a response says, and what it says that it cost."""
-        usage = data.get("usage")
+    def _text_of(self, data: Any) -> str:
         if self._style == "anthropic":
-            text = "".join(part["text"] for part in data["content"] if "text" in part)
-            cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-            return text, billed(usage, "input_tokens", "output_tokens", *cached)
-        text = str(data["choices"][0]["message"]["content"] or "")
-        return text, billed(usage, "total_tokens") or billed(usage, "prompt_tokens", "completion_tokens")
+            return "".join(part["text"] for part in data["content"] if "text" in part)
+        return str(data["choices"][0]["message"]["content"] or "")
 
-    def _unusable(self, cases: Sequence[Case], what: str, said: str) -> Verdicts:
-        tokens = _tokens(said)
+    def _billed(self, usage: object) -> int | None:
+        if self._style == "anthropic":
+            cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
+            return billed(usage, "input_tokens", "output_tokens", *cached)
+        return billed(usage, "total_tokens") or billed(usage, "prompt_tokens", "completion_tokens")
+
+    def _unusable(self, cases: Sequence[Case], what: str, said: str, tokens: int | None = None) -> Verdicts:
+        tokens = tokens or _tokens(said)
         return Verdicts(
             decisions=(None,) * len(cases),
             tokens=tokens,
