@@ -95,6 +95,11 @@ def test_what_faded_and_is_brought_back_stays_until_something_speaks_against_it(
     assert bank.get(fact).status == "active"
 
     bank.dispute(fact, by="bo")
+    bank.undo(bank.history(fact)[-1].id)
+    bank.maintain()
+    assert bank.get(fact).status == "active"
+
+    bank.dispute(fact, by="bo")
     bank.maintain()
     assert bank.get(fact).status == "deprecated"
 

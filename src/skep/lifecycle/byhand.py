@@ -97,7 +97,7 @@ class ByHand:
         if back == NEVER:
             return False
         events = self._of(memory_id)
-        left_out = {event.id for event in disputes_by(events, memory_id, beside)}
+        left_out = voided(events) | {event.id for event in disputes_by(events, memory_id, beside)}
         return back > doubted(memory_id, [event for event in events if event.id not in left_out])
 
     def kept(self, memory_id: str, *fields: str) -> bool:
