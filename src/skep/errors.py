@@ -151,6 +151,13 @@ class BusyError(StorageError, TimeoutError):
 class LeaseHeldError(BusyError):
     """Another run of maintenance is at work on the bank; nothing was done."""
 
+    def __init__(self, message: str, *, owner: str | None = None, ends_in: float | None = None) -> None:
+        self.owner = owner
+        """Who is at work, if that is known."""
+        self.ends_in = ends_in
+        """Seconds after which its lease ends unless it is prolonged."""
+        super().__init__(message)
+
 
 class EmbeddingError(SkepError):
     """Text could not be turned into vectors."""

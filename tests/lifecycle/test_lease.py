@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from tests.conftest import Clock
 from skep.bank import Bank
 from skep.errors import LeaseHeldError
 from skep.lifecycle.judge import Case, Verdicts
-from skep.lifecycle.lease import SECONDS, Held
+from skep.lifecycle.lease import JOB, SECONDS, Held
 from skep.lifecycle.maintain import MaintainConfig
+from skep.storage import leases
 
 EPISODES = [
     "The customer asked for invoices in PDF format",
@@ -98,6 +100,26 @@ def test_a_run_that_was_killed_blocks_the_next_one_only_until_its_lease_ends(pat
         clock.pass_seconds(SECONDS + 1)
         bank.maintain()
         assert len(list(bank.find(kind="fact"))) == 2
+
+
+def test_a_service_goes_on_once_the_lease_of_a_crashed_run_ends(path: Path) -> None:
+    with Bank.open(path) as bank:
+        leases.claim(bank.engine.store.connection, JOB, "1@gone/0", now=bank.engine.now(), seconds=2.0)
+    service = subprocess.Popen(
+        [sys.executable, "-m", "skep", "--bank", str(path), "maintain", "--every", "1h"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    watch = threading.Timer(60, service.kill)
+    watch.start()
+    assert service.stdout is not None
+    assert "looked at" in service.stdout.readline()
+    service.terminate()
+    _, told = service.communicate()
+    watch.cancel()
+    assert told.count("is maintaining this bank") == 1
+    assert service.returncode == 0
 
 
 def test_a_run_that_was_overtaken_writes_nothing_more(bank: Bank, clock: Clock) -> None:

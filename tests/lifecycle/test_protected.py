@@ -55,9 +55,12 @@ def test_learning_keeps_private_text_private(bank: Bank) -> None:
 
 def test_a_repeated_lesson_keeps_its_record(bank: Bank) -> None:
     lesson = "Take a snapshot before every migration"
-    for outcome in ["success"] * 3 + ["failure"] * 2:
-        learned = bank.learn("migrate the database", outcome, lesson=lesson)
+    for _ in range(3):
+        learned = bank.learn("migrate the database", "success", lesson=lesson)
     assert learned.procedure is not None
+    for _ in range(2):
+        bank.learn("migrate the database", "failure", used=[learned.procedure.id])
+    bank.learn("migrate the database", "failure", lesson=lesson)  # it teaches the same again, and is not charged
     again = bank.get(learned.procedure.id)
     assert (again.successes, again.failures) == (3, 2)
 

@@ -19,6 +19,8 @@ from skep.lifecycle.judge import CommandJudge, EndpointJudge, Judge, RulesJudge
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
 from skep.lifecycle.report import MaintainReport
 
+AFTER = 0.5
+"""Seconds after the end of somebody's lease until a run is tried again."""
 _EVERY = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BUSY = 75
@@ -110,7 +112,7 @@ def maintain(
 ) -> None:
     """Embed, extract, weigh evidence, merge duplicates, resolve conflicts, expire, derive again.
 
-    Exits with 75 if another run is at work on the bank; with --every it tries again the next time.
+    Exits with 75 if another run is at work on the bank; with --every it tries again as soon as that may be over.
     """
     chosen = [step for step in steps or DEFAULT_STEPS if step not in skip]
     chosen += ["reflect"] if reflect and "reflect" not in chosen else []
@@ -132,16 +134,23 @@ def maintain(
     if every is not None:
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda _number, _frame: stop.set())
+    waits_for: str | None = None
     while not stop.is_set():
+        wait = every
         with open_bank(bank_path, create=False) as bank:
             try:
                 distil = None if words is None else CommandDistiller(words, max_tokens=max_tokens)
                 _once(bank, config, judge, distil, dry_run=dry_run, as_json=as_json)
+                waits_for = None
             except LeaseHeldError as error:
-                click.echo(f"skep: {error}", err=True)
+                if waits_for is None or waits_for != error.owner:  # say it once for each run in the way
+                    click.echo(f"skep: {error}", err=True)
                 if every is None:
                     sys.exit(BUSY)
-        if every is None or stop.wait(every):
+                waits_for = error.owner
+                if error.ends_in is not None:
+                    wait = min(every, error.ends_in + AFTER)
+        if wait is None or stop.wait(wait):
             return
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import re
 import subprocess
 import urllib.request
@@ -18,6 +19,7 @@ import msgspec
 
 from skep.errors import JudgeError
 from skep.model import Memory
+from skep.tokens import count_tokens
 
 Decision = Literal["MERGE", "KEEP_BOTH", "CONTRADICTION", "SUPERSEDED"]
 DECISIONS: tuple[str, ...] = get_args(Decision)
@@ -44,6 +46,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision | None, ...]
     tokens: int = 0
     money: float = 0.0
+    problem: str = ""
+    """What was wrong with the answer, in words."""
 
 
 class Judge(Protocol):
@@ -61,7 +65,7 @@ class Judge(Protocol):
 
 
 class RulesJudge:
-    """No model: an update that is likely enough replaces, a likely duplicate merges, the rest stays."""
+    """No model: a likely update replaces, a likely contradiction is one, and the rest is kept. Nothing is merged."""
 
     name = "rules"
     free = True
@@ -103,7 +107,7 @@ class CallableJudge:
             )
         answers = list(cast("Sequence[object]", given))
         padded = answers[: len(cases)] + [""] * (len(cases) - len(answers))
-        return Verdicts(decisions=tuple(_known(answer) for answer in padded))
+        return Verdicts(decisions=tuple(known_word(answer) for answer in padded))
 
 
 PROMPT = """You keep the memory of an AI agent clean. For each numbered pair of memories decide one of:
@@ -118,33 +122,40 @@ Answer with JSON alone: {"decisions": [{"pair": 1, "decision": "..."}]}
 
 def prompt_for(cases: Sequence[Case]) -> str:
     """One prompt for every case."""
-    parts = [
-        f"Pair {number}\nolder: {json.dumps(case.older.text)}\nnewer: {json.dumps(case.newer.text)}\n"
-        for number, case in enumerate(cases, 1)
-    ]
-    return PROMPT + "\n".join(parts)
+    return PROMPT + "\n".join(_asked(number, case) for number, case in enumerate(cases, 1))
 
 
-PROMPT_CHARACTERS = 3.0
-"""Characters per token, on the low side, so that an estimate is rarely exceeded."""
+def _asked(number: int, case: Case) -> str:
+    older, newer = (json.dumps(memory.text, ensure_ascii=False) for memory in (case.older, case.newer))
+    return f"Pair {number}\nolder: {older}\nnewer: {newer}\n"
+
+
+MARGIN = 1.25
+"""What an estimate of the question is multiplied with, so that it is rarely exceeded."""
+WIDE = 1.72
+"""What a sign outside ASCII takes at most, on average."""
 ANSWER_TOKENS = 40
 """What the answer to one pair takes at most."""
+ANSWER_START = 100
+"""What stands around the answers."""
 
 
-def expected_tokens(cases: Sequence[Case]) -> int:
-    """About what a batch takes, question and answer; rather too much than too little."""
-    return int(len(prompt_for(cases)) / PROMPT_CHARACTERS) + ANSWER_TOKENS * len(cases) if cases else 0
+def _tokens(text: str) -> int:
+    """About what a text takes; rather too much, where it is not written in Latin letters, than too little."""
+    plain = text.encode("ascii", "ignore").decode()
+    return count_tokens(plain) + math.ceil(WIDE * (len(text) - len(plain)))
 
 
 def fitting(cases: Sequence[Case], *, tokens: float, money: float, price_per_million: float) -> int:
-    """How many of the first cases can be asked about within what may still be spent."""
+    """How many of the first cases can be asked about within what may still be spent, question and answer."""
     if price_per_million > 0:
         tokens = min(tokens, money / price_per_million * 1_000_000)
-    low, high = 0, len(cases)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if expected_tokens(cases[:middle]) <= tokens else (low, middle - 1)
-    return low
+    left = tokens - MARGIN * _tokens(PROMPT) - ANSWER_START
+    for number, case in enumerate(cases):
+        left -= MARGIN * _tokens(_asked(number + 1, case)) + ANSWER_TOKENS
+        if left < 0:
+            return number
+    return len(cases)
 
 
 def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
@@ -159,7 +170,7 @@ def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
     try:
         data: Any = json.loads(found.group())
         entries: list[Any] = list(data["decisions"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JudgeError(
             f"the judge's answer cannot be read ({error}); both memories of every pair are kept"
         ) from error
@@ -167,13 +178,45 @@ def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
     for entry in entries:
         if isinstance(entry, dict):
             given = cast("dict[str, Any]", entry)
-            place = given.get("pair")
-            if isinstance(place, int) and 1 <= place <= count:
-                decisions[place - 1] = _known(given.get("decision"))
+            place = _number(given.get("pair"))
+            if 1 <= place <= count:
+                decisions[place - 1] = known_word(given.get("decision"))
     return tuple(decisions)
 
 
-def _known(value: object) -> Decision | None:
+def _number(value: object) -> int:
+    """The number of a pair, written as a number or in quotes; 0 if it is none."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _read(answer: str, count: int, *, tokens: int, price_per_million: float = 0.0) -> Verdicts:
+    """What an answer says and cost; one that cannot be read costs the same."""
+    money = tokens * price_per_million / 1_000_000
+    try:
+        return Verdicts(decisions=read_answer(answer, count), tokens=tokens, money=money)
+    except JudgeError as error:
+        return Verdicts(decisions=(None,) * count, tokens=tokens, money=money, problem=str(error))
+
+
+def billed(usage: object, *names: str) -> int | None:
+    """The tokens that an endpoint says were used, the counts of these names together; None if it does not say.
+
+    >>> billed({"input_tokens": 5, "output_tokens": 7}, "input_tokens", "output_tokens")
+    12
+    >>> billed({"total_tokens": "many"}, "total_tokens") is None
+    True
+    """
+    given = cast("dict[str, object]", usage) if isinstance(usage, dict) else {}
+    counts = [given.get(name) or 0 for name in names]
+    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 53 for n in counts):
+        return None
+    return sum(cast("list[int]", counts)) or None
+
+
+def known_word(value: object) -> Decision | None:
+    """The decision that a word stands for; None if it is none."""
     word = str(value).strip().upper()
     return word if word in DECISIONS else None  # type: ignore[return-value]
 
@@ -210,11 +253,11 @@ class EndpointJudge:
 
     def decide(self, cases: Sequence[Case]) -> Verdicts:
         """One request for the whole batch."""
-        messages = [{"role": "user", "content": prompt_for(cases)}]
+        prompt = prompt_for(cases)
         body = {
             "model": self._model,
-            "messages": messages,
-            "max_tokens": ANSWER_TOKENS * len(cases) + 200,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": ANSWER_TOKENS * len(cases) + ANSWER_START,
             "temperature": 0,
         }
         headers = {"content-type": "application/json"}
@@ -225,27 +268,43 @@ class EndpointJudge:
         request = urllib.request.Request(self._url, json.dumps(body).encode(), headers)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as response:
-                data: Any = json.load(response)
+                answer: bytes = response.read()
+        except (TimeoutError, http.client.IncompleteRead) as error:  # the question is read, and paid for
+            return self._unusable(cases, f"the judge at {self._url} did not answer in time ({error})", prompt)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise JudgeError(
                 f"the judge at {self._url} did not answer ({error}); both memories are kept"
             ) from error
+        tokens: int | None = None
         try:
-            usage: Any = data.get("usage") or {}
-            if self._style == "anthropic":
-                text = "".join(part["text"] for part in data["content"] if "text" in part)
-                tokens = int((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0))
-            else:
-                text = str(data["choices"][0]["message"]["content"] or "")
-                tokens = int(usage.get("total_tokens") or 0)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise JudgeError(
-                f"the judge's answer has an unknown shape ({error!r}); both memories are kept"
-            ) from error
+            data: Any = json.loads(answer)
+            tokens = self._billed(data.get("usage"))
+            text = self._text_of(data)
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            said = prompt + answer.decode(errors="replace")
+            what = f"the judge's answer has an unknown shape ({error!r})"
+            return self._unusable(cases, what, said, tokens)
+        tokens = tokens or _tokens(prompt) + _tokens(text)
+        return _read(text, len(cases), tokens=tokens, price_per_million=self.price_per_million)
+
+    def _text_of(self, data: Any) -> str:
+        if self._style == "anthropic":
+            return "".join(part["text"] for part in data["content"] if "text" in part)
+        return str(data["choices"][0]["message"]["content"] or "")
+
+    def _billed(self, usage: object) -> int | None:
+        if self._style == "anthropic":
+            cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
+            return billed(usage, "input_tokens", "output_tokens", *cached)
+        return billed(usage, "total_tokens") or billed(usage, "prompt_tokens", "completion_tokens")
+
+    def _unusable(self, cases: Sequence[Case], what: str, said: str, tokens: int | None = None) -> Verdicts:
+        tokens = tokens or _tokens(said)
         return Verdicts(
-            decisions=read_answer(text, len(cases)),
+            decisions=(None,) * len(cases),
             tokens=tokens,
             money=tokens * self.price_per_million / 1_000_000,
+            problem=f"{what}; both memories are kept",
         )
 
 
@@ -262,7 +321,13 @@ class CommandJudge:
         prompt = prompt_for(cases)
         try:
             done = subprocess.run(
-                self._command, input=prompt, capture_output=True, text=True, timeout=self._timeout, check=True
+                self._command,
+                input=prompt,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=self._timeout,
+                check=True,
             )
         except subprocess.CalledProcessError as error:
             said = str(error.stderr or "").strip().splitlines()
@@ -270,9 +335,15 @@ class CommandJudge:
             raise JudgeError(
                 f"the judge {self._command[0]!r} failed ({why}); both memories are kept"
             ) from error
+        except subprocess.TimeoutExpired as error:
+            said = f"the judge {self._command[0]!r} did not answer in time ({error.timeout:g} s)"
+            return Verdicts(
+                decisions=(None,) * len(cases),
+                tokens=_tokens(prompt),
+                problem=f"{said}; both memories are kept",
+            )
         except (OSError, subprocess.SubprocessError) as error:
             raise JudgeError(
                 f"the judge {self._command[0]!r} failed ({error}); both memories are kept"
             ) from error
-        tokens = (len(prompt) + len(done.stdout)) // 4
-        return Verdicts(decisions=read_answer(done.stdout, len(cases)), tokens=tokens)
+        return _read(done.stdout, len(cases), tokens=_tokens(prompt) + _tokens(done.stdout))

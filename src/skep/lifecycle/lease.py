@@ -37,7 +37,9 @@ class Held:
             ends = max(0.0, held.until - self._engine.now())
             raise LeaseHeldError(
                 f"another run ({held.owner.split('/')[0]}) is maintaining this bank; nothing was done. Wait for it;"
-                f" if it crashed, its lease ends in {ends:.0f} s"
+                f" if it crashed, its lease ends in {ends:.0f} s",
+                owner=held.owner,
+                ends_in=ends,
             )
         if self._engine.store.file is not None:
             self._thread = threading.Thread(target=self._beat, name="skep-lease", daemon=True)

@@ -30,6 +30,7 @@ from skep.lifecycle.distil import Distil
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
 from skep.lifecycle.merging import Sorted
+from skep.lifecycle.nearness import by_id
 from skep.lifecycle.report import Action, MaintainReport
 from skep.lifecycle.running import Run
 from skep.model import Memory
@@ -110,7 +111,7 @@ def maintain(
         dry_run: Plan and report; write nothing. Later steps are planned as if earlier ones had not run.
         judge: Decides what rules cannot; without one, such pairs wait.
         distil: Turns groups of texts into one text each, in one call; without it the most central sentence stands.
-        progress: Called with the steps done and their number, and while comparing.
+        progress: Called with how much is done and how much there is, in hundredths of steps; it never goes back.
 
     Raises:
         LeaseHeldError: Another run is at work on the bank; nothing was done.
@@ -118,16 +119,16 @@ def maintain(
     config = config or MaintainConfig()
     with nullcontext() if dry_run else Held(engine) as lease:
         run = Run(engine, lease)
-        steps = _Steps(run, config, judge, distil, progress)
         chosen = [step for step in STEPS if step in config.steps]
+        told = _Told(progress, len(chosen))
+        steps = _Steps(run, config, judge, distil, told.within)
         if left := consolidating.finish(run):
             run.note("reflect", note=f"an earlier run was cut short: {left}")
-        for number, step in enumerate(chosen, 1):
+        for step in chosen:
             engine.index.refresh()
             handler: Callable[[], None] = getattr(steps, step)
             handler()
-            if progress is not None:
-                progress(number, len(chosen))
+            told.next()
         return MaintainReport(
             steps=tuple(run.reports),
             dry_run=dry_run,
@@ -136,6 +137,30 @@ def maintain(
             spent_tokens=run.tokens,
             spent_money=run.money,
         )
+
+
+class _Told:
+    """How far a run has come: steps, and within a long one how much of it."""
+
+    PARTS = 100
+
+    def __init__(self, progress: Progress | None, steps: int) -> None:
+        self._progress, self._whole = progress, steps * self.PARTS
+        self._done = self._shown = 0
+
+    def next(self) -> None:
+        """One more step is done."""
+        self._done += self.PARTS
+        self._tell(self._done)
+
+    def within(self, done: int, total: int) -> None:
+        """So much of the step at hand is done."""
+        self._tell(self._done + self.PARTS * done // max(1, total))
+
+    def _tell(self, reached: int) -> None:
+        if self._progress is not None and reached > self._shown:
+            self._shown = reached
+            self._progress(reached, self._whole)
 
 
 class _Steps:
@@ -147,10 +172,11 @@ class _Steps:
         config: MaintainConfig,
         judge: Judge | None,
         distil: Distil | None,
-        progress: Progress | None,
+        progress: Progress,
     ) -> None:
         self.run, self.config, self.engine = run, config, run.engine
         self._judge, self._distil, self._progress = judge, distil, progress
+        self._known = queue.Known(pairs=set(), outdated={})
         self._found: tuple[Sorted, int, dict[str, int]] | None = None
         self._new: list[Memory] = []
         """What `merge` and `conflicts` look at."""
@@ -211,19 +237,42 @@ class _Steps:
         self.run.finish("evidence", actions, looked_at=len(changed), head=head)
 
     def merge(self) -> None:
+        """Copies become one; whoever stood beside them is then looked at again, because they had taken its places."""
         found, head, looked_at = self._conflicts_of()
+        done: list[Action] = []
         merges = merging.merge(self.engine, found.duplicates)
-        self._gone |= {body["loser"] for action in merges for kind, body in action.plans if kind == "merge"}
-        self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head)
+        while True:
+            self._gone |= {
+                body["loser"] for action in merges for kind, body in action.plans if kind == "merge"
+            }
+            again = [] if self.run.dry else found.freed(self._gone)
+            if not again:
+                break
+            self.run.write(merges)
+            done += merges
+            self.engine.index.refresh()
+            known = self._known.pairs | found.compared
+            more = merging.sort_conflicts(
+                self.engine, list(by_id(self.engine, again).values()), known, self._progress
+            )
+            found.add(more)
+            merges = merging.merge(self.engine, more.duplicates)
+        self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head, written=done)
 
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
+        found = merging.undecided(self.engine, found)
         clear = merging.resolve_clear(found.clear, self._gone)
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
         unclear = merging.queue_unclear(found.unclear, gone)
-        actions = [*clear, *unclear, *changes.revised(self.engine, self._new, gone)]
+        actions = [
+            *merging.reopened(self.engine, self._known.outdated),
+            *clear,
+            *unclear,
+            *changes.revised(self.engine, self._new, gone),
+        ]
         looked = looked_at["conflicts"]
         self.run.finish("conflicts", actions, looked_at=looked, head=head, marks=tuple(looked_at))
 
@@ -234,8 +283,8 @@ class _Steps:
             head, self._new = self._changed(*chosen)
             memories = [memory for memory in self._new if memory.kind in COMPARED]
             looked_at = dict.fromkeys(chosen, len(memories))
-            decided = queue.known_pairs(self.engine)
-            found = merging.sort_conflicts(self.engine, memories, decided, self._progress)
+            self._known = queue.known_pairs(self.engine, memories)
+            found = merging.sort_conflicts(self.engine, memories, self._known.pairs, self._progress)
             self._found = found, head, looked_at
         return self._found
 
@@ -283,7 +332,12 @@ class _Steps:
         self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))
 
     def deprecate(self) -> None:
-        faded = ageing.deprecate(self.engine, self.engine.now(), decay_per_day=self.config.decay_per_day)
+        faded = ageing.deprecate(
+            self.engine,
+            self.engine.now(),
+            decay_per_day=self.config.decay_per_day,
+            waiting=lambda: self._kept().partners(),
+        )
         self._set_aside("deprecate", faded)
 
     def prune(self) -> None:
@@ -294,8 +348,8 @@ class _Steps:
         else:
             self.run.note("prune")
         kept = self._kept()
-        outdated = kept.outdated(now, most=config.kept_judgements, days=config.judgement_days)
-        self.run.write([Action(step="prune", why="", plans=(queue.dropped(key),)) for key in outdated])
+        let_go = kept.let_go(now, most=config.kept_judgements, days=config.judgement_days)
+        self.run.write([Action(step="prune", why="", plans=tuple(plans)) for plans in let_go])
         self.run.queued = len(kept.waiting())
 
     def _kept(self) -> queue.Kept:

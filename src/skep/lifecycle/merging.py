@@ -5,15 +5,17 @@ Duplicates are decided before contradictions, so that two near-identical memorie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from skep.engine import Engine, Progress
+from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.clusters import Union
+from skep.lifecycle.deciding import best_first, contradiction_plans, merge_plans
 from skep.lifecycle.judge import Case
 from skep.lifecycle.nearness import neighbours, rows_by_id, sharing_words
-from skep.lifecycle.queue import contradiction_plans, key_of, queue_plan
+from skep.lifecycle.queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.model import Conflict, Memory
 from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, judge_many
@@ -37,6 +39,25 @@ class Sorted(msgspec.Struct, kw_only=True):
     duplicates: list[Conflict] = msgspec.field(default_factory=list[Conflict])
     clear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
     unclear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
+    compared: set[str] = msgspec.field(default_factory=set[str])
+    """The pairs that were looked at."""
+    crowded: dict[str, set[str]] = msgspec.field(default_factory=dict[str, set[str]])
+    """The near ones of memories that may have more of them than were looked at."""
+
+    def add(self, more: Sorted) -> None:
+        """Take in what a further look has found."""
+        self.duplicates += more.duplicates
+        self.clear += more.clear
+        self.unclear += more.unclear
+        self.compared |= more.compared
+        self.crowded |= more.crowded
+
+    def freed(self, gone: set[str]) -> list[str]:
+        """The memories to look at again once some are gone: those had taken the places of others beside them."""
+        freed = [i for i, near in self.crowded.items() if not near.isdisjoint(gone)]
+        for memory_id in freed:
+            del self.crowded[memory_id]
+        return [memory_id for memory_id in freed if memory_id not in gone]
 
 
 def sort_conflicts(
@@ -47,7 +68,7 @@ def sort_conflicts(
     Only memories of one scope are compared: what is private to one does not change what everybody sees.
     """
     found = Sorted()
-    pairs = _pairs(engine, memories, decided)
+    pairs = _pairs(engine, memories, decided, found)
     for start in range(0, len(pairs), COMPARED):
         part = pairs[start : start + COMPARED]
         for number, conflict in enumerate(judge_many(part), start + 1):
@@ -65,11 +86,11 @@ def sort_conflicts(
 
 
 def _pairs(
-    engine: Engine, memories: Sequence[Memory], decided: set[str]
+    engine: Engine, memories: Sequence[Memory], decided: set[str], found: Sorted
 ) -> list[tuple[Memory, Memory, float]]:
     """The pairs worth comparing, each once, the older one first.
 
-    They are near in meaning, or share most of their words.
+    They are near in meaning, or share most of their words. What was compared and what was crowded is noted in `found`.
     """
     limit = engine.settings.conflict_candidates
     rows = rows_by_id(engine, (memory.id for memory in memories))
@@ -82,6 +103,9 @@ def _pairs(
             if key not in pairs and key not in decided and comparable(memory, other):
                 older, newer = sorted((memory, other), key=_age)
                 pairs[key] = older, newer, similarity
+        if len(near[memory.id]) >= limit:
+            found.crowded[memory.id] = {other.id for other, _ in near[memory.id]}
+    found.compared |= pairs.keys()
     return list(pairs.values())
 
 
@@ -128,36 +152,24 @@ def merge(engine: Engine, duplicates: Sequence[Conflict]) -> list[Action]:
         if b is not None:
             memories |= {a.id: a, b.id: b}
             union.join(a.id, b.id)
+    by_hand = ByHand(engine)
+    by_hand.look(memories)
     merges = [
-        _merge_group(engine, [memories[i] for i in group]) for group in union.groups() if len(group) > 1
+        _merge_group(engine, [memories[i] for i in group], by_hand)
+        for group in union.groups()
+        if len(group) > 1
     ]
     return [action for action in merges if action.plans]
 
 
-def _merge_group(engine: Engine, group: list[Memory]) -> Action:
-    ranked = sorted(group, key=lambda m: (not m.pinned, -m.confidence, -len(m.evidence), m.created_at, m.id))
-    winner = ranked[0]
-    losers = [
-        m for m in ranked[1:] if not m.pinned and _same_domain(m, winner) and not _kept_apart(engine, m)
-    ]
-    plans: list[Plan] = []
-    tags = list(dict.fromkeys(tag for m in (winner, *losers) for tag in m.tags))
-    if losers and tags != list(winner.tags):
-        plans.append(("revise", {"memory": winner.id, "changes": {"tags": tags}}))
-    for loser in losers:
-        evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
-        plans.append(("merge", {"loser": loser.id, "winner": winner.id, "evidence": evidence}))
-        for link in engine.store.links(loser.id, direction="in"):
-            if link.rel in ("supersedes", "duplicate_of") or link.src == winner.id:
-                continue
-            plans.append(("unlink", {"src": link.src, "dst": loser.id, "rel": link.rel}))
-            moved = {"src": link.src, "dst": winner.id, "rel": link.rel, "strength": link.strength}
-            plans.append(("link", moved))
+def _merge_group(engine: Engine, group: list[Memory], by_hand: ByHand) -> Action:
+    winner, *others = best_first(group)
+    losers = [m for m in others if not m.pinned and _same_domain(m, winner) and not by_hand.unmerged(m.id)]
     return Action(
         step="merge",
         why=f"{len(losers)} {'copy' if len(losers) == 1 else 'copies'} of {winner.text!r}",
         memories=tuple(m.id for m in group),
-        plans=tuple(plans),
+        plans=tuple(merge_plans(engine, winner, losers)),
     )
 
 
@@ -165,9 +177,34 @@ def _same_domain(a: Memory, b: Memory) -> bool:
     return a.domain is None or b.domain is None or a.domain == b.domain
 
 
-def _kept_apart(engine: Engine, memory: Memory) -> bool:
-    """Whether somebody undid a merge of this memory or restored it: then rules leave it alone."""
-    return any(event.kind in ("undo", "restore") for event in engine.store.log.of(memory.id))
+def undecided(engine: Engine, found: Sorted) -> Sorted:
+    """Conflicts without those that somebody has settled by bringing a memory back."""
+    by_hand = ByHand(engine)
+    by_hand.look(
+        m.id for c in (*found.clear, *found.unclear) for m in (c.existing, c.memory) if m is not None
+    )
+
+    def open_(conflict: Conflict) -> bool:
+        older, newer = conflict.existing, conflict.memory
+        return newer is None or not (by_hand.stands(older.id, newer.id) or by_hand.unmerged(newer.id))
+
+    return Sorted(
+        clear=[conflict for conflict in found.clear if open_(conflict)],
+        unclear=[conflict for conflict in found.unclear if open_(conflict)],
+    )
+
+
+def reopened(engine: Engine, outdated: Mapping[str, Judgement]) -> list[Action]:
+    """Plan to let go of judgements on memories whose words have changed: what they cost was for other words."""
+    return [
+        Action(
+            step="conflicts",
+            why=f"the words of {judgement.older} or {judgement.newer} have changed: looked at anew",
+            memories=(judgement.older, judgement.newer),
+            plans=tuple(dropped(engine, key, judgement, "the words have changed")),
+        )
+        for key, judgement in outdated.items()
+    ]
 
 
 def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:
@@ -178,11 +215,13 @@ def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]
         older, newer = conflict.existing, conflict.memory
         if newer is None or older.id in taken or newer.id in taken:
             continue
-        if conflict.kind == "update" and not older.pinned and _replaces(newer, older):
+        replaces = conflict.kind == "update" and _replaces(newer, older)
+        if replaces and older.pinned:
+            plan: tuple[Plan, ...] = (queue_plan(case_of(conflict)),)
+            why = f"{newer.text!r} would replace {older.text!r}, which is pinned"
+        elif replaces:
             taken.add(older.id)
-            plan: tuple[Plan, ...] = (
-                ("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),
-            )
+            plan = (("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),)
             why = f"{newer.text!r} replaces {older.text!r}"
         else:
             plan = (*contradiction_plans(older, newer), queue_plan(case_of(conflict)))

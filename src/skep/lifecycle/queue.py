@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
+from skep.digests import blake2b
 from skep.engine import Engine
 from skep.errors import InvalidInputError, NotFoundError
+from skep.lifecycle import deciding
 from skep.lifecycle.judge import DECISIONS, Case, Decision
 from skep.lifecycle.nearness import by_id, standing
 from skep.model import Event, Memory
@@ -28,6 +32,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
     at: float = 0.0
     """When it was decided."""
+    words: str = ""
+    """A digest of what both said then; empty in judgements of an older skep, which count whatever they say now."""
 
 
 def key_of(a: str, b: str) -> str:
@@ -35,19 +41,58 @@ def key_of(a: str, b: str) -> str:
     return PREFIX + "|".join(sorted((a, b)))
 
 
-def known_pairs(engine: Engine) -> set[str]:
-    """The keys of all pairs that wait or were decided: the rules need not look at them again."""
-    return set(engine.store.settings_under(PREFIX))
+def words_of(a: Memory, b: Memory) -> str:
+    """A short digest of what two memories say, in whatever order they come."""
+    said = [(m.text, m.polarity) for m in sorted((a, b), key=lambda m: m.id)]
+    return blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """The pairs that the rules need not look at again, and those whose words have changed since."""
+
+    pairs: set[str]
+    outdated: dict[str, Judgement]
+
+
+def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
+    """The keys of all pairs that wait or were decided, and which of them changed memories have made outdated."""
+    kept = engine.store.settings_under(PREFIX)
+    memories = {memory.id: memory for memory in changed}
+    touched = {
+        key: msgspec.convert(value, Judgement)
+        for key, value in kept.items()
+        if value["older"] in memories or value["newer"] in memories
+    }
+    both = (i for judgement in touched.values() for i in (judgement.older, judgement.newer))
+    memories |= by_id(engine, [i for i in both if i not in memories])
+    outdated = {key: judgement for key, judgement in touched.items() if not _still_said(judgement, memories)}
+    return Known(pairs=kept.keys() - outdated.keys(), outdated=outdated)
+
+
+def _still_said(judgement: Judgement, memories: Mapping[str, Memory]) -> bool:
+    """Whether two memories say what they said when they were judged, as far as they are known."""
+    older, newer = memories.get(judgement.older), memories.get(judgement.newer)
+    if older is None or newer is None or not judgement.words:
+        return True
+    return judgement.words == words_of(older, newer)
 
 
 def queue_plan(case: Case) -> Plan:
     """The event that queues a case."""
+    return _written(case)
+
+
+def _written(case: Case, decision: Decision | None = None, by: str | None = None, at: float = 0.0) -> Plan:
     judgement = Judgement(
         older=case.older.id,
         newer=case.newer.id,
         kind=case.kind,
         similarity=round(case.similarity, 4),
         confidence=round(case.confidence, 4),
+        decision=decision,
+        by=by,
+        at=at,
+        words=words_of(case.older, case.newer),
     )
     return ("setting", {"key": PREFIX + case.key, "value": msgspec.to_builtins(judgement)})
 
@@ -76,8 +121,16 @@ class Kept:
             if judgement.decision is None and judgement.older in active and judgement.newer in active
         ]
 
+    def partners(self) -> dict[str, set[str]]:
+        """By memory, the others that it waits with."""
+        found: dict[str, set[str]] = {}
+        for judgement in self.waiting():
+            found.setdefault(judgement.older, set()).add(judgement.newer)
+            found.setdefault(judgement.newer, set()).add(judgement.older)
+        return found
+
     def pending(self) -> list[Case]:
-        """The cases that wait, with their memories."""
+        """The cases that wait, with their memories; what says something else by now waits for the rules."""
         waiting = self.waiting()
         known = by_id(self._engine, (i for judgement in waiting for i in (judgement.older, judgement.newer)))
         return [
@@ -89,7 +142,20 @@ class Kept:
                 confidence=judgement.confidence,
             )
             for judgement in waiting
-            if judgement.older in known and judgement.newer in known
+            if judgement.older in known and judgement.newer in known and _still_said(judgement, known)
+        ]
+
+    def let_go(self, now: float, *, most: int, days: float) -> list[list[Plan]]:
+        """The events that let go of what need not be kept, judgement by judgement.
+
+        What a pair cost its memories before anybody decided on it, they get back: there is nothing left to decide.
+        """
+        found = {key: self.judgements[key] for key in self.outdated(now, most=most, days=days)}
+        return [
+            dropped(self._engine, key, judgement, "no longer to be decided")
+            if judgement.decision is None
+            else [("setting", {"key": key, "value": None})]
+            for key, judgement in found.items()
         ]
 
     def outdated(self, now: float, *, most: int, days: float) -> list[str]:
@@ -117,55 +183,26 @@ def pending(engine: Engine) -> list[Case]:
     return Kept(engine).pending()
 
 
-def dropped(key: str) -> Plan:
-    """The event that lets a judgement go; like any setting, the last writer's word counts in every replica."""
-    return ("setting", {"key": key, "value": None})
-
-
-def decided_plans(case: Case, decision: Decision, by: str, now: float) -> list[Plan]:
-    """The events that carry out a decision and remember it."""
-    older, newer = case.older, case.newer
-    plans: list[Plan] = []
-    match decision:
-        case "MERGE":
-            winner, loser = best_first(older, newer)
-            evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
-            plans.append(
-                ("merge", {"loser": loser.id, "winner": winner.id, "evidence": evidence, "reason": by})
-            )
-        case "SUPERSEDED":
-            plans.append(("supersede", {"old": older.id, "new": newer.id, "reason": by}))
-        case "CONTRADICTION":
-            plans += contradiction_plans(older, newer)
-        case _:
-            pass
-    judgement = Judgement(
-        older=older.id,
-        newer=newer.id,
-        kind=case.kind,
-        similarity=round(case.similarity, 4),
-        confidence=round(case.confidence, 4),
-        decision=decision,
-        by=by,
-        at=now,
-    )
-    plans.append(("setting", {"key": PREFIX + case.key, "value": msgspec.to_builtins(judgement)}))
-    return plans
-
-
-def contradiction_plans(older: Memory, newer: Memory) -> list[Plan]:
-    """Both lose half of their confidence, once, and are linked."""
+def as_they_are(engine: Engine, cases: Sequence[Case]) -> list[Case]:
+    """Cases with their memories read again; without those of which one was forgotten."""
+    known = by_id(engine, (memory.id for case in cases for memory in (case.older, case.newer)))
     return [
-        ("dispute", {"memory": older.id, "by": newer.id}),
-        ("dispute", {"memory": newer.id, "by": older.id}),
-        ("link", {"src": newer.id, "dst": older.id, "rel": "contradicts", "strength": 1.0}),
+        msgspec.structs.replace(case, older=known[case.older.id], newer=known[case.newer.id])
+        for case in cases
+        if case.older.id in known and case.newer.id in known
     ]
 
 
-def best_first(a: Memory, b: Memory) -> tuple[Memory, Memory]:
-    """The one to keep: more confident, then better evidenced, then older."""
-    ranked = sorted((a, b), key=lambda m: (-m.confidence, -len(m.evidence), m.created_at, m.id))
-    return ranked[0], ranked[1]
+def dropped(engine: Engine, key: str, judgement: Judgement, why: str) -> list[Plan]:
+    """The events that let a judgement go; like any setting, the last writer's word counts in every replica."""
+    plans = deciding.reconciled(engine, judgement.older, judgement.newer, why)
+    return [*plans, ("setting", {"key": key, "value": None})]
+
+
+def decided_plans(engine: Engine, case: Case, decision: Decision, by: str) -> list[Plan]:
+    """The events that carry out a decision and remember it."""
+    remembered = _written(case, deciding.carried_out(case, decision), by, engine.now())
+    return [*deciding.plans_for(engine, case, decision, by), remembered]
 
 
 def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Event]:
@@ -183,5 +220,11 @@ def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Even
         )
     if word == "SUPERSEDED" and case.older.id in chain(case.newer.id, engine.store.get):
         raise InvalidInputError(f"{case.newer.id} was itself replaced by {case.older.id}", field="decision")
-    events, _ = engine.write(decided_plans(case, word, by, engine.now()))  # type: ignore[arg-type]
+    if deciding.carried_out(case, word) != word:  # type: ignore[arg-type]
+        raise InvalidInputError(
+            f"{case.older.id} is pinned, so no judgement replaces it; decide KEEP_BOTH, or replace it yourself:"
+            f" `skep supersede {case.older.id} {case.newer.id}`",
+            field="decision",
+        )
+    events, _ = engine.write(decided_plans(engine, case, word, by))  # type: ignore[arg-type]
     return events

@@ -76,7 +76,11 @@ class Run:
         marked = marks or (step,)
         if actions or (head is not None and any(self.engine.store.mark(name) != head for name in marked)):
             self.write(actions, None if head is None else lambda: self._mark(marked, head), says=says)
-        why = tuple(action.why for action in (*written, *actions))
+        self.report(step, (*written, *actions), looked_at=looked_at, note=note)
+
+    def report(self, step: str, actions: Sequence[Action], *, looked_at: int, note: str = "") -> None:
+        """Report a step whose actions are written."""
+        why = tuple(action.why for action in actions)
         self.reports.append(StepReport(step=step, looked_at=looked_at, actions=why, note=note))
 
     def write(

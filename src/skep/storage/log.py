@@ -216,6 +216,18 @@ class Log:
         sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'undo' ORDER BY seq"
         return [event_of(row) for row in self._c.rows(sql)]
 
+    def decided(self, ids: Sequence[str], batch: int = 5000) -> set[str]:
+        """Those of some memories that an event speaks of which may bring one back: a restore, a mark, an undo."""
+        found: set[str] = set()
+        for start in range(0, len(ids), batch):
+            part = ids[start : start + batch]
+            sql = (
+                "SELECT DISTINCT s.subject FROM subjects s JOIN events e ON e.seq = s.seq"
+                f" WHERE s.subject IN ({', '.join('?' * len(part))}) AND e.kind IN ('restore', 'mark', 'undo')"
+            )
+            found.update(subject for (subject,) in self._c.rows(sql, part))
+        return found
+
     def by(self, agent: str) -> list[Event]:
         """The events that name an agent as the one who acted, oldest first."""
         sql = f"SELECT {COLUMNS} FROM events WHERE json_extract(body, '$.by') = ? ORDER BY seq"

@@ -1,0 +1,121 @@
+"""What a decision on two memories comes to: the events that carry it out, and those that take a penalty back.
+
+A contradiction costs both memories half of their confidence before anybody has decided which of them holds. Whoever is
+found to hold gets it back: the dispute is undone, so that it is as if it had never been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from skep.engine import Engine
+from skep.lifecycle.judge import Case, Decision
+from skep.model import CURRENT, Event, Memory
+from skep.semantics.links import chain
+from skep.storage.fold import voided
+from skep.storage.sqlite import Plan
+
+CONTRADICTS = "contradicts"
+
+
+def carried_out(case: Case, decision: Decision) -> Decision:
+    """What comes of a decision: nothing replaces a pinned memory, so both are kept then."""
+    stays = {"SUPERSEDED": case.older.pinned, "MERGE": case.older.pinned and case.newer.pinned}
+    return "KEEP_BOTH" if stays.get(decision) else decision
+
+
+def plans_for(engine: Engine, case: Case, decision: Decision, by: str) -> list[Plan]:
+    """The events that carry out a decision; none if the memories have moved on since it was asked for."""
+    older, newer = case.older, case.newer
+    stand = older.status in CURRENT and newer.status in CURRENT
+    if decision in ("MERGE", "CONTRADICTION") and not stand:
+        return []
+    if decision == "SUPERSEDED" and (
+        older.status not in CURRENT or older.id in chain(newer.id, engine.store.get)
+    ):
+        return []
+    match carried_out(case, decision):
+        case "MERGE":
+            winner, loser = best_first((older, newer))
+            return [
+                *reconciled(engine, older.id, newer.id, by),
+                *merge_plans(engine, winner, [loser], reason=by),
+            ]
+        case "SUPERSEDED":
+            replaced = {"old": older.id, "new": newer.id, "reason": by}
+            return [*taken_back(engine, newer.id, older.id, by), ("supersede", replaced)]
+        case "CONTRADICTION":
+            return contradiction_plans(older, newer)
+        case "KEEP_BOTH":
+            return reconciled(engine, older.id, newer.id, by)
+
+
+def best_first(memories: Iterable[Memory]) -> list[Memory]:
+    """The one to keep comes first: pinned, then more confident, then better evidenced, then older."""
+    return sorted(memories, key=lambda m: (not m.pinned, -m.confidence, -len(m.evidence), m.created_at, m.id))
+
+
+def merge_plans(
+    engine: Engine, winner: Memory, losers: Sequence[Memory], *, reason: str | None = None
+) -> list[Plan]:
+    """The events that make copies one: all tags and all the evidence, and what led to a copy leads to the winner."""
+    plans: list[Plan] = []
+    tags = list(dict.fromkeys(tag for m in (winner, *losers) for tag in m.tags))
+    if losers and tags != list(winner.tags):
+        plans.append(("revise", {"memory": winner.id, "changes": {"tags": tags}}))
+    for loser in losers:
+        evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
+        body: dict[str, object] = {"loser": loser.id, "winner": winner.id, "evidence": evidence}
+        plans.append(("merge", body if reason is None else body | {"reason": reason}))
+        for link in engine.store.links(loser.id, direction="in"):
+            if link.rel in ("supersedes", "duplicate_of") or link.src == winner.id:
+                continue
+            plans.append(("unlink", {"src": link.src, "dst": loser.id, "rel": link.rel}))
+            moved = {"src": link.src, "dst": winner.id, "rel": link.rel, "strength": link.strength}
+            plans.append(("link", moved))
+    return plans
+
+
+def contradiction_plans(older: Memory, newer: Memory) -> list[Plan]:
+    """Both lose half of their confidence, once, and are linked; a pinned one loses nothing."""
+    disputes: list[Plan] = [
+        ("dispute", {"memory": memory.id, "by": other.id})
+        for memory, other in ((older, newer), (newer, older))
+        if not memory.pinned
+    ]
+    link = {"src": newer.id, "dst": older.id, "rel": CONTRADICTS, "strength": 1.0}
+    return [*disputes, ("link", link)]
+
+
+def reconciled(engine: Engine, a: str, b: str, why: str) -> list[Plan]:
+    """The events after which two memories do not contradict each other."""
+    plans = [*taken_back(engine, a, b, why), *taken_back(engine, b, a, why)]
+    if plans:
+        links = engine.store.links(a, rel=CONTRADICTS)
+        ends = [(link.src, link.dst) for link in links if {link.src, link.dst} == {a, b}]
+        plans += [("unlink", {"src": src, "dst": dst, "rel": CONTRADICTS}) for src, dst in ends]
+    return plans
+
+
+def taken_back(engine: Engine, memory_id: str, other: str, why: str) -> list[Plan]:
+    """The events that give a memory back what a contradiction with another one cost it."""
+    memory = engine.store.get(memory_id)
+    if memory is None or not memory.disputes:
+        return []
+    events = engine.store.log.of(memory_id)
+    void = voided(events)
+    return [
+        ("undo", {"event": event.id, "mentions": [memory_id], "reason": why})
+        for event in disputes_by(events, memory_id, (other,))
+        if event.id not in void
+    ]
+
+
+def disputes_by(events: Iterable[Event], memory_id: str, others: Iterable[str]) -> list[Event]:
+    """The events by which some memories contradicted another."""
+    names = set(others)
+    return [
+        event
+        for event in events
+        if event.kind == "dispute" and event.body["memory"] == memory_id and event.body.get("by") in names
+    ]

@@ -1,0 +1,96 @@
+"""Copies are made one before conflicts are looked for, so that they do not take the places of others."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.conftest import Clock
+
+from skep.bank import Bank
+from skep.lifecycle.maintain import DEFAULT_STEPS, MaintainConfig
+from skep.lifecycle.running import Run
+
+
+def office(bank: Bank, clock: Clock, copies: int, *towns: str) -> None:
+    for town in towns:
+        for number in range(copies):
+            bank.remember(
+                f"The office of the support team is in {town}" + "." * (number % 2), on_conflict="ignore"
+            )
+            clock.pass_seconds(10)
+
+
+def outcome(bank: Bank) -> tuple[list[str], list[tuple[str, str]]]:
+    """What is current, and what waits, in words."""
+    waits = [(case.older.text.rstrip("."), case.newer.text.rstrip(".")) for case in bank.pending_judgements()]
+    return sorted(memory.text.rstrip(".") for memory in bank.find()), sorted(waits)
+
+
+@pytest.mark.parametrize("copies", [1, 10, 40])
+def test_a_conflict_is_seen_however_many_copies_there_are(bank: Bank, clock: Clock, copies: int) -> None:
+    office(bank, clock, copies, "Lisbon", "Madrid")
+    bank.maintain()
+    with Bank.open(":memory:", now=clock) as single:
+        office(single, clock, 1, "Lisbon", "Madrid")
+        single.maintain()
+        assert outcome(bank) == outcome(single)
+    assert bank.maintain().events == 0
+
+
+def test_a_newcomer_meets_the_one_that_its_copies_became(bank: Bank, clock: Clock) -> None:
+    office(bank, clock, 20, "Lisbon")
+    office(bank, clock, 1, "Madrid")
+    bank.maintain()
+    with Bank.open(":memory:", now=clock) as single:
+        office(single, clock, 1, "Lisbon", "Madrid")
+        single.maintain()
+        assert outcome(bank) == outcome(single)
+
+
+class _CutError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", range(1, 5))
+def test_a_run_that_is_cut_short_ends_as_one_that_is_not(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    def filled(name: str) -> Bank:
+        bank = Bank.open(tmp_path / name, now=clock)
+        random.seed(1)
+        office(bank, Clock(), 12, "Lisbon", "Madrid", "Vienna")
+        return bank
+
+    with filled("whole.skep") as whole, filled("cut.skep") as cut:
+        whole.maintain()
+        write, calls = Run.write, []
+
+        def cutting(self: Run, *args: object, **how: object) -> None:
+            write(self, *args, **how)  # type: ignore[arg-type]
+            calls.append(1)
+            if len(calls) == after:
+                raise _CutError
+
+        monkeypatch.setattr(Run, "write", cutting)
+        with pytest.raises(_CutError):
+            cut.maintain()
+        monkeypatch.undo()
+        cut.maintain()
+        assert outcome(cut) == outcome(whole)
+
+
+def test_only_what_stood_beside_copies_is_looked_at_again(bank: Bank, clock: Clock) -> None:
+    office(bank, clock, 10, "Lisbon")
+    bank.remember_many([f"Room {n} of the harbour house has a view of lake {n}" for n in range(9)])
+    compared: list[int] = []
+    from skep.lifecycle import merging
+
+    original = merging.judge_many
+    try:
+        merging.judge_many = lambda pairs: compared.append(len(pairs)) or original(pairs)  # type: ignore[assignment,func-returns-value]
+        bank.maintain(MaintainConfig(steps=DEFAULT_STEPS))
+    finally:
+        merging.judge_many = original
+    assert len(compared) == 1
