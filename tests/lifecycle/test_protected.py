@@ -60,7 +60,9 @@ def test_a_repeated_lesson_keeps_its_record(bank: Bank) -> None:
     assert learned.procedure is not None
     for _ in range(2):
         bank.learn("migrate the database", "failure", used=[learned.procedure.id])
-    bank.learn("migrate the database", "failure", lesson=lesson)  # it teaches the same again, and is not charged
+    bank.learn(
+        "migrate the database", "failure", lesson=lesson
+    )  # it teaches the same again, and is not charged
     again = bank.get(learned.procedure.id)
     assert (again.successes, again.failures) == (3, 2)
 
