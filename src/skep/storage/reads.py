@@ -1,4 +1,4 @@
-"""Reading: memories by id, filter and word, links, settings, and what the derived index asks for."""
+"""Reading: memories by id, filter and word, settings, and what the derived index asks for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from skep.model import KINDS, Link, Memory
+from skep.model import KINDS, Memory
 from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import Connection
+from skep.storage.linked import Linked
 from skep.storage.log import Log
 from skep.storage.rows import SELECT, memory_of, searched_text, where_clause
 from skep.storage.vectors import Space, Vectors
@@ -48,7 +49,7 @@ WHOLE = 1 << 15
 """Reading so many rows fills the cache with pages that nobody will ask for again."""
 
 
-class Reads:
+class Reads(Linked):
     """The reading half of the store. What it caches is looked up again when anybody has written."""
 
     def __init__(self, connection: Connection) -> None:
@@ -216,57 +217,6 @@ class Reads:
         found = self.connection.rows(f"SELECT id, row FROM memories WHERE id IN ({marks})", asked)
         rows = dict(found)  # type: ignore[arg-type]
         return {memory_id: rows[memory_id] for memory_id in asked if memory_id in rows}
-
-    def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:
-        """The links of one memory."""
-        found = self._lineage_links(memory_id, rel, direction)
-        for column, wanted in (("src", "out"), ("dst", "in")):
-            if direction in (wanted, "both"):
-                sql = f"SELECT src, dst, rel, strength FROM links WHERE {column} = :id"
-                values: dict[str, Any] = {"id": memory_id}
-                if rel is not None:
-                    sql += " AND rel = :rel"
-                    values["rel"] = rel
-                found += [
-                    Link(src=s, dst=d, rel=r, strength=w)
-                    for s, d, r, w in self.connection.rows(sql + " ORDER BY rel, src, dst", values)
-                ]
-        return found
-
-    def _lineage_links(self, memory_id: str, rel: str | None, direction: str) -> list[Link]:
-        """What replaced what, as links: the newer `supersedes` the older, a copy is a `duplicate_of` the kept one."""
-        rows = self.connection.rows(
-            "SELECT id, replaced_by, status FROM memories WHERE (id = :id OR replaced_by = :id)"
-            " AND replaced_by IS NOT NULL AND status IN ('superseded', 'merged') ORDER BY id",
-            {"id": memory_id},
-        )
-        links = [
-            Link(src=new, dst=old, rel="supersedes")
-            if status == "superseded"
-            else Link(src=old, dst=new, rel="duplicate_of")
-            for old, new, status in rows
-        ]
-        return [
-            link
-            for link in links
-            if rel in (None, link.rel)
-            and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
-        ]
-
-    def links_to(self, ids: Sequence[str], rel: str) -> list[Link]:
-        """The links of one relation that end at some memories."""
-        marks = ", ".join("?" * len(ids))
-        sql = (
-            f"SELECT src, dst, rel, strength FROM links WHERE rel = ? AND dst IN ({marks}) ORDER BY src, dst"
-        )
-        return [
-            Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in self.connection.rows(sql, (rel, *ids))
-        ]
-
-    def all_links(self) -> list[Link]:
-        """Every link."""
-        rows = self.connection.rows("SELECT src, dst, rel, strength FROM links ORDER BY src, dst, rel")
-        return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
 
     def around(
         self, rows: Sequence[int], window: int, seconds: float

@@ -1,0 +1,66 @@
+"""Reading links, those of lineage included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from skep.model import Link
+from skep.storage.connection import Connection
+
+
+class Linked:
+    """The part of reading that is about links."""
+
+    connection: Connection
+
+    def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:
+        """The links of one memory."""
+        found = self._lineage_links(memory_id, rel, direction)
+        for column, wanted in (("src", "out"), ("dst", "in")):
+            if direction in (wanted, "both"):
+                sql = f"SELECT src, dst, rel, strength FROM links WHERE {column} = :id"
+                values: dict[str, Any] = {"id": memory_id}
+                if rel is not None:
+                    sql += " AND rel = :rel"
+                    values["rel"] = rel
+                found += [
+                    Link(src=s, dst=d, rel=r, strength=w)
+                    for s, d, r, w in self.connection.rows(sql + " ORDER BY rel, src, dst", values)
+                ]
+        return found
+
+    def _lineage_links(self, memory_id: str, rel: str | None, direction: str) -> list[Link]:
+        """What replaced what, as links: the newer `supersedes` the older, a copy is a `duplicate_of` the kept one."""
+        rows = self.connection.rows(
+            "SELECT id, replaced_by, status FROM memories WHERE (id = :id OR replaced_by = :id)"
+            " AND replaced_by IS NOT NULL AND status IN ('superseded', 'merged') ORDER BY id",
+            {"id": memory_id},
+        )
+        links = [
+            Link(src=new, dst=old, rel="supersedes")
+            if status == "superseded"
+            else Link(src=old, dst=new, rel="duplicate_of")
+            for old, new, status in rows
+        ]
+        return [
+            link
+            for link in links
+            if rel in (None, link.rel)
+            and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
+        ]
+
+    def links_to(self, ids: Sequence[str], rel: str) -> list[Link]:
+        """The links of one relation that end at some memories."""
+        marks = ", ".join("?" * len(ids))
+        sql = (
+            f"SELECT src, dst, rel, strength FROM links WHERE rel = ? AND dst IN ({marks}) ORDER BY src, dst"
+        )
+        return [
+            Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in self.connection.rows(sql, (rel, *ids))
+        ]
+
+    def all_links(self) -> list[Link]:
+        """Every link."""
+        rows = self.connection.rows("SELECT src, dst, rel, strength FROM links ORDER BY src, dst, rel")
+        return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
