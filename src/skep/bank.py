@@ -121,6 +121,28 @@ class Bank(Writing, Linking, Living, Whole):
         with file_errors(Path(copy)):
             return put_back(Path(copy), Path(bank_file(named, os.environ, os.getcwd())), now())
 
+    @classmethod
+    def salvage(cls, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> tuple[int, int]:
+        """Of a damaged bank, write every event that can be read to a file that `import_` takes into a new bank.
+
+        Args:
+            path: The bank. It need not be one that can be opened.
+            target: The file.
+
+        Returns:
+            How many events were written, and how many could not be read.
+        """
+        from pathlib import Path
+
+        from skep.facade.base import file_errors
+        from skep.facade.whole import refuse_database
+        from skep.storage.restoring import salvage
+
+        bank, out = Path(clean_file("path", path)), Path(clean_file("target", target))
+        with file_errors(out):
+            refuse_database(out, bank)
+            return salvage(bank, out)
+
     def __enter__(self) -> Self:
         return self
 

@@ -168,7 +168,7 @@ def clean_line(field: str, value: object, limit: int) -> str:
 
 def public_text(field: str, value: object, limit: int) -> str:
     """A text without what is marked as private, if something is left of it."""
-    if not isinstance(value, str) or "<" not in value:
+    if not isinstance(value, str) or ("<" not in value and "&" not in value):
         return clean_text(field, value, limit)
     kept = without_private(value)
     if value.strip() and not kept.strip():

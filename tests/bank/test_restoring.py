@@ -110,10 +110,9 @@ def test_what_can_be_read_of_a_damaged_bank_is_saved(tmp_path: Path) -> None:
         path.write_bytes(data)
         out = tmp_path / f"out{seed}.jsonl"
         try:
-            with Bank.open(path, embedder=HashingEmbedder(16)) as bank:
-                bank.export(out, salvage=True)
-        except CorruptBankError:
-            continue  # the tables that every opening reads were hit
+            Bank.salvage(path, out)
+        except SkepError:
+            continue  # the root of the log was hit
         with Bank.open(":memory:", embedder=HashingEmbedder(16)) as new:
             new.import_(out)
             found = texts(new)

@@ -64,16 +64,19 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
 @common
 def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> None:
     """Write everything to PATH as JSON lines, links and history included; - is standard output."""
-    with open_bank(bank_path, create=False) as bank:
-        if path == "-" and not salvage:
-            for line in bank.export_lines():
-                sys.stdout.buffer.write(line + b"\n")
-            return
-        with progress_bar("exporting") as progress:
-            count = bank.export(path, progress=progress, salvage=salvage)
-        lost = bank.engine.store.log.last_seq() - count if salvage else 0
-    if lost:
-        click.echo(f"{lost} events could not be read", err=True)
+    if salvage:
+        named = outer_bank() if bank_path is None else bank_path
+        count, lost = Bank.salvage(find_bank(named, os.environ, Path.cwd()), path)
+        if lost:
+            click.echo(f"{lost} events could not be read", err=True)
+    else:
+        with open_bank(bank_path, create=False) as bank:
+            if path == "-":
+                for line in bank.export_lines():
+                    sys.stdout.buffer.write(line + b"\n")
+                return
+            with progress_bar("exporting") as progress:
+                count = bank.export(path, progress=progress)
     print_json({"path": path, "events": count}) if as_json else click.echo(
         f"{count} events written to {path}"
     )

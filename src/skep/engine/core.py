@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from skep import forking
-from skep.clock import Now
+from skep.clock import Now, system_now
 from skep.config import Settings
 from skep.embedding import Opener, open_embedder
 from skep.embedding.base import Embedder
@@ -58,7 +58,13 @@ class Engine:
         self.author: Callable[[], str | None] | None = None
         """Who acts, where several share the bank: named in every change to a memory (`by`)."""
         self.embeddings = Embeddings(
-            store, embedder, spec, now, settings=settings, adopts=adopts, opener=opener
+            store,
+            embedder,
+            spec,
+            system_now if frozen else now,
+            settings=settings,
+            adopts=adopts,
+            opener=opener,
         )
         self._index_folder = index_folder
         self._index: SegmentIndex | None = None

@@ -19,7 +19,6 @@ from skep.storage.sqlite import Applied
 from skep.validation import (
     clean_call,
     clean_count,
-    clean_flag,
     clean_mapping,
     clean_path,
     clean_text,
@@ -128,51 +127,26 @@ class Whole(Base):
         """Counts, sizes, the embedder and its backlog."""
         return _status(self._engine)
 
-    def export(
-        self, path: str | os.PathLike[str], *, progress: Progress | None = None, salvage: bool = False
-    ) -> int:
+    def export(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> int:
         """Write everything to a file of JSON lines, links and history included; the number of events.
 
         An earlier export is replaced, a bank never.
-
-        Args:
-            path: The file.
-            progress: Called with how many events are done, of how many.
-            salvage: Of a damaged bank, write what can be read; `import_` takes it although events are missing.
         """
-        from skep.storage.foreign import is_sqlite
-        from skep.storage.transfer import export_lines, salvage_lines
+        from skep.storage.transfer import export_lines, write_lines
 
         target = clean_path("path", path)
         clean_call("progress", progress)
-        partial = target.with_name(target.name + ".partial")
-        lines = (
-            iter(salvage_lines(self._engine.store)[0])
-            if clean_flag("salvage", salvage)
-            else export_lines(self._engine.store)
-        )
         total = self._engine.store.log.last_seq()
-        count = -1
+
+        def lines() -> Iterator[bytes]:
+            for count, line in enumerate(export_lines(self._engine.store)):
+                yield line
+                if progress is not None and count % 1000 == 0:
+                    progress(count, total)
+
         with file_errors(target):
-            if target.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "it is a folder")
-            if is_sqlite(target) or (self.file is not None and _same_file(target, self.file)):
-                raise InvalidInputError(
-                    f"{target} is a bank or another database, which an export would destroy; choose another path",
-                    field="path",
-                )
-            try:
-                with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-                    for line in lines:
-                        file.write(line + b"\n")
-                        count += 1
-                        if progress is not None and count % 1000 == 0:
-                            progress(max(0, count), total)
-                os.replace(partial, target)
-            except BaseException:
-                partial.unlink(missing_ok=True)
-                raise
-        return count
+            refuse_database(target, self.file)
+            return write_lines(target, lines()) - 1
 
     def export_lines(self) -> Iterator[bytes]:
         """The lines of an export."""
@@ -255,6 +229,19 @@ class Whole(Base):
         self._engine.index.drop()
         self._engine.index.refresh()
         return [*done, "rebuilt the index of words and vectors"]
+
+
+def refuse_database(target: Path, bank: Path | None) -> None:
+    """Raise if an export would replace a folder, a bank or another database."""
+    from skep.storage.foreign import is_sqlite
+
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if is_sqlite(target) or (bank is not None and _same_file(target, bank)):
+        raise InvalidInputError(
+            f"{target} is a bank or another database, which an export would destroy; choose another path",
+            field="path",
+        )
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -54,9 +55,26 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     outdated: dict[str, Judgement]
 
 
+def judgements(engine: Engine) -> dict[str, Any]:
+    """Every judgement, as it is kept. A setting of such a name that is none, of a user or a peer, does not count."""
+    return {key: value for key, value in engine.store.settings_under(PREFIX).items() if _is_judgement(value)}
+
+
+def _is_judgement(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    found = cast("dict[str, Any]", value)
+    texts = (found.get("older"), found.get("newer"), found.get("kind"), found.get("words", ""))
+    numbers = (found.get("similarity"), found.get("confidence"), found.get("at", 0.0))
+    chosen = (found.get("decision") or "", found.get("by") or "")
+    return all(isinstance(x, str) for x in (*texts, *chosen)) and all(
+        isinstance(x, int | float) for x in numbers
+    )
+
+
 def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
     """The keys of all pairs that wait or were decided, and which of them changed memories have made outdated."""
-    kept = engine.store.settings_under(PREFIX)
+    kept = judgements(engine)
     memories = {memory.id: memory for memory in changed}
     touched = {
         key: msgspec.convert(value, Judgement)
@@ -101,7 +119,7 @@ class Kept:
     """Every judgement of a bank, and which memories they are about still stand."""
 
     def __init__(self, engine: Engine) -> None:
-        kept = engine.store.settings_under(PREFIX)
+        kept = judgements(engine)
         self.judgements = {key: msgspec.convert(value, Judgement) for key, value in kept.items()}
         self._engine = engine
         both = (i for judgement in self.judgements.values() for i in (judgement.older, judgement.newer))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from skep.engine import Engine
 from skep.lifecycle import consolidating
+from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.clusters import Union
 from skep.lifecycle.deriving import inherited
 from skep.lifecycle.distil import Distil, Worded, by_call, summary
@@ -42,7 +43,11 @@ def reflect(
 
     With `ask=False` a given `summarise` is not called: only what it would be asked about is told.
     """
-    groups = _clusters(engine, [memory for memory in changed if admitted(memory)])
+    by_hand = ByHand(engine)
+    by_hand.look(memory.id for memory in changed)
+    groups = _clusters(
+        engine, [m for m in changed if admitted(m) and not by_hand.kept(m.id, "text")], by_hand
+    )
     if summarise is not None and not ask:
         return Planned([_to_sum_up(group) for group in groups])
     texts = [[episode.text for episode in group] for group in groups]
@@ -52,18 +57,22 @@ def reflect(
     return Planned([_summary(engine, group, text, hard=hard) for group, text in worded if text], told.problem)
 
 
-def _clusters(engine: Engine, changed: Sequence[Memory]) -> list[list[Memory]]:
-    """What is near what changed, and near that, level by level; clusters worth a summary, each oldest first."""
+def _clusters(engine: Engine, changed: Sequence[Memory], by_hand: ByHand) -> list[list[Memory]]:
+    """What is near what changed, and near that, level by level; clusters worth a summary, each oldest first.
+
+    What somebody brought back stays as it is.
+    """
     known = {memory.id: memory for memory in changed}
     union = Union()
     frontier = list(known.values())
     while frontier:
         near = neighbours(engine, frontier, kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
         found: dict[str, Memory] = {}
+        by_hand.look(other.id for memory in frontier for other, _ in near[memory.id])
         for memory in frontier:
             union.find(memory.id)
             for other, _ in near[memory.id]:
-                if admitted(other) and other.level == memory.level:
+                if admitted(other) and other.level == memory.level and not by_hand.kept(other.id, "text"):
                     union.join(memory.id, other.id)
                     if other.id not in known:
                         found[other.id] = other

@@ -95,16 +95,18 @@ def newest_first(
     if not newer:
         return hits
     order: list[int] = []
+    seen: set[int] = set()
 
-    def put(number: int, before: frozenset[int]) -> None:
+    def put(number: int) -> None:
+        if number in seen:  # placed already, or about to be: links of users may form a ring
+            return
+        seen.add(number)
         for each in sorted(newer.get(number, ())):
-            if each not in before:  # links of users may form a ring
-                put(each, before | {number})
-        if number not in order:
-            order.append(number)
+            put(each)
+        order.append(number)
 
     for number in range(len(hits)):
-        put(number, frozenset())
+        put(number)
     return tuple(
         msgspec.structs.replace(
             hits[number],

@@ -89,16 +89,9 @@ class Connection:
         self._left = True
 
     def _connect(self) -> Any:
-        flags, name = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, self.path
-        if self.read_only:
-            flags = apsw.SQLITE_OPEN_READONLY
-            if _unchanging(self.path):
-                from urllib.parse import quote
-
-                flags |= apsw.SQLITE_OPEN_URI
-                name = f"file:{quote(os.path.abspath(self.path))}?immutable=1"
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         with translated(self.path):
-            db: Any = apsw.Connection(name, flags=flags)
+            db: Any = self._connect_to_read() if self.read_only else apsw.Connection(self.path, flags=flags)
             db.set_busy_timeout(self._busy_ms)
             # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -110,6 +103,21 @@ class Connection:
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
             if self._prelude:
                 db.execute(self._prelude).fetchall()
+        return db
+
+    def _connect_to_read(self) -> Any:
+        """For reading: as it is, or where nobody can write and SQLite may not make its files, as one that stays."""
+        db: Any = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            db.execute("PRAGMA schema_version").fetchall()
+        except apsw.CantOpenError:
+            if not _unchanging(self.path):
+                raise
+            from urllib.parse import quote
+
+            db.close(True)
+            name = f"file:{quote(os.path.abspath(self.path))}?immutable=1"
+            db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         return db
 
     def begin_with(self, sql: str) -> None:

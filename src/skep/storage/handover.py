@@ -31,8 +31,11 @@ class Numbering(dict[str, int]):
         """Per number the terms of the chunk, joined by blanks."""
 
     def __missing__(self, chunk: str) -> int:
-        number = self[chunk] = len(self)
-        self.terms.append(joined_chunk(chunk))
+        terms = joined_chunk(chunk)
+        number = len(self)
+        del self.terms[number:]  # what an interrupt has left between the two lines below
+        self.terms.append(terms)
+        self[chunk] = number
         return number
 
 

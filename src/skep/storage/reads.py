@@ -11,7 +11,7 @@ import msgspec
 
 from skep.model import KINDS, Memory
 from skep.storage.base import Filter, IndexRow
-from skep.storage.connection import Connection
+from skep.storage.connection import MEMORY, Connection
 from skep.storage.linked import Linked
 from skep.storage.log import Log
 from skep.storage.rows import SELECT, memory_of, searched_text, where_clause
@@ -362,6 +362,18 @@ class Reads(Linked):
             self._head = self._last = self._boundary = None
             self._settings.clear()
         self._moment = moment
+
+    def erased_since(self, head: int) -> bool:
+        """Whether something was forgotten after a position, as of now and not of what is being read."""
+        path = str(self.connection.path)
+        if path == MEMORY:
+            return False
+        sql = "SELECT 1 FROM memories WHERE forgotten = 1 AND changed > ? LIMIT 1"
+        other = Connection(path, busy_seconds=0.0, read_only=True)
+        try:
+            return other.one(sql, (head,)) is not None
+        finally:
+            other.close()
 
     def changed_since(self, seq: int) -> Iterator[IndexRow]:
         """See `IndexSource`."""

@@ -7,13 +7,15 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from skep.errors import CorruptBankError, InvalidInputError, NotFoundError
 from skep.model import Event
 from skep.storage.connection import Connection
 from skep.storage.log import COLUMNS
 from skep.storage.opening import connect, copy_file, prepare
 from skep.storage.rows import event_of
-from skep.storage.sqlite import SqliteStore
+from skep.storage.transfer import FORMAT, VERSION, Header, encode_event, write_lines
 
 WAIT_SECONDS = 5.0
 STRETCH = 500
@@ -26,7 +28,8 @@ def put_back(copy: Path, bank: Path, now: float) -> Path | None:
     A write-ahead log that belongs to the old file would be played onto the new one, so it goes with the old one. The
     new bank knows of the old file, so that `forget` reaches it.
     """
-    if copy.resolve() == bank.resolve():
+    bank = bank.resolve()  # where a link leads to, not the link, is what is replaced
+    if copy.resolve() == bank:
         raise InvalidInputError(f"{copy} is the bank itself; give the path of a copy", field="path")
     if not copy.is_file():
         raise NotFoundError(f"there is no file {copy}; give the path of a copy that `skep backup` made")
@@ -37,9 +40,12 @@ def put_back(copy: Path, bank: Path, now: float) -> Path | None:
             raise CorruptBankError(f"{copy} is damaged too ({'; '.join(problems)}); try an older copy")
         bank.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         beside = bank.with_name(bank.name + ".restoring")
-        copy_file(source, beside)
-        aside = _set_aside(bank)
-        os.replace(beside, bank)
+        try:
+            copy_file(source, beside)
+            aside = _set_aside(bank)
+            os.replace(beside, bank)
+        finally:
+            beside.unlink(missing_ok=True)
     finally:
         source.close()
     if aside is not None:
@@ -48,7 +54,10 @@ def put_back(copy: Path, bank: Path, now: float) -> Path | None:
 
 
 def _set_aside(bank: Path) -> Path | None:
-    """Move a bank and all that belongs to it out of the way."""
+    """Keep a bank under another name, and take away what belongs to it alone.
+
+    Its file stays in place until the new one takes it, so that there is a bank at every moment.
+    """
     shutil.rmtree(f"{bank}.index", ignore_errors=True)
     if not bank.exists():
         for end in ("-wal", "-shm"):
@@ -57,7 +66,11 @@ def _set_aside(bank: Path) -> Path | None:
     number = 1
     while (aside := bank.with_name(f"{bank.name}.replaced-{number}")).exists():
         number += 1
-    for end in ("-wal", "-shm", ""):
+    try:
+        os.link(bank, aside)
+    except OSError:  # a file system without such names
+        shutil.copy2(bank, aside)
+    for end in ("-wal", "-shm"):
         if os.path.exists(f"{bank}{end}"):
             os.replace(f"{bank}{end}", f"{aside}{end}")
     return aside
@@ -74,21 +87,54 @@ def _make_known(bank: Path, aside: Path, now: float) -> None:
         connection.close()
 
 
-def readable(store: SqliteStore) -> Iterator[Event | None]:
+def salvage(bank: Path, target: Path) -> tuple[int, int]:
+    """Write what can be read of a bank's log to a file; how many events that are, and how many cannot be read.
+
+    Nothing but the log is looked at: it alone decides what a bank holds, and any other table may be damaged.
+    """
+    connection = Connection(prepare(str(bank), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
+    lines: list[bytes] = []
+    lost = 0
+    try:
+        try:
+            name = str(connection.one("SELECT value FROM meta WHERE key = 'bank'") or "")
+        except CorruptBankError:
+            name = ""
+        for event in _readable(connection):
+            if event is None:
+                lost += 1
+            else:
+                lines.append(encode_event(event))
+    finally:
+        connection.close()
+    header = Header(format=FORMAT, version=VERSION, bank=name, events=len(lines), salvaged=True)
+    write_lines(target, [msgspec.json.encode(header), *lines])
+    return len(lines), lost
+
+
+def _readable(connection: Connection) -> Iterator[Event | None]:
     """Every event that can still be read, in order of arrival; None for each one that cannot."""
-    last = store.connection.one("SELECT max(seq) FROM events") or 0
+    last = _last(connection)
     for first in range(1, last + 1, STRETCH):
         final = min(first + STRETCH - 1, last)
         try:
-            yield from _events(store, first, final)
+            yield from _events(connection, first, final)
         except CorruptBankError:
             for seq in range(first, final + 1):
                 try:
-                    yield from _events(store, seq, seq)
+                    yield from _events(connection, seq, seq)
                 except CorruptBankError:
                     yield None
 
 
-def _events(store: SqliteStore, first: int, last: int) -> list[Event]:
+def _last(connection: Connection) -> int:
+    """The last event; where that cannot be read, as many as the replicas say to have written."""
+    try:
+        return connection.one("SELECT max(seq) FROM events") or 0
+    except CorruptBankError:
+        return connection.one("SELECT sum(counter) FROM actors") or 0
+
+
+def _events(connection: Connection, first: int, last: int) -> list[Event]:
     sql = f"SELECT {COLUMNS} FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq"
-    return [event_of(row) for row in store.connection.rows(sql, (first, last))]
+    return [event_of(row) for row in connection.rows(sql, (first, last))]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from skep.errors import InvalidInputError
 from skep.model import Event
 from skep.storage.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT = "skep-bank"
 VERSION = 1
@@ -48,21 +52,20 @@ def export_lines(store: SqliteStore) -> Iterator[bytes]:
         yield encode_event(event)
 
 
-def salvage_lines(store: SqliteStore) -> tuple[list[bytes], int]:
-    """The same of a damaged bank: what can be read of it, and how many events cannot."""
-    from skep.storage.restoring import readable
-
-    lines: list[bytes] = []
-    lost = 0
-    for event in readable(store):
-        if event is None:
-            lost += 1
-        else:
-            lines.append(encode_event(event))
-    header = Header(
-        format=FORMAT, version=VERSION, bank=store.bank_id, events=len(lines), salvaged=bool(lost)
-    )
-    return [msgspec.json.encode(header), *lines], lost
+def write_lines(target: Path, lines: Iterable[bytes]) -> int:
+    """Write lines to a file that is complete or not there; how many."""
+    partial = target.with_name(target.name + ".partial")
+    count = 0
+    try:
+        with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+            for line in lines:
+                file.write(line + b"\n")
+                count += 1
+        os.replace(partial, target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return count
 
 
 def encode_event(event: Event) -> bytes:

@@ -14,7 +14,7 @@ def _found() -> Any:
         return None
     try:
         import skep_native  # type: ignore[import-not-found]  # pyright: ignore
-    except ModuleNotFoundError:
+    except ImportError:  # not there, or not made for this system
         return None
     return skep_native  # pyright: ignore[reportUnknownVariableType]
 

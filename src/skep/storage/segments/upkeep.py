@@ -168,6 +168,11 @@ class Upkeep:
         if self.table.tail.count + len(first) < least:
             self._apply(first, head)
             return
+        if self.shelf.writable and _erased_since(self._source, head):
+            # Somebody has forgotten something since what is read here, and found no file to erase it from. It must
+            # not get into one now; from here on whoever forgets waits for the lock.
+            self._apply([*first, *rows], head)
+            return
         rows = chain(first, rows)
         del first  # so that each row is let go of as soon as it is taken in
         for content, position in self._contents(rows, head):
@@ -266,6 +271,11 @@ class Upkeep:
                     raise BusyError("another process is building the index; try again in a minute")
                 self.shelf.clear()
         self._show([], None, 0)
+
+
+def _erased_since(source: object, head: int) -> bool:
+    ask = getattr(source, "erased_since", None)
+    return ask is not None and ask(head)
 
 
 def hand_back() -> None:
