@@ -63,6 +63,8 @@ class Skep:
     fusion: str = "pooled"
     notes: tuple[str, ...] = (
         "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags.",
+        "With the optional package skep-native where it is installed (`versions` says so); without it vector searches"
+        " among 100,000 cost about a fifth more.",
         "Synced writes do not look for conflicts, as no peer does; the line with conflicts is what `remember` "
         "does by default.",
     )
