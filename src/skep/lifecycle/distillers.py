@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from skep.errors import DistilError
+from skep.lifecycle.commands import FailedError, ask
 from skep.tokens import count_tokens
 
 TRIES = 2
@@ -100,22 +101,9 @@ class CommandDistiller:
     def _asked(self, groups: Sequence[Sequence[str]]) -> str:
         prompt = prompt_for(groups)
         self.tokens += count_tokens(prompt)
-        name = self._command[0]
         try:
-            done = subprocess.run(
-                self._command,
-                input=prompt,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=self._timeout,
-                check=True,
-            )
-        except subprocess.CalledProcessError as error:
-            said = str(error.stderr or "").strip().splitlines()
-            why = f"exit status {error.returncode}" + (f": {said[-1][:200]}" if said else "")
-            raise DistilError(f"the model {name!r} failed ({why})") from error
-        except (OSError, subprocess.SubprocessError) as error:
-            raise DistilError(f"the model {name!r} failed ({error})") from error
-        self.tokens += count_tokens(done.stdout)
-        return done.stdout
+            answer = ask(self._command, prompt, self._timeout)
+        except (FailedError, subprocess.TimeoutExpired) as error:
+            raise DistilError(f"the model {self._command[0]!r} failed ({error})") from error
+        self.tokens += count_tokens(answer)
+        return answer

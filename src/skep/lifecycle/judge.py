@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, cast, get_args
 import msgspec
 
 from skep.errors import JudgeError
+from skep.lifecycle.commands import FailedError, ask
 from skep.model import Memory
 from skep.tokens import count_tokens
 
@@ -320,21 +321,7 @@ class CommandJudge:
         """One call of the command for the whole batch."""
         prompt = prompt_for(cases)
         try:
-            done = subprocess.run(
-                self._command,
-                input=prompt,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=self._timeout,
-                check=True,
-            )
-        except subprocess.CalledProcessError as error:
-            said = str(error.stderr or "").strip().splitlines()
-            why = f"exit status {error.returncode}" + (f": {said[-1][:200]}" if said else "")
-            raise JudgeError(
-                f"the judge {self._command[0]!r} failed ({why}); both memories are kept"
-            ) from error
+            answer = ask(self._command, prompt, self._timeout)
         except subprocess.TimeoutExpired as error:
             said = f"the judge {self._command[0]!r} did not answer in time ({error.timeout:g} s)"
             return Verdicts(
@@ -342,8 +329,8 @@ class CommandJudge:
                 tokens=_tokens(prompt),
                 problem=f"{said}; both memories are kept",
             )
-        except (OSError, subprocess.SubprocessError) as error:
+        except FailedError as error:
             raise JudgeError(
                 f"the judge {self._command[0]!r} failed ({error}); both memories are kept"
             ) from error
-        return _read(done.stdout, len(cases), tokens=_tokens(prompt) + _tokens(done.stdout))
+        return _read(answer, len(cases), tokens=_tokens(prompt) + _tokens(answer))
