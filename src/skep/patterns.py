@@ -8,6 +8,12 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
+MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+"""The name of a month, whole or short, as a part of a pattern."""
+
 
 class _Lazy:
     """Stands in for a pattern; every method is looked up once and then as near as on the pattern itself."""

@@ -31,6 +31,14 @@ def filled(path: Path, count: int = 3) -> Bank:
     return bank
 
 
+def damaged(sound: bytes, seed: int, *, flips: int, first: int) -> bytes:
+    """The same with some bytes flipped."""
+    data, rng = bytearray(sound), random.Random(seed)
+    for _ in range(flips):
+        data[rng.randrange(first, len(data))] ^= 0xFF
+    return bytes(data)
+
+
 def texts(bank: Bank) -> set[str]:
     return {memory.text for memory in bank.find(limit=10_000)}
 
@@ -103,11 +111,7 @@ def test_what_can_be_read_of_a_damaged_bank_is_saved(tmp_path: Path) -> None:
     sound = path.read_bytes()
     saved = 0
     for seed in range(6):
-        data = bytearray(sound)
-        rng = random.Random(seed)
-        for _ in range(20):
-            data[rng.randrange(4096, len(data))] ^= 0xFF
-        path.write_bytes(data)
+        path.write_bytes(damaged(sound, seed, flips=20, first=4096))
         out = tmp_path / f"out{seed}.jsonl"
         try:
             Bank.salvage(path, out)
@@ -128,11 +132,7 @@ def test_damage_is_named_whatever_is_asked(tmp_path: Path) -> None:
     sound = path.read_bytes()
     named = 0
     for seed in range(12):
-        data = bytearray(sound)
-        rng = random.Random(seed)
-        for _ in range(40):
-            data[rng.randrange(100, len(data))] ^= 0xFF
-        path.write_bytes(data)
+        path.write_bytes(damaged(sound, seed, flips=40, first=100))
         for ask in (Bank.status, lambda b: b.doctor(deep=True), texts, lambda b: list(b.export_lines())):
             try:
                 with Bank.open(path, embedder=HashingEmbedder(16)) as bank:

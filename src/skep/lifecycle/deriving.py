@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from skep.model import Memory
 
@@ -36,3 +36,8 @@ def inherited(sources: Sequence[Memory]) -> dict[str, object]:
     if ends:
         body["expires_at"] = min(ends)
     return body
+
+
+def derived_from(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
+    """The body of the link from a memory that is yet to be written to one of its sources."""
+    return lambda ids: {"src": ids[0], "dst": source, "rel": "derived_from", "strength": 1.0}

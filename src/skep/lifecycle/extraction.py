@@ -6,11 +6,11 @@ most of them support, and only those that do are its evidence. Who contradicts i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from skep.engine import Engine
 from skep.lifecycle.clusters import Union, by_density
-from skep.lifecycle.deriving import inherited
+from skep.lifecycle.deriving import derived_from, inherited
 from skep.lifecycle.distil import Distil, by_call, ranked
 from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action, Planned, counted
@@ -301,7 +301,7 @@ def _new_fact(group: Sequence[Memory], text: str) -> Action:
         **inherited(group),
     }
     plans: list[Plan] = [("remember", body)]
-    plans += [("link", _derived(episode.id)) for episode in group]
+    plans += [("link", derived_from(episode.id)) for episode in group]
     say = "says" if len(group) == 1 else "say"
     return Action(
         step="extract",
@@ -309,7 +309,3 @@ def _new_fact(group: Sequence[Memory], text: str) -> Action:
         memories=tuple(episode.id for episode in group),
         plans=tuple(plans),
     )
-
-
-def _derived(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
-    return lambda ids: {"src": ids[0], "dst": source, "rel": "derived_from", "strength": 1.0}

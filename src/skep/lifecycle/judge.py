@@ -96,12 +96,7 @@ class CallableJudge:
 
     def decide(self, cases: Sequence[Case]) -> Verdicts:
         """See the class."""
-        try:
-            given = cast("object", self._decide(cases))
-        except Exception as error:  # whatever it is, the run goes on, and the report says what happened
-            raise JudgeError(
-                f"the judge failed ({type(error).__name__}: {error}); both memories are kept"
-            ) from error
+        given = cast("object", self._decide(cases))
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise JudgeError(
                 f"the judge gave {type(given).__name__}, not one decision per pair; both memories are kept"

@@ -16,6 +16,7 @@ import msgspec
 from skep.confidence import procedure_score
 from skep.engine import Engine
 from skep.errors import InvalidInputError
+from skep.lifecycle.deriving import derived_from
 from skep.model import CURRENT, Event, Link, Memory, Outcome, Scope
 from skep.semantics.conflicts import find_for
 from skep.semantics.writing import draft
@@ -184,12 +185,8 @@ def _procedure(
         if conflict.kind == "duplicate":
             return conflict.existing, []
     plans: list[Plan] = [("remember", body)]
-    plans += [("link", _derived_from(memory.id)) for memory in memories]
+    plans += [("link", derived_from(memory.id)) for memory in memories]
     return None, plans
-
-
-def _derived_from(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
-    return lambda ids: {"src": ids[0], "dst": source, "rel": "derived_from", "strength": 1.0}
 
 
 def recommend(

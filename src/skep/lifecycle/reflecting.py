@@ -12,7 +12,7 @@ from skep.engine import Engine
 from skep.lifecycle import consolidating
 from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.clusters import Union
-from skep.lifecycle.deriving import inherited
+from skep.lifecycle.deriving import derived_from, inherited
 from skep.lifecycle.distil import Distil, Worded, by_call, summary
 from skep.lifecycle.extraction import NEAREST, SAME_EVENT
 from skep.lifecycle.nearness import neighbours
@@ -114,7 +114,7 @@ def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) 
     }
     plans: list[Plan] = [("remember", body)]
     for member in group:
-        plans.append(("link", _derived(member.id)))
+        plans.append(("link", derived_from(member.id)))
         plans.append(("supersede", _replaced(member.id)))
     if hard:
         plans.append(consolidating.noted(group))
@@ -124,10 +124,6 @@ def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) 
         memories=tuple(m.id for m in group),
         plans=tuple(plans),
     )
-
-
-def _derived(source: str) -> Callable[[Sequence[str]], dict[str, object]]:
-    return lambda ids: {"src": ids[0], "dst": source, "rel": "derived_from", "strength": 1.0}
 
 
 def _replaced(source: str) -> Callable[[Sequence[str]], dict[str, object]]:

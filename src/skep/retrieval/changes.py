@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from skep.patterns import lazy
+from skep.patterns import MONTH, lazy
 from skep.words import STOP, terms
 
 BEFORE, AFTER = 60, 40
@@ -30,10 +30,7 @@ _NUMBER = (
     r"(?:[$€£]? ?\d[\d.,]*(?:%|\b)|"
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred)\b)"
 )
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|"
-    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
-)
+_MONTH = MONTH + r"\.?"
 _TIME = (
     rf"(?:{_MONTH} \d{{1,2}}\b|\b\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}|\b\d{{4}}(?:-\d\d-\d\d)?\b|"
     r"\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|"

@@ -17,22 +17,19 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from skep.patterns import MONTH
 from skep.semantics import lexicon as lx
 
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
-    r"|nov(?:ember)?|dec(?:ember)?)"
-)
 _VALUE = re.compile(
     r"(?P<money>[$€£]\s?\d[\d,]*(?:\.\d+)?(?:[kmb]n?\b| ?(?:million|billion)\b)?)"
-    rf"|(?P<date>\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?\b(?:[-–]\d{{1,2}}\b)?)"
+    rf"|(?P<date>\b{MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?\b(?:[-–]\d{{1,2}}\b)?)"
     r"|(?P<time>\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b)"
     r"|(?P<percent>\b\d+(?:\.\d+)?(?: ?%| percent\b))"
     r"|(?P<span>(?<![\w.$€£#-])\d+(?:\.\d+)?(?:[-–]\d+)? ?(?:minute|hour|day|week|month|year)s?\b)"
     r"|(?P<count>(?<![\w.$€£#/-])(?!(?:19|20)\d\d\b)\d[\d,]*(?:\.\d+)?(?![\w%/:-]|\.\d))",
     re.IGNORECASE,
 )
-_AHEAD = rf"(?=[$€£\d]|{_MONTH} \d)"
+_AHEAD = rf"(?=[$€£\d]|{MONTH} \d)"
 _ABOUT = r"(?:(?:about|around|over|just|now|at least|a total of) )?"
 _VERB = (
     r"(?:increased|decreased|raised|lowered|reduced|extended|shortened|moved|moving|shifted|rescheduled|postponed"
@@ -57,7 +54,7 @@ _DIGIT = re.compile(r"\d")
 _FROM = re.compile(rf"\bfrom {_AHEAD}", re.IGNORECASE)
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?", re.IGNORECASE)
 _STOPS = re.compile(r"[.!?;](?=\s|$)")
-_MONTHS = re.compile(_MONTH + r"$")
+_MONTHS = re.compile(MONTH + r"$")
 _EMPTY = (
     lx.STOP
     | lx.NEGATORS
