@@ -7,7 +7,7 @@ WORKERS ?= 2
 
 .PHONY: demo test test-full check format bench bench-full bench-quality docs clean
 
-$(STAMP): pyproject.toml native/pyproject.toml native/setup.py native/skep_native.c native/loops.h
+$(STAMP): pyproject.toml native/pyproject.toml native/setup.py $(wildcard native/*.c native/*.h)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev]'

@@ -1,6 +1,7 @@
 """Builds the extension against the stable interface of Python 3.11: one wheel per platform serves later versions."""
 
 import sys
+from glob import glob
 
 from setuptools import Extension, setup
 
@@ -13,8 +14,8 @@ setup(
     ext_modules=[
         Extension(
             "skep_native",
-            ["skep_native.c"],
-            depends=["loops.h"],
+            sorted(glob("*.c")),
+            depends=sorted(glob("*.h")),
             py_limited_api=True,
             extra_compile_args=FLAGS,
         ),
