@@ -1,4 +1,4 @@
-"""A program that words facts: one prompt for all clusters, checked answers, a limit, and nothing lost when it fails."""
+"""A model that words facts: one prompt for all clusters, checked answers, a limit, and nothing lost when it fails."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.lifecycle.endpoint import Server
+from tests.lifecycle.test_lease import doubtful
 
 from skep.bank import Bank
 from skep.cli import app
-from skep.errors import DistilError
-from skep.lifecycle.distillers import CommandDistiller, prompt_for, read_answer
+from skep.errors import ConfigError, DistilError
+from skep.lifecycle.distillers import CommandDistiller, EndpointDistiller, prompt_for, read_answer
+from skep.lifecycle.endpoints import Endpoint
+from skep.lifecycle.judge import EndpointJudge
 from skep.lifecycle.maintain import MaintainConfig
 
 SAID = ("The customer asked for invoices in PDF format", "Deploying on Friday broke the login page")
@@ -111,6 +115,84 @@ def test_from_the_shell(tmp_path: Path, model: list[str]) -> None:
         told(bank)
     assert "no program 'no-such-program'" in call(path, "--distil-command", "no-such-program -p").output
     done = json.loads(call(path, "--distil-command", " ".join(model), "--json").output)
+    assert {why for step in done["steps"] if step["step"] == "extract" for why in step["actions"]} == {
+        "2 episodes say 'said 1'",
+        "2 episodes say 'said 2'",
+    }
+
+
+def worded(*texts: str) -> str:
+    return json.dumps({"texts": [{"group": n, "text": text} for n, text in enumerate(texts, 1)]})
+
+
+def test_an_endpoint_words_every_cluster_in_one_request(bank: Bank, endpoint: Server) -> None:
+    told(bank)
+    endpoint.says(worded("said 1", "said 2"), usage={"total_tokens": 500})
+    distil = EndpointDistiller(Endpoint(endpoint.url, "m", key="secret", price_per_million=2000.0))
+    report = bank.maintain(EXTRACT, distil=distil)
+    assert {fact.text for fact in bank.find(kind="fact")} == {"said 1", "said 2"}
+    assert [asked["model"] for asked in endpoint.asked] == ["m"]
+    assert (report.spent_tokens, report.spent_money) == (500, pytest.approx(1.0))
+
+
+def test_money_limits_what_an_endpoint_is_asked(bank: Bank, endpoint: Server) -> None:
+    told(bank)
+    dear = Endpoint(endpoint.url, "m", price_per_million=1000.0)
+    report = bank.maintain(EXTRACT, distil=EndpointDistiller(dear, max_money=0.01))
+    assert endpoint.asked == []
+    assert report.steps[-1].note == "the limit allows asking about 0 of 2 clusters; the others wait"
+    endpoint.says(worded("said 1", "said 2"))
+    bank.maintain(EXTRACT, distil=EndpointDistiller(dear, max_money=1.0))
+    assert len(list(bank.find(kind="fact"))) == 2
+
+
+def test_what_the_model_spent_is_not_spent_again_by_the_judge(bank: Bank, endpoint: Server) -> None:
+    told(bank)
+    doubtful(bank, 1)
+    endpoint.says(worded("said 1", "said 2"), usage={"total_tokens": 1990})
+    config = MaintainConfig(steps=("embed", "extract", "conflicts", "judge"), max_tokens=2000)
+    model = EndpointDistiller(Endpoint(endpoint.url, "m"), max_tokens=2000)
+    report = bank.maintain(config, distil=model, judge=EndpointJudge(endpoint.url, "m"))
+    assert len(endpoint.asked) == 1
+    assert "allow asking about 0 of " in report.steps[-1].note
+
+
+@pytest.mark.parametrize("answer", [b"", b"{}", b"[]", b'{"choices": [{"message": {"content": "no"}}]}'])
+def test_an_endpoint_that_answers_nonsense_is_told_paid_and_asked_again(
+    bank: Bank, endpoint: Server, answer: bytes
+) -> None:
+    told(bank)
+    endpoint.answers = [answer]
+    report = bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m")))
+    assert report.steps[-1].note.endswith("the next run asks again")
+    assert report.spent_tokens > 100
+    endpoint.says(worded("said 1", "said 2"))
+    bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m")))
+    assert len(list(bank.find(kind="fact"))) == 2
+
+
+def test_nobody_behind_the_address(bank: Bank) -> None:
+    told(bank)
+    report = bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint("http://127.0.0.1:9/", "m")))
+    assert "did not answer" in report.steps[-1].note
+    assert report.spent_tokens == 0
+    with pytest.raises(ConfigError, match="is no address"):
+        Endpoint("localhost:80", "m")
+
+
+def test_an_endpoint_from_the_shell(tmp_path: Path, endpoint: Server) -> None:
+    path = tmp_path / "bank.skep"
+    with Bank.open(path) as bank:
+        told(bank)
+    endpoint.says(worded("said 1", "said 2"))
+    for given, why in (
+        (("--distil-model", "m"), "belong to --distil-url"),
+        (("--distil-url", endpoint.url), "needs --distil-model"),
+        (("--distil-url", endpoint.url, "--distil-command", "true"), "one model at a time"),
+    ):
+        assert why in " ".join(call(path, *given).output.replace("│", " ").split())
+    assert isinstance(call(path, "--distil-url", "nowhere", "--distil-model", "m").exception, ConfigError)
+    done = json.loads(call(path, "--distil-url", endpoint.url, "--distil-model", "m", "--json").output)
     assert {why for step in done["steps"] if step["step"] == "extract" for why in step["actions"]} == {
         "2 episodes say 'said 1'",
         "2 episodes say 'said 2'",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import stat
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.lifecycle.endpoint import Server
 from tests.lifecycle.test_lease import doubtful
 
 from skep.bank import Bank
@@ -23,54 +21,12 @@ KEEP = '{"decisions": [{"pair": 1, "decision": "KEEP_BOTH"}]}'
 ONLY = MaintainConfig(steps=("judge",))
 
 
-class Endpoint:
-    """A server that gives prepared answers, the last one again and again."""
-
-    def __init__(self) -> None:
-        self.answers: list[bytes] = []
-        self.asked: list[dict[str, Any]] = []
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                length = int(self.headers["content-length"])
-                endpoint.asked.append(json.loads(self.rfile.read(length)))
-                answers = endpoint.answers
-                body = answers.pop(0) if len(answers) > 1 else answers[0]
-                self.send_response(200)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_args: object) -> None: ...
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1/chat/completions"
-
-    def says(self, *texts: str, usage: object = None) -> None:
-        self.answers = [
-            json.dumps({"choices": [{"message": {"content": text}}], "usage": usage}).encode()
-            for text in texts
-        ]
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    served = Endpoint()
-    thread = threading.Thread(target=served.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield served
-    served.server.shutdown()
-    thread.join()
-    served.server.server_close()
-
-
 def noted(report: MaintainReport) -> str:
     (note,) = [step.note for step in report.steps if step.step == "judge"]
     return note
 
 
-def test_an_answer_that_cannot_be_read_costs_what_was_billed(bank: Bank, endpoint: Endpoint) -> None:
+def test_an_answer_that_cannot_be_read_costs_what_was_billed(bank: Bank, endpoint: Server) -> None:
     doubtful(bank, 1)
     endpoint.says("I cannot do that", usage={"total_tokens": 777})
     judge = EndpointJudge(endpoint.url, "m", price_per_million=1000.0)
@@ -84,7 +40,7 @@ def test_an_answer_that_cannot_be_read_costs_what_was_billed(bank: Bank, endpoin
 @pytest.mark.parametrize(
     "usage", [None, {}, [], 5, {"total_tokens": "many"}, {"total_tokens": -3}, {"total_tokens": None}]
 )
-def test_what_an_endpoint_does_not_say_is_estimated(bank: Bank, endpoint: Endpoint, usage: object) -> None:
+def test_what_an_endpoint_does_not_say_is_estimated(bank: Bank, endpoint: Server, usage: object) -> None:
     doubtful(bank, 1)
     endpoint.says(KEEP, usage=usage)
     report = bank.maintain(ONLY, judge=EndpointJudge(endpoint.url, "m"))
@@ -96,7 +52,7 @@ def test_what_an_endpoint_does_not_say_is_estimated(bank: Bank, endpoint: Endpoi
     "answer", [b"", b"\xff\xfe{}", b"[]", b"7", b"{}", b"[" * 100_000, b'{"choices": [{"message": 3}]}']
 )
 def test_an_endpoint_that_answers_nonsense_is_noted_and_the_other_steps_go_on(
-    bank: Bank, endpoint: Endpoint, answer: bytes
+    bank: Bank, endpoint: Server, answer: bytes
 ) -> None:
     doubtful(bank, 1)
     endpoint.answers = [answer]
@@ -107,7 +63,7 @@ def test_an_endpoint_that_answers_nonsense_is_noted_and_the_other_steps_go_on(
     assert report.queued == 1
 
 
-def test_an_answer_of_an_unknown_shape_costs_what_was_billed(bank: Bank, endpoint: Endpoint) -> None:
+def test_an_answer_of_an_unknown_shape_costs_what_was_billed(bank: Bank, endpoint: Server) -> None:
     doubtful(bank, 1)
     endpoint.answers = [b'{"error": "overloaded", "usage": {"prompt_tokens": 700, "completion_tokens": 77}}']
     report = bank.maintain(ONLY, judge=EndpointJudge(endpoint.url, "m"))
@@ -169,7 +125,7 @@ def test_a_judge_of_any_making_cannot_stop_a_run(bank: Bank, answer: object) -> 
     assert (report.queued, report.spent_tokens, report.spent_money) == (1, 0, 0)
 
 
-def test_a_retry_that_succeeds_leaves_no_complaint(bank: Bank, endpoint: Endpoint) -> None:
+def test_a_retry_that_succeeds_leaves_no_complaint(bank: Bank, endpoint: Server) -> None:
     doubtful(bank, 1)
     endpoint.says("I cannot do that", KEEP, usage={"total_tokens": 50})
     report = bank.maintain(ONLY, judge=EndpointJudge(endpoint.url, "m"))

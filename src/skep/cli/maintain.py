@@ -8,16 +8,20 @@ import shutil
 import signal
 import sys
 import threading
+from typing import TypeVar
 
 import click
 
 from skep.bank import Bank
 from skep.cli.shared import common, open_bank, print_json, progress_bar
 from skep.errors import LeaseHeldError
-from skep.lifecycle.distillers import CommandDistiller
+from skep.lifecycle.distillers import CommandDistiller, Distiller, EndpointDistiller
+from skep.lifecycle.endpoints import Endpoint
 from skep.lifecycle.judge import CommandJudge, EndpointJudge, Judge, RulesJudge
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
 from skep.lifecycle.report import MaintainReport
+
+Kind = TypeVar("Kind", bound=Endpoint)
 
 AFTER = 0.5
 """Seconds after the end of somebody's lease until a run is tried again."""
@@ -69,6 +73,10 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "--distil-command",
     help="Let a command word facts and summaries: the prompt on its standard input, JSON on its standard output.",
 )
+@click.option("--distil-url", help="The same by an OpenAI-compatible or Anthropic endpoint.")
+@click.option("--distil-model", help="The model behind --distil-url.")
+@click.option("--distil-key", envvar="SKEP_DISTIL_KEY", help="The key for --distil-url.")
+@click.option("--distil-price", type=float, default=0.0, help="What a million tokens of --distil-url cost.")
 @click.option("--judge-rules", is_flag=True, help="Let rules decide what waits for a judge.")
 @click.option("--judge-command", help="Let a command decide: the prompt on its standard input.")
 @click.option("--judge-url", help="Let an OpenAI-compatible or Anthropic endpoint decide.")
@@ -80,10 +88,14 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     type=int,
     default=100_000,
     show_default=True,
-    help="Ask --distil-command and the judge about as much as this is expected to be enough for.",
+    help="Ask the model that distils and the judge about as much as this is expected to be enough for.",
 )
 @click.option(
-    "--max-money", type=float, default=1.0, show_default=True, help="The same in money, with --judge-price."
+    "--max-money",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="The same in money, where prices are given.",
 )
 @click.option(
     "--every", callback=_seconds, help="Run again and again, such as every 24h; for service managers."
@@ -98,6 +110,10 @@ def maintain(
     gc_days: float | None,
     cluster: str,
     distil_command: str | None,
+    distil_url: str | None,
+    distil_model: str | None,
+    distil_key: str | None,
+    distil_price: float,
     judge_rules: bool,
     judge_command: str | None,
     judge_url: str | None,
@@ -129,7 +145,10 @@ def maintain(
         max_money=max_money,
     )
     judge = _judge(judge_rules, judge_command, judge_url, judge_model, judge_key, judge_price)
+    if distil_command is not None and distil_url is not None:
+        raise click.UsageError("one model at a time: --distil-command or --distil-url")
     words = None if distil_command is None else _program("--distil-command", distil_command)
+    model = _endpoint(Endpoint, "distil", distil_url, distil_model, distil_key, distil_price)
     stop = threading.Event()
     if every is not None:
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -139,7 +158,7 @@ def maintain(
         wait = every
         with open_bank(bank_path, create=False) as bank:
             try:
-                distil = None if words is None else CommandDistiller(words, max_tokens=max_tokens)
+                distil = _distiller(words, model, config)
                 _once(bank, config, judge, distil, dry_run=dry_run, as_json=as_json)
                 waits_for = None
             except LeaseHeldError as error:
@@ -160,20 +179,36 @@ def _judge(
     """The judge that was asked for."""
     if sum((rules, command is not None, url is not None)) > 1:
         raise click.UsageError("one judge at a time: --judge-rules, --judge-command or --judge-url")
-    if url is None and (model is not None or price):
-        raise click.UsageError("--judge-model and --judge-price belong to --judge-url; add it")
+    behind = _endpoint(EndpointJudge, "judge", url, model, key, price)
     if rules:
         return RulesJudge()
     if command is not None:
         return CommandJudge(_program("--judge-command", command))
+    return behind
+
+
+def _distiller(words: list[str] | None, model: Endpoint | None, config: MaintainConfig) -> Distiller | None:
+    """The model that was asked for, with nothing spent."""
+    if words is not None:
+        return CommandDistiller(words, max_tokens=config.max_tokens)
+    if model is None:
+        return None
+    return EndpointDistiller(model, max_tokens=config.max_tokens, max_money=config.max_money)
+
+
+def _endpoint(
+    kind: type[Kind], job: str, url: str | None, model: str | None, key: str | None, price: float
+) -> Kind | None:
+    """What stands behind --JOB-url, if that is given."""
     if url is None:
+        if model is not None or price:
+            raise click.UsageError(f"--{job}-model and --{job}-price belong to --{job}-url; add it")
         return None
     if not model:
-        raise click.UsageError("--judge-url needs --judge-model")
+        raise click.UsageError(f"--{job}-url needs --{job}-model")
     if not price >= 0:
-        raise click.BadParameter("--judge-price must be 0 or more")
-    style = "anthropic" if url.rstrip("/").endswith("/messages") else "openai"
-    return EndpointJudge(url, model, key=key, style=style, price_per_million=price)
+        raise click.BadParameter(f"--{job}-price must be 0 or more")
+    return kind(url, model, key=key, price_per_million=price)
 
 
 def _program(option: str, command: str) -> list[str]:
@@ -191,7 +226,7 @@ def _once(
     bank: Bank,
     config: MaintainConfig,
     judge: Judge | None,
-    distil: CommandDistiller | None,
+    distil: Distiller | None,
     *,
     dry_run: bool,
     as_json: bool,

@@ -1,4 +1,4 @@
-"""A model that finds the words: the user's own agent or any program, asked about all clusters at once.
+"""A model that finds the words: the user's own agent, any program or an endpoint, asked about all clusters at once.
 
 What the batch will take is estimated before it is sent, and it is cut to what may be spent; the others wait. An answer
 that leaves something out is asked for once more.
@@ -14,11 +14,13 @@ from typing import Any, cast
 
 from skep.errors import DistilError
 from skep.lifecycle.commands import FailedError, ask
-from skep.tokens import count_tokens
+from skep.lifecycle.endpoints import Endpoint, Said, tokens_of
 
 TRIES = 2
 ANSWER_TOKENS = 80
 """What the answer on one cluster takes at most."""
+ANSWER_START = 100
+"""What stands around the answers."""
 PROMPT = """You keep the memory of an AI agent. Each numbered group holds what was told about one thing, oldest first.
 For each group write one short sentence with what they say together, in their words. Where they contradict each other,
 the newest counts. Write null where they say nothing that is worth keeping.
@@ -57,25 +59,34 @@ def read_answer(answer: str, count: int) -> dict[int, str | None]:
     return texts
 
 
-class CommandDistiller:
-    """The user's own agent as a subprocess: the prompt on standard input, the answer on standard output.
+class Distiller:
+    """Asks about all groups at once, within what may be spent; a subclass says whom.
 
     Args:
-        command: The program and its arguments.
         max_tokens: About how many tokens may be spent, questions and answers, before the rest waits for another run.
-        timeout: How many seconds an answer may take.
+        max_money: The same in money, where the model has a price.
     """
 
-    def __init__(self, command: Sequence[str], *, max_tokens: int = 100_000, timeout: float = 120.0) -> None:
-        self._command, self._max_tokens, self._timeout = list(command), max_tokens, timeout
+    price_per_million = 0.0
+
+    def __init__(self, *, max_tokens: int = 100_000, max_money: float = 1.0) -> None:
+        self._max_tokens, self._max_money = max_tokens, max_money
         self.tokens = 0
         """About what was spent so far."""
 
+    @property
+    def money(self) -> float:
+        """What that cost."""
+        return self.tokens * self.price_per_million / 1_000_000
+
     def fitting(self, groups: Sequence[Sequence[str]]) -> int:
         """How many of the first groups can be asked about with what is left."""
-        left = self._max_tokens - self.tokens - count_tokens(PROMPT)
+        left = self._max_tokens - self.tokens
+        if self.price_per_million > 0:
+            left = min(left, (self._max_money - self.money) / self.price_per_million * 1_000_000)
+        left -= tokens_of(PROMPT)
         for number, group in enumerate(groups):
-            left -= count_tokens(_asked(number + 1, group)) + ANSWER_TOKENS
+            left -= tokens_of(_asked(number + 1, group)) + ANSWER_TOKENS
             if left < 0:
                 return number
         return len(groups)
@@ -89,21 +100,63 @@ class CommandDistiller:
             places = places[: self.fitting([groups[place] for place in places])]
             if not places:
                 break
-            answer = self._asked([groups[place] for place in places])
+            asked = [groups[place] for place in places]
+            said = self._say(prompt_for(asked), ANSWER_TOKENS * len(asked) + ANSWER_START)
+            self.tokens += said.tokens
             try:
-                texts |= {places[at]: text for at, text in read_answer(answer, len(places)).items()}
+                if said.text is None:
+                    raise DistilError(said.problem)
+                texts |= {places[at]: text for at, text in read_answer(said.text, len(places)).items()}
             except DistilError as error:
                 problem = error
         if problem is not None and not texts:
             raise problem
         return [texts.get(place) for place in range(len(groups))]
 
-    def _asked(self, groups: Sequence[Sequence[str]]) -> str:
-        prompt = prompt_for(groups)
-        self.tokens += count_tokens(prompt)
+    def _say(self, prompt: str, most: int) -> Said:
+        """What the model answers; raises `DistilError` if it does not."""
+        raise NotImplementedError
+
+
+class CommandDistiller(Distiller):
+    """The user's own agent as a subprocess: the prompt on standard input, the answer on standard output.
+
+    Args:
+        command: The program and its arguments.
+        max_tokens: See `Distiller`.
+        timeout: How many seconds an answer may take.
+    """
+
+    def __init__(self, command: Sequence[str], *, max_tokens: int = 100_000, timeout: float = 120.0) -> None:
+        super().__init__(max_tokens=max_tokens)
+        self._command, self._timeout = list(command), timeout
+
+    def _say(self, prompt: str, most: int) -> Said:
+        del most
         try:
             answer = ask(self._command, prompt, self._timeout)
-        except (FailedError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired as error:
+            return Said(None, tokens_of(prompt), f"the model {self._command[0]!r} failed ({error})")
+        except FailedError as error:
             raise DistilError(f"the model {self._command[0]!r} failed ({error})") from error
-        self.tokens += count_tokens(answer)
-        return answer
+        return Said(answer, tokens_of(prompt) + tokens_of(answer))
+
+
+class EndpointDistiller(Distiller):
+    """A model behind an address.
+
+    Args:
+        endpoint: Where to ask.
+        max_tokens: See `Distiller`.
+        max_money: See `Distiller`.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, max_tokens: int = 100_000, max_money: float = 1.0) -> None:
+        super().__init__(max_tokens=max_tokens, max_money=max_money)
+        self._endpoint, self.price_per_million = endpoint, endpoint.price_per_million
+
+    def _say(self, prompt: str, most: int) -> Said:
+        try:
+            return self._endpoint.ask(prompt, most)
+        except FailedError as error:
+            raise DistilError(f"the model failed ({error})") from error

@@ -6,12 +6,9 @@ asked for once more, and then both memories are kept, which is always safe.
 
 from __future__ import annotations
 
-import http.client
 import json
-import math
 import re
 import subprocess
-import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, cast, get_args
 
@@ -19,8 +16,8 @@ import msgspec
 
 from skep.errors import JudgeError
 from skep.lifecycle.commands import FailedError, ask
+from skep.lifecycle.endpoints import Endpoint, tokens_of
 from skep.model import Memory
-from skep.tokens import count_tokens
 
 Decision = Literal["MERGE", "KEEP_BOTH", "CONTRADICTION", "SUPERSEDED"]
 DECISIONS: tuple[str, ...] = get_args(Decision)
@@ -128,27 +125,19 @@ def _asked(number: int, case: Case) -> str:
 
 MARGIN = 1.25
 """What an estimate of the question is multiplied with, so that it is rarely exceeded."""
-WIDE = 1.72
-"""What a sign outside ASCII takes at most, on average."""
 ANSWER_TOKENS = 40
 """What the answer to one pair takes at most."""
 ANSWER_START = 100
 """What stands around the answers."""
 
 
-def _tokens(text: str) -> int:
-    """About what a text takes; rather too much, where it is not written in Latin letters, than too little."""
-    plain = text.encode("ascii", "ignore").decode()
-    return count_tokens(plain) + math.ceil(WIDE * (len(text) - len(plain)))
-
-
 def fitting(cases: Sequence[Case], *, tokens: float, money: float, price_per_million: float) -> int:
     """How many of the first cases can be asked about within what may still be spent, question and answer."""
     if price_per_million > 0:
         tokens = min(tokens, money / price_per_million * 1_000_000)
-    left = tokens - MARGIN * _tokens(PROMPT) - ANSWER_START
+    left = tokens - MARGIN * tokens_of(PROMPT) - ANSWER_START
     for number, case in enumerate(cases):
-        left -= MARGIN * _tokens(_asked(number + 1, case)) + ANSWER_TOKENS
+        left -= MARGIN * tokens_of(_asked(number + 1, case)) + ANSWER_TOKENS
         if left < 0:
             return number
     return len(cases)
@@ -187,28 +176,12 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _read(answer: str, count: int, *, tokens: int, price_per_million: float = 0.0) -> Verdicts:
+def _read(answer: str, count: int, *, tokens: int, money: float = 0.0) -> Verdicts:
     """What an answer says and cost; one that cannot be read costs the same."""
-    money = tokens * price_per_million / 1_000_000
     try:
         return Verdicts(decisions=read_answer(answer, count), tokens=tokens, money=money)
     except JudgeError as error:
         return Verdicts(decisions=(None,) * count, tokens=tokens, money=money, problem=str(error))
-
-
-def billed(usage: object, *names: str) -> int | None:
-    """The tokens that an endpoint says were used, the counts of these names together; None if it does not say.
-
-    >>> billed({"input_tokens": 5, "output_tokens": 7}, "input_tokens", "output_tokens")
-    12
-    >>> billed({"total_tokens": "many"}, "total_tokens") is None
-    True
-    """
-    given = cast("dict[str, object]", usage) if isinstance(usage, dict) else {}
-    counts = [given.get(name) or 0 for name in names]
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 53 for n in counts):
-        return None
-    return sum(cast("list[int]", counts)) or None
 
 
 def known_word(value: object) -> Decision | None:
@@ -217,91 +190,25 @@ def known_word(value: object) -> Decision | None:
     return word if word in DECISIONS else None  # type: ignore[return-value]
 
 
-class EndpointJudge:
-    """Any OpenAI-compatible or Anthropic endpoint, on the standard library.
-
-    Args:
-        url: Such as `http://localhost:11434/v1/chat/completions` or `https://api.anthropic.com/v1/messages`.
-        model: The model's name.
-        key: The API key, if one is needed.
-        style: The shape of the request.
-        price_per_million: What a million tokens cost, to count the money spent.
-    """
+class EndpointJudge(Endpoint):
+    """A model behind an address."""
 
     name = "endpoint"
 
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        *,
-        key: str | None = None,
-        style: Literal["openai", "anthropic"] = "openai",
-        price_per_million: float = 0.0,
-        timeout: float = 60.0,
-    ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise JudgeError(
-                f"{url!r} is no address; write it like http://localhost:11434/v1/chat/completions"
-            )
-        self._url, self._model, self._key = url, model, key
-        self._style, self.price_per_million, self._timeout = style, price_per_million, timeout
-
     def decide(self, cases: Sequence[Case]) -> Verdicts:
         """One request for the whole batch."""
-        prompt = prompt_for(cases)
-        body = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": ANSWER_TOKENS * len(cases) + ANSWER_START,
-            "temperature": 0,
-        }
-        headers = {"content-type": "application/json"}
-        if self._style == "anthropic":
-            headers |= {"x-api-key": self._key or "", "anthropic-version": "2023-06-01"}
-        elif self._key:
-            headers["authorization"] = f"Bearer {self._key}"
-        request = urllib.request.Request(self._url, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as response:
-                answer: bytes = response.read()
-        except (TimeoutError, http.client.IncompleteRead) as error:  # the question is read, and paid for
-            return self._unusable(cases, f"the judge at {self._url} did not answer in time ({error})", prompt)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise JudgeError(
-                f"the judge at {self._url} did not answer ({error}); both memories are kept"
-            ) from error
-        tokens: int | None = None
-        try:
-            data: Any = json.loads(answer)
-            tokens = self._billed(data.get("usage"))
-            text = self._text_of(data)
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            said = prompt + answer.decode(errors="replace")
-            what = f"the judge's answer has an unknown shape ({error!r})"
-            return self._unusable(cases, what, said, tokens)
-        tokens = tokens or _tokens(prompt) + _tokens(text)
-        return _read(text, len(cases), tokens=tokens, price_per_million=self.price_per_million)
-
-    def _text_of(self, data: Any) -> str:
-        if self._style == "anthropic":
-            return "".join(part["text"] for part in data["content"] if "text" in part)
-        return str(data["choices"][0]["message"]["content"] or "")
-
-    def _billed(self, usage: object) -> int | None:
-        if self._style == "anthropic":
-            cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-            return billed(usage, "input_tokens", "output_tokens", *cached)
-        return billed(usage, "total_tokens") or billed(usage, "prompt_tokens", "completion_tokens")
-
-    def _unusable(self, cases: Sequence[Case], what: str, said: str, tokens: int | None = None) -> Verdicts:
-        tokens = tokens or _tokens(said)
-        return Verdicts(
-            decisions=(None,) * len(cases),
-            tokens=tokens,
-            money=tokens * self.price_per_million / 1_000_000,
-            problem=f"{what}; both memories are kept",
-        )
+            said = self.ask(prompt_for(cases), ANSWER_TOKENS * len(cases) + ANSWER_START)
+        except FailedError as error:
+            raise JudgeError(f"the judge failed ({error}); both memories are kept") from error
+        if said.text is None:
+            return Verdicts(
+                decisions=(None,) * len(cases),
+                tokens=said.tokens,
+                money=self.cost(said.tokens),
+                problem=f"{said.problem}; both memories are kept",
+            )
+        return _read(said.text, len(cases), tokens=said.tokens, money=self.cost(said.tokens))
 
 
 class CommandJudge:
@@ -321,11 +228,11 @@ class CommandJudge:
             said = f"the judge {self._command[0]!r} did not answer in time ({error.timeout:g} s)"
             return Verdicts(
                 decisions=(None,) * len(cases),
-                tokens=_tokens(prompt),
+                tokens=tokens_of(prompt),
                 problem=f"{said}; both memories are kept",
             )
         except FailedError as error:
             raise JudgeError(
                 f"the judge {self._command[0]!r} failed ({error}); both memories are kept"
             ) from error
-        return _read(answer, len(cases), tokens=_tokens(prompt) + _tokens(answer))
+        return _read(answer, len(cases), tokens=tokens_of(prompt) + tokens_of(answer))

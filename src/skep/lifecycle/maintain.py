@@ -182,7 +182,7 @@ class _Steps:
         """What `merge` and `conflicts` look at."""
         self._judgements: tuple[int, queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
-        self._distilled: int = getattr(distil, "tokens", 0)
+        self._distilled = _spent(distil)
         self._gone: set[str] = set()
         """What this run has merged or marked, or in a dry run would have."""
 
@@ -218,7 +218,7 @@ class _Steps:
             distil=self._distil,
             ask=not self.run.dry,
         )
-        self.run.tokens += self._spent()
+        self._pay()
         reached = None if planned.problem else head  # the next run asks again about what is left
         self.run.finish(
             "extract",
@@ -319,14 +319,15 @@ class _Steps:
             forgotten = sum(len(action.memories) for action in done)
             notes.append(f"would forget {forgotten} episodes for good")
         note = "; ".join(filter(None, (*notes, problem)))
-        self.run.tokens += self._spent()
+        self._pay()
         reached = None if problem else head
         self.run.finish("reflect", (), looked_at=looked_at, head=reached, note=note, written=done)
 
-    def _spent(self) -> int:
-        """What a distiller has spent since this was last asked."""
-        before, self._distilled = self._distilled, getattr(self._distil, "tokens", 0)
-        return self._distilled - before
+    def _pay(self) -> None:
+        """Count what a distiller has spent since this was last called."""
+        before, self._distilled = self._distilled, _spent(self._distil)
+        self.run.tokens += self._distilled[0] - before[0]
+        self.run.money += self._distilled[1] - before[1]
 
     def expire(self) -> None:
         self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))
@@ -381,3 +382,8 @@ class _Steps:
         done = self.engine.embeddings.drain() if waiting and not self.run.dry else 0
         note = f"would embed {waiting}" if self.run.dry else f"embedded {done}"
         self.run.note("reembed", looked_at=waiting, note=note if waiting else "")
+
+
+def _spent(distil: Distil | None) -> tuple[int, float]:
+    """The tokens and the money that a distiller says it has spent so far."""
+    return getattr(distil, "tokens", 0), getattr(distil, "money", 0.0)
