@@ -529,3 +529,64 @@ def test_an_embedder_may_give_lists(clock: Clock) -> None:
     with without_worker(":memory:", odd, clock) as bank:
         assert bank.remember("the kettle is blue").memory.status == "active"
         assert bank.recall("kettle", preset="semantic")
+
+
+class Unnamed(Slow):
+    """An embedder whose service has to be asked for its name and its scale; it looks whether the bank is held then."""
+
+    bank: Bank | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+        self.held: list[str] = []
+
+    def _look(self, what: str) -> None:
+        if self.bank is None or what in self.asked:
+            return  # a service is asked once
+        self.asked.add(what)
+        lock, free = self.bank.engine.store.connection.lock, threading.Event()
+
+        def take() -> None:
+            if lock.acquire(timeout=1):
+                lock.release()
+                free.set()
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+        if not free.is_set():
+            self.held.append(what)
+
+    @property
+    def fingerprint(self) -> str:
+        self._look("name")
+        return super().fingerprint
+
+    def calibrate(self, cosine: float) -> float:
+        self._look("scale")
+        return super().calibrate(cosine)
+
+
+@pytest.mark.parametrize("verb", ["remember", "recall", "find_conflicts", "maintain", "status", "similar"])
+@pytest.mark.parametrize("pure", [True, False])
+def test_nobody_waits_while_a_service_is_asked_for_its_name_or_scale(
+    tmp_path: Path, verb: str, pure: bool
+) -> None:
+    with Bank.open(tmp_path / "bank.skep", embedder=Slow()) as bank:
+        for text in ("The office is in Oslo", "The office is not in Oslo", "The cat is black"):
+            bank.remember(text, on_conflict="ignore")
+        bank.reembed()
+    unnamed = Unnamed()
+    with Bank.open(tmp_path / "bank.skep", embedder=unnamed, settings=Settings(pure_reads=pure)) as bank:
+        unnamed.bank = bank
+        verbs: dict[str, Callable[[], object]] = {
+            "remember": lambda: bank.remember("The office is in Bergen"),
+            "recall": lambda: bank.recall("where is the office"),
+            "find_conflicts": lambda: list(bank.find_conflicts()),
+            "maintain": bank.maintain,
+            "status": bank.status,
+            "similar": lambda: bank.recall("office", preset="semantic"),
+        }
+        verbs[verb]()
+    assert unnamed.held == []

@@ -367,6 +367,9 @@ class Embeddings:
         """
         if self.store.read_only:
             return
+        if self._fingerprint is None:  # its service is asked for it while nothing is held
+            for space in self.store.spaces():
+                self.for_space(space)
         with self.store.connection.lock, self._lock:
             for space in self.store.spaces():
                 worker = self._workers.get(space.number)
