@@ -124,6 +124,10 @@ class ClosedError(StorageError):
     """The bank was closed before; open it again."""
 
 
+class MovedError(StorageError):
+    """The file was moved, deleted or replaced while it was open."""
+
+
 class NotABankError(StorageError):
     """The file exists and is not a bank."""
 

@@ -393,6 +393,20 @@ def test_two_servers_on_one_bank_see_each_others_memories(
         banks.close()
 
 
+def test_a_server_opens_again_what_was_put_back_under_it(agent: Client, tmp_path: Path) -> None:
+    path, copy = tmp_path / "bank.skep", tmp_path / "copy.skep"
+    agent.text("remember", text="Heimdall listens on port 9000")
+    with Bank.open(path) as bank:
+        bank.backup(copy)
+    agent.text("remember", text="The harbour opens at six")
+    Bank.put_back(copy, path)
+
+    assert "harbour" not in agent.text("recall", query="when does the harbour open")
+    known = id_in(agent.text("remember", text="The harbour opens at seven"))
+    with Bank.open(path) as bank:
+        assert bank.get(known).text == "The harbour opens at seven"
+
+
 def test_the_clients_folder_chooses_the_projects_bank(tmp_path: Path, connect: Callable[..., Client]) -> None:
     project = tmp_path / "my project"
     (project / ".skep").mkdir(parents=True)

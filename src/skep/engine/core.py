@@ -200,9 +200,11 @@ class Engine:
     def close(self) -> None:
         """Stop the workers, write what is still in memory, release the file."""
         self.embeddings.stop()
-        if not (self.frozen or self.store.read_only or self.settings.pure_reads):
-            self.flush_uses()
-        self.store.close()
+        try:
+            if not (self.frozen or self.store.read_only or self.settings.pure_reads):
+                self.flush_uses()
+        finally:
+            self.store.close()
 
     def setting(self, key: str) -> Any:
         """A setting of the bank."""

@@ -43,8 +43,11 @@ class History(Base):
         if isinstance(self._engine, _Closed):
             return
         self._past = None
-        self._engine.close()
-        self._engine = _Closed(self._engine.store.file)  # type: ignore[assignment]
+        engine = self._engine
+        try:
+            engine.close()
+        finally:
+            self._engine = _Closed(engine.store.file)  # type: ignore[assignment]
 
     def history(
         self,

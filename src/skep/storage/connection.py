@@ -17,6 +17,7 @@ from skep.errors import (
     ClosedError,
     CorruptBankError,
     DiskFullError,
+    MovedError,
     NotABankError,
     ReadOnlyError,
     StorageError,
@@ -60,6 +61,9 @@ class Connection:
         """Whether the handle that came with a fork was let go."""
         self._closed = False
         self._prelude = ""
+        self._where = path if path == MEMORY else os.path.abspath(path)
+        self._file: tuple[int, int] | None = None
+        """Which file was opened, where the system says so."""
         self._db: Any = self._connect()
         self._cursor: Any = self._db.cursor()
         """For statements that are over when they return; a new one for each costs as much as a small statement."""
@@ -103,7 +107,20 @@ class Connection:
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
             if self._prelude:
                 db.execute(self._prelude).fetchall()
+        self._file = _file_at(self._where)
         return db
+
+    @property
+    def moved(self) -> bool:
+        """Whether the file that was opened is no longer the one under its name: nobody else would see a write to it."""
+        return self._file is not None and _file_at(self._where) != self._file
+
+    def _stay(self) -> None:
+        if self.moved:
+            raise MovedError(
+                f"{self.path} was moved, deleted or replaced while it was open, and nothing was written to it; open the"
+                " bank again"
+            )
 
     def _connect_to_read(self) -> Any:
         """For reading: as it is, or where nobody can write and SQLite may not make its files, as one that stays."""
@@ -148,6 +165,8 @@ class Connection:
         """All rows of a query, under the lock, with errors translated."""
         try:
             with self.lock:
+                if not self.db.in_transaction:
+                    self._stay()
                 return self._all(sql, bindings)
         except FAILED as error:
             raise explained(error, self.path) from error
@@ -156,6 +175,8 @@ class Connection:
         """The first column of the only row, or None."""
         try:
             with self.lock:
+                if not self.db.in_transaction:
+                    self._stay()
                 found = self._all(sql, bindings)
                 return found[0][0] if found else None
         except FAILED as error:
@@ -179,6 +200,7 @@ class Connection:
     def begin(self, *, apart: bool) -> bool | None:
         """Begin a transaction (True), a part that can fail alone (False), or join what is under way (None)."""
         if not self.db.in_transaction:
+            self._stay()
             self.run("BEGIN IMMEDIATE")
             self._notice()
             return True
@@ -256,6 +278,7 @@ class Connection:
             if self.db.in_transaction:
                 yield
                 return
+            self._stay()
             self.run("BEGIN")
             self._moments += 1
             self.moment = self._moments
@@ -365,6 +388,17 @@ class _Transaction:
             self._c.lock.release()
         if isinstance(error, FAILED):
             raise explained(error, self._c.path) from error
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Which file a name leads to; None if it leads nowhere, and where an open file keeps its name anyway."""
+    if path == MEMORY or os.name == "nt":
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _unchanging(path: str) -> bool:

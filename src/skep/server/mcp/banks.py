@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from skep.config import PROJECT_FOLDER, find_bank
+from skep.errors import MovedError
 from skep.server.mcp.call import Call
 from skep.server.mcp.loop import root_uris
 from skep.server.mcp.session import Session
@@ -55,6 +57,7 @@ class Banks:
         where = find_bank(self._path, self._environ, self._folder(call, session))
         call.place = str(where)
         with self._lock:
+            self._let_go_if_moved(where)
             if where not in self._open and call.reads and not where.exists():
                 if self._nothing is None:
                     self._nothing = self._opener(MEMORY)
@@ -62,6 +65,16 @@ class Banks:
             if where not in self._open:
                 self._open[where] = self._opener(str(where))
             return self._open[where]
+
+    def _let_go_if_moved(self, where: Path) -> None:
+        """A bank whose file was replaced, by a copy that was put back for instance, is opened again."""
+        known = self._open.get(where)
+        if known is not None and known.engine.store.connection.moved:
+            del self._open[where]
+            with suppress(
+                MovedError
+            ):  # how often memories were used since the last batch has no place any more
+                known.close()
 
     def close(self) -> None:
         """Close everything that was opened."""
