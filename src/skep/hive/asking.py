@@ -202,7 +202,7 @@ def ask_hive(
     heard = scatter.heard
     answer = Answer(
         hits=shown,
-        reason=_reason(found.reason, heard),
+        reason=_reason(found.reason, union.problem, heard),
         trace=found.trace,
         completeness=heard.completeness,
         asked=heard.asked,
@@ -215,8 +215,7 @@ def ask_hive(
     return answer, union.homes()
 
 
-def _reason(reason: str, heard: Heard) -> str:
-    if heard.completeness >= 1.0:
-        return reason
-    note = f"{heard.asked - heard.answered} of {heard.asked} members did not answer"
-    return f"{reason}; {note}" if reason else note
+def _reason(reason: str, problem: str, heard: Heard) -> str:
+    silent = heard.asked - heard.answered
+    note = f"{silent} of {heard.asked} members did not answer" if heard.completeness < 1.0 else ""
+    return "; ".join(filter(None, (reason, problem, note)))

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import numpy as np
 
+from skep.embedding.checking import checked, guarded
+from skep.errors import EmbeddingError
 from skep.hive.admission import admits_memory
 from skep.hive.bm25 import impact, inverse_frequency
 from skep.hive.pool import Ask, Fetched, Moment, Slice
 from skep.hive.rows import order_of
 from skep.hive.talks import Talks
-from skep.model import Link, Memory
+from skep.model import WORDS_ALONE, Link, Memory
 from skep.retrieval.sources import Counters, Tokens
 
 if TYPE_CHECKING:
@@ -121,6 +123,8 @@ class Union:
         """Per candidate, others that say exactly the same."""
         self._memories: dict[str, Memory] = {}
         self._links: dict[str, list[Link]] = {}
+        self.problem = ""
+        """Why the question went by words alone."""
 
     @property
     def size(self) -> int:
@@ -137,8 +141,13 @@ class Union:
         return self._embedder if hasattr(self._embedder, "token_vectors") else None  # type: ignore[return-value]
 
     def embed(self, text: str) -> Singles | None:
-        """The vector of a query; embedded once for all shelves."""
-        vector = self._embedder.embed([text])[0]
+        """The vector of a query, embedded once for all shelves; None, and `problem` says why, if that fails."""
+        name, dim = self._embedder.fingerprint, self._embedder.dim
+        try:
+            vector = checked(guarded(name, lambda: self._embedder.embed([text])), 1, dim, name)[0]
+        except EmbeddingError as error:
+            self.problem = f"{WORDS_ALONE}: {error}"
+            return None
         return vector if vector.any() else None
 
     def calibrate(self, cosines: Singles) -> Singles:
