@@ -11,11 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.speed import kill, machine, metrics
+from benchmarks.speed import kill, machine, metrics, truth
 from benchmarks.speed.environments import HERE, ROOT, Spec, UnavailableError, prepare, versions
 from benchmarks.speed.plan import CHANGES, SEARCHES, TRUTHS, WARM, WRITES, Plan
 from benchmarks.speed.process import EngineError, Process, UnsupportedError, cold_start, import_time
-from benchmarks.speed.truth import exact
 from benchmarks.speed.workload import DIM, VERSION, Workload, save
 
 WORK = HERE / ".work"
@@ -30,11 +29,11 @@ def tell(text: str) -> None:
 def workload_files(size: int, plan: Plan, seed: int) -> tuple[Path, dict[str, list[list[str]]]]:
     """The workload's folder and its exact answers, made once and kept."""
     folder = WORK / f"load-v{VERSION}-{seed}-{size}-{plan.total_questions}-{plan.total_writes}"
-    answers = folder / "truth.json"
+    answers = folder / f"truth-v{truth.VERSION}.json"
     if not answers.exists():
         workload = Workload(size, seed)
         save(workload, folder, queries=plan.total_questions, writes=plan.total_writes)
-        answers.write_text(json.dumps(exact(workload, workload.queries(plan.total_questions)).as_dict()))
+        answers.write_text(json.dumps(truth.exact(workload, workload.queries(plan.total_questions)).as_dict()))
     return folder, json.loads(answers.read_text())
 
 
@@ -136,22 +135,19 @@ class SizeRun:
                 except EngineError as error:
                     self.fail(spec, "state", error)
         for (name, op), rounds in self._rounds.items():
-            self.results[name]["ops"][op] = self.summary(
-                op, rounds, self.results[name].get("fusion", "listed")
-            )
+            self.results[name]["ops"][op] = self.summary(op, rounds, self.results[name])
 
-    def summary(self, op: str, rounds: list[dict[str, Any]], fusion: str) -> dict[str, Any]:
+    def summary(self, op: str, rounds: list[dict[str, Any]], about: dict[str, Any]) -> dict[str, Any]:
         """Times of all rounds, and how right the answers were."""
         out: dict[str, Any] = {"status": "ok", **metrics.summarise(rounds)}
         out["load"] = [r["load"] for r in rounds]
         if op in TRUTHS:
-            kind, depth = TRUTHS[op]
-            kind = "pooled" if op == "hybrid" and fusion == "pooled" else kind
+            out["exact"] = truth.kind_for(op, about)
             found = [answer for r in rounds for answer in r["answers"]]
-            truth: list[list[str]] = []
+            wanted: list[list[str]] = []
             for r in rounds:
-                truth += self.truth[kind][r["first"] : r["first"] + len(r["answers"])]
-            score = metrics.mean_recall(found, truth, depth)
+                wanted += self.truth[out["exact"]][r["first"] : r["first"] + len(r["answers"])]
+            score = metrics.mean_recall(found, wanted, TRUTHS[op][1])
             out["recall"] = None if score is None else round(score, 4)
         if op == "write_find":
             out["found"] = sum(r["found"] for r in rounds) / max(1, sum(len(r["wall_ns"]) for r in rounds))

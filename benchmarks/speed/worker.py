@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CHANNEL = 9
 """The file descriptor of the harness's pipe."""
 BATCH = 1000
+ABOUT = ("durability", "notes", "fusion", "lengths", "drops_function_words")
+"""What an engine says of itself."""
 AT_LEAST = 5
 """A time box never cuts a round below so many samples, unless the box has passed twice over."""
 
@@ -121,7 +123,7 @@ class Worker:
         os.makedirs(path, exist_ok=True)
         self.engine.open(path, self.dim)
         self.questions = read_queries(folder, self.dim)
-        about = {name: getattr(self.engine, name) for name in ("durability", "notes", "fusion")}
+        about = {name: getattr(self.engine, name) for name in ABOUT}
         return {**about, "rss": resident()}
 
     def op_load(self, box_s: float) -> dict[str, Any]:

@@ -19,6 +19,10 @@ class Engine(Protocol):
     fusion: str
     """`listed`: reciprocal ranks over the two lists, a row missing from one gets nothing for it. `pooled`: every
     candidate is ranked by both signals among all candidates."""
+    lengths: str
+    """How long a text is to its BM25: `all` words, or `content` words without those it takes for function words."""
+    drops_function_words: bool
+    """Whether it leaves function words out of a question."""
 
     def open(self, path: str, dim: int) -> None:
         """Open or create the store in the folder `path`."""

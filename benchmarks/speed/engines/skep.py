@@ -61,6 +61,8 @@ class Skep:
         "event, row, words and vector in one transaction, WAL, synchronous=FULL: survives power loss"
     )
     fusion: str = "pooled"
+    lengths: str = "all"
+    drops_function_words: bool = True
     notes: tuple[str, ...] = (
         "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags.",
         "With the optional package skep-native where it is installed (`versions` says so); without it vector searches"

@@ -61,6 +61,8 @@ class Plain:
     """For engines whose default search is not more than the kinds measured already."""
 
     fusion: str = "listed"
+    lengths: str = "all"
+    drops_function_words: bool = False
 
     def default(self, query: Query, k: int) -> Answer:
         """Nothing to measure."""
