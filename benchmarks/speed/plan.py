@@ -19,6 +19,8 @@ SEARCHES = (
 CHANGES = ("touch", "update")
 WRITES = ("write", "write_unsynced", "write_checked")
 """Single writes: synced to disk; merely acknowledged; synced, after a search for what it contradicts."""
+FINDS = ("write_find_unsynced", "write_find")
+"""A single write and a search for it, timed together. The synced one comes last: it wears some engines out."""
 ROWS_PER_KILL = 4000
 """More than a fast machine writes before it is killed."""
 WARM = 4
@@ -51,6 +53,8 @@ class Plan:
     kills: int
     load_box_s: float
     round_box_s: float
+    loads: int = 3
+    """Times that everything is loaded, by the engines that are quickly done."""
 
     @property
     def warm_from(self) -> int:
@@ -65,7 +69,7 @@ class Plan:
     @property
     def total_writes(self) -> int:
         """For writes, write-then-find and the kill scenario."""
-        return max(3000, ROWS_PER_KILL * self.kills, 4 * self.rounds * self.changes)
+        return max(3000, ROWS_PER_KILL * self.kills, (len(WRITES) + len(FINDS)) * self.rounds * self.changes)
 
 
 QUICK = Plan("quick", (1_000, 10_000), 3, 30, 20, 3, 2, 45.0, 3.0)

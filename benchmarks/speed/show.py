@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.speed.plan import CHANGES, SEARCHES, WRITES
+from benchmarks.speed.plan import CHANGES, FINDS, SEARCHES, WRITES
 
 
 def cell(ops: dict[str, Any], op: str, key: str = "cpu_p50") -> float | None:
@@ -33,7 +33,7 @@ def table(report: dict[str, Any]) -> str:
             f" → {environment.get('load_after', '?')} on {environment['cores']} cores"
         )
         lines.append(f"{'':16}" + "".join(f"{name:>24}" for name in names))
-        kinds = (*SEARCHES, *CHANGES, *WRITES, "write_find")
+        kinds = (*SEARCHES, *CHANGES, *WRITES, *FINDS)
         for op in kinds:
             ops = {name: results.get(name, {}).get("ops", {}) for name in names}
             base, floor = (cell(ops.get(name, {}), op) for name in ("skep", "floor"))

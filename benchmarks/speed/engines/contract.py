@@ -37,7 +37,7 @@ class Engine(Protocol):
         ...
 
     def write(self, row: Row, how: How = "synced") -> None:
-        """Store one row; LookupError for a kind of write that the engine does not know.
+        """Store one row; NotOfferedError for a kind of write that the engine does not know.
 
         `synced` is as durable as the engine can, and returns when that is so. `unsynced` returns when the
         engine acknowledges the row, without asking for the disk. `checked` is synced, and looks first for
@@ -47,6 +47,10 @@ class Engine(Protocol):
 
     def touch(self, row: Row) -> None:
         """Note that a row was used; durability is not asked for."""
+        ...
+
+    def flush(self) -> None:
+        """Write down the touches that are only held in memory so far."""
         ...
 
     def update(self, row: Row, importance: float) -> None:
@@ -66,7 +70,7 @@ class Engine(Protocol):
         ...
 
     def default(self, query: Query, k: int) -> Answer:
-        """What the engine does by default when it is more than `hybrid`; else LookupError."""
+        """What the engine does by default when it is more than `hybrid`; else NotOfferedError."""
         ...
 
     def has(self, id: str) -> bool:

@@ -114,6 +114,10 @@ class Skep:
         """Count a use; written to the log in batches."""
         self.bank.engine.note_uses([self._id(row)])
 
+    def flush(self) -> None:
+        """Write the counted uses, all in one event."""
+        self.bank.engine.flush_uses()
+
     def update(self, row: Row, importance: float) -> None:
         """Revise one field."""
         self.bank.revise(self._id(row), importance=importance)
