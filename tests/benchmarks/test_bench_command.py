@@ -95,3 +95,43 @@ def test_scratch_leaves_even_a_named_bank_alone(own: Path) -> None:
     result = CliRunner().invoke(module.bench, ["--bank", str(own), "--scratch", "--json"])
 
     assert json.loads(result.stdout)["bank"] is None
+
+
+def test_a_bank_of_short_and_like_texts_is_measured_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "short.skep"
+    with Bank.open(path) as bank:
+        bank.remember_many([f"a b {number}" for number in range(6)])
+
+    report = module.run(path)
+
+    assert {timing.calls for timing in report.timings if timing.name.startswith("recall")} == {4}
+
+
+def test_no_question_is_asked_twice() -> None:
+    asked = module.questions(["ok"], 50, 1)
+
+    assert len(set(asked)) == len(asked) == 50
+
+
+def test_nothing_beside_the_bank_is_changed_either(own: Path) -> None:
+    def there() -> dict[str, str]:
+        files = [file for file in own.parent.rglob("*") if file.is_file()]
+        # an empty log and its index are SQLite's way of reading; they hold nothing
+        return {
+            str(file): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in files
+            if not file.name.endswith(("-wal", "-shm"))
+        }
+
+    before = there()
+    module.run(own)
+
+    assert there() == before
+    assert not (log := own.with_name(own.name + "-wal")).exists() or log.stat().st_size == 0
+
+
+def test_the_report_says_what_was_measured_with() -> None:
+    report = module.run(None)
+
+    assert report.memories == 60
+    assert {"skep", "sqlite", "python", "cores", "load", "compiled loops"} <= set(report.machine)
