@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import goals, scenarios, tables
+from benchmarks.report import goals, readme, scenarios, tables
 from benchmarks.report import history as history_
-from benchmarks.report.figures import ENOUGH, Report, loads, sizes
+from benchmarks.report.figures import ENOUGH, ENOUGH_WORDS, Report, loads, sizes
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -136,7 +136,8 @@ def text(
         "## Speed",
         "`make bench` reruns a short version, `make bench-full` the whole. All engines ran in the same run, taking "
         "turns; those not at work were halted. Compare the ratios, not the milliseconds: ×2 means twice the CPU time "
-        f"of skep. † marks answers too far from exact search (below {ENOUGH}); they win nothing.",
+        f"of skep. † marks answers too far from exact search (below {ENOUGH}, where words are ranked {ENOUGH_WORDS}); "
+        "they win nothing.",
         _environment(report),
         "### Where others are better",
         tables.losses(report),
@@ -233,6 +234,8 @@ def main() -> None:
         known = history_.keep(_read(kept) or [], json.loads(results.read_text()))
         kept.write_text(json.dumps(known, separators=(",", ":")).replace('{"started"', '\n{"started"') + "\n")
     print(write(results, out, plots=not options.no_plots, others=HERE))
+    if out == HERE / "REPORT.md":
+        readme.renew(HERE.parent / "README.md", json.loads(results.read_text()))
 
 
 def _name(results: Path) -> str:

@@ -45,8 +45,9 @@ RESOURCES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 """What is compared besides the operations: title, the figures that are added up, unit."""
 ENOUGH = 0.9
-"""Answers that agree less than this with exact search are no win. Questions with function words are not judged so:
-every engine weighs those words in its own way, and none is wrong."""
+ENOUGH_WORDS = 0.8
+"""Answers that agree less than this with exact search are no win; the second where words are ranked, which engines do
+with small differences. Questions with function words are not judged so: every engine weighs those in its own way."""
 NEAR = 1.05
 """Within this factor two engines are equal: the noise of a shared machine."""
 
@@ -65,7 +66,8 @@ def value(report: Report, size: int, engine: str, op: str, key: str = "cpu_p50")
 def right(report: Report, size: int, engine: str, op: str) -> bool:
     """Whether the answers were near enough to exact search to be compared by speed."""
     recall = value(report, size, engine, op, "recall")
-    return recall is None or op == "question" or recall >= ENOUGH
+    least = ENOUGH_WORDS if op in ("keyword", "keyword_ids50", "hybrid") else ENOUGH
+    return recall is None or op == "question" or recall >= least
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from benchmarks.report.__main__ import _name, write
 from benchmarks.report.figures import exponents, loads, resources, verdicts
 from benchmarks.report.goals import count, quality_goals, speed_goals
 from benchmarks.report.history import digest, keep, rows
+from benchmarks.report.readme import END, START, put, table
 from benchmarks.report.scenarios import chapter, maintenance
 from benchmarks.report.tables import absent, losses, others, speed
 from tests.benchmarks.tiny import results
@@ -189,3 +190,26 @@ def test_hive_and_maintenance_have_a_chapter_when_they_were_measured() -> None:
         in maintenance(made)
     )
     assert chapter(None, None) == maintenance(None) == ""
+
+
+HERE = Path(__file__).resolve().parents[2]
+
+
+def test_the_readme_says_what_the_committed_results_say() -> None:
+    text = (HERE / "README.md").read_text()
+    report = json.loads((HERE / "benchmarks/results/speed-full.json").read_text())
+
+    assert START in text
+    assert put(text, report) == text, "run `python -m benchmarks.report`"
+
+
+def test_the_table_of_the_readme_marks_the_best_sound_answer() -> None:
+    made = at(100_000, hybrid=0.95, write=0.211)
+    made["sizes"]["100000"]["chroma"] = {"status": "failed", "reason": "write: it hung", "ops": {}}
+
+    said = table(made)
+
+    assert "| words and vectors, 10 texts | 0.95 (r .99) | – | – | – | – | – |" in said
+    assert "| synced write | 0.21 (r .99) | – | failed | – | – | – |" in said
+    assert put(f"a {START} old {END} b", made) == f"a {START}\n{said}\n{END} b"
+    assert put("no marks", made) == "no marks"
