@@ -21,8 +21,8 @@ WORK = HERE / ".work"
 Say = Callable[[str], None]
 OPS = {"search": SEARCHES, "change": CHANGES, "write": WRITES, "write_find": FINDS}
 """What a worker is asked for, and the kinds of it."""
-LONG_LOAD_S = 10.0
-"""A load that takes longer is not repeated."""
+LONG_LOAD_S = 15.0
+"""Loading and indexing that take longer are not repeated."""
 
 
 def tell(text: str) -> None:
@@ -71,7 +71,7 @@ class SizeRun:
         for repeat in range(self.plan.loads):
             for spec in self.specs:
                 done = self._loads.get(spec.name, [])
-                if repeat and (not done or done[0]["load"]["wall_s"] > LONG_LOAD_S):
+                if repeat and (not done or sum(part["wall_s"] for part in done[0].values()) > LONG_LOAD_S):
                     continue
                 if spec.name in self.processes:
                     self.processes.pop(spec.name).finish()
@@ -114,7 +114,7 @@ class SizeRun:
         box = self.plan.round_box_s
         process.go()
         try:
-            return process.ask(name, timeout_s=4 * box + 60, box_s=box, kind=op, **arguments)
+            return process.ask(name, timeout_s=2 * box + 45, box_s=box, kind=op, **arguments)
         except UnsupportedError as error:
             self.results[spec.name]["ops"][op] = {"status": "not offered", "reason": str(error)}
         except EngineError as error:
@@ -189,7 +189,8 @@ class SizeRun:
                 if "settle" not in entry or entry.get("cold", {}).get("status") == "failed":
                     continue
                 try:
-                    got = cold_start(spec, DIM, self.store(spec.name), question, timeout_s=120)
+                    patience = 120 if entry["status"] == "ok" else 30
+                    got = cold_start(spec, DIM, self.store(spec.name), question, timeout_s=patience)
                 except EngineError as error:
                     self.results[spec.name]["cold"] = {"status": "failed", "reason": str(error)}
                     continue

@@ -36,6 +36,8 @@ class SqliteVec(Plain):
     durability: str = "one transaction per write, WAL, synchronous=FULL: survives power loss"
     notes: tuple[str, ...] = (
         "vec0 scans every vector exactly; the filter fields are vec0 metadata columns.",
+        "SQLite's settings as shipped. With `PRAGMA mmap_size` its scans took a third less (50,000 rows: 18 instead of"
+        " 25 ms, filtered 9.5 instead of 16), and the mapped file counted as its memory.",
     )
 
     def open(self, path: str, dim: int) -> None:

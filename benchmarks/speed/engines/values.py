@@ -87,5 +87,5 @@ def fuse(*rankings: list[str], k: int = RRF_K) -> list[str]:
 
 
 def any_word(text: str) -> str:
-    """The words of a query as an FTS5 expression that any of them satisfies."""
-    return " OR ".join(f'"{word}"' for word in text.split())
+    """The words of a query, each once, as an FTS5 expression that any of them satisfies."""
+    return " OR ".join(f'"{word}"' for word in dict.fromkeys(text.split()))
