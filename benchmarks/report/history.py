@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.report.figures import OPERATIONS, TITLES, Report, sizes, value
-from benchmarks.speed.show import figure, number
+from benchmarks.speed.show import figure, number, times
 
 OTHERS = {
     "bulk load and index, CPU s": ("load.cpu_s", "settle.cpu_s"),
@@ -68,4 +68,4 @@ def rows(history: list[Digest], size: int) -> tuple[list[str], list[list[str]]]:
 def _cell(pair: list[float | None] | None) -> str:
     if pair is None or pair[0] is None:
         return "–"
-    return number(pair[0]) + (f" (×{pair[0] / pair[1]:.2g})" if pair[1] else "")
+    return number(pair[0]) + (f" ({times(pair[0] / pair[1])})" if pair[1] else "")

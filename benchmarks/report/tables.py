@@ -18,7 +18,7 @@ from benchmarks.report.figures import (
     value,
     verdicts,
 )
-from benchmarks.speed.show import figure, number
+from benchmarks.speed.show import figure, number, times
 
 OTHERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bulk load and index, CPU s", ("load.cpu_s", "settle.cpu_s")),
@@ -55,7 +55,7 @@ def _cell(report: Report, size: int, name: str, op: str) -> str:
     own = value(report, size, "skep", op)
     text = number(time)
     if own and name != "skep":
-        text += f" (×{time / own:.2g})"
+        text += f" ({times(time / own)})"
     recall = value(report, size, name, op, "recall")
     if recall is not None and recall < 0.9995:
         text += f" r {recall:.3f}"
@@ -192,7 +192,7 @@ def losses(report: Report) -> str:
     ]
     more = [
         f"- {v.op} at {v.size:,}: {report['engines'][v.rival]['title']} needs {number(_need(report, v, v.rival))}"
-        f" against {number(_need(report, v, 'skep'))} {_unit(v)} (×{v.ratio:.2g})."
+        f" against {number(_need(report, v, 'skep'))} {_unit(v)} ({times(v.ratio)})."
         for v in sorted(need, key=lambda v: -v.ratio)
         if v.lost
     ]
