@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 
 from skep.bank import Bank
 from skep.cli import bench as module
+from skep.cli.shared import opener
 from skep.errors import InvalidInputError
 
 
@@ -135,3 +138,34 @@ def test_the_report_says_what_was_measured_with() -> None:
 
     assert report.memories == 60
     assert {"skep", "sqlite", "python", "cores", "load", "compiled loops"} <= set(report.machine)
+
+
+def test_nothing_made_up_is_sent_to_the_service_that_embeds_for_a_bank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Service(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_error(503)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("OLLAMA_HOST", f"http://127.0.0.1:{server.server_port}")
+    path = tmp_path / "served.skep"
+    try:
+        with Bank.open(path, embedder="ollama:nomic-embed-text", opener=opener()) as bank:
+            bank.remember_many([f"Anna keeps the key of drawer {number}" for number in range(8)])
+        report = module.run(path)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert asked  # the questions were
+    assert not [text for text in asked if "case k" in text]
+    assert report.embedder.startswith("ollama")
+    assert any("no made-up memory was sent" in note for note in report.notes)

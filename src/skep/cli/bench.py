@@ -213,7 +213,7 @@ def run(bank_path: str | Path | None = None, quick: bool = True, *, seed: int = 
         tempfile.TemporaryDirectory(prefix="skep-bench-") as folder,
         Bank.open(
             Path(folder) / "bank.skep",
-            embedder=_embedder_of(bank_path),
+            embedder=_embedder_of(bank_path, notes),
             opener=opener(),
         ) as scratch,
     ):
@@ -228,7 +228,7 @@ def run(bank_path: str | Path | None = None, quick: bool = True, *, seed: int = 
     if bank_path is not None:
         opened = measure("open the bank", OPENED * [lambda: _open_and_close(bank_path)])
         with Bank.open(bank_path, create=False, read_only=True, opener=opener()) as own:
-            memories = own.status().memories
+            memories, embedder = own.status().memories, own.engine.embeddings.embedder.fingerprint
             if memories < FEWEST:
                 raise InvalidInputError(
                     f"{bank_path} has fewer than {FEWEST} memories, too few to measure;"
@@ -256,12 +256,19 @@ def _open_and_close(path: str | Path) -> None:
     Bank.open(path, create=False, read_only=True, opener=opener()).close()
 
 
-def _embedder_of(bank_path: str | Path | None) -> str | None:
-    """The spec of the bank's embedder, so that the scratch bank uses the same one."""
+def _embedder_of(bank_path: str | Path | None, notes: list[str]) -> str | None:
+    """The spec of the bank's embedder, so that the scratch bank uses the same one, unless that asks a service."""
     if bank_path is None:
         return None
     with Bank.open(bank_path, create=False, read_only=True, opener=opener()) as own:
-        return own.engine.embeddings.spec
+        if own.engine.embeddings.embedder.instant:
+            return own.engine.embeddings.spec
+        notes.append(
+            f"The embedder of the bank, {own.engine.embeddings.spec}, is slow or asks a service: questions waited for "
+            "it, and were answered by words where it did not answer. The scratch bank has the bundled one, so that "
+            "no made-up memory was sent anywhere."
+        )
+        return None
 
 
 def show(report: BenchReport) -> str:
