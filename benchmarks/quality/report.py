@@ -13,6 +13,7 @@ COLUMNS = (
     ("mrr", "MRR"),
     ("nudcg@10", "nUDCG@10"),
     ("misled", "distractor first"),
+    ("abstention accuracy", "silent or not, rightly"),
     ("abstained where right", "abstains where right"),
     ("abstained rightly", "of its silences, right"),
     ("tokens@10", "tokens"),
