@@ -35,13 +35,13 @@ format: $(STAMP)
 	$(BIN)/ruff format src tests benchmarks scripts
 	$(BIN)/ruff check --fix src tests benchmarks scripts
 
-bench: $(STAMP)  ## Speed against peers, in minutes.
+bench: $(STAMP)  ## Speed against peers, in minutes: benchmarks/REPORT-quick.md.
 	$(BIN)/python -m benchmarks.speed --quick
-	$(BIN)/python -m benchmarks.report
+	$(BIN)/python -m benchmarks.report --results benchmarks/results/speed-quick.json
 
-bench-full: $(STAMP)  ## Speed against peers, all sizes.
+bench-full: $(STAMP)  ## Speed against peers, all sizes: benchmarks/REPORT.md.
 	$(BIN)/python -m benchmarks.speed --full
-	$(BIN)/python -m benchmarks.report
+	$(BIN)/python -m benchmarks.report --results benchmarks/results/speed-full.json
 
 bench-quality: $(STAMP)  ## Quality of every preset; DATA=folder of evaluation sets.
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hive.data import build, fill, read
+from benchmarks.hive.data import build, environment, fill, read
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
 from skep.hive import scatter as scatter_module
@@ -101,7 +100,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     report: dict[str, Any] = {
-        "load_before": [round(value, 1) for value in os.getloadavg()],
+        "environment": environment(),
         "creation": creation(),
         "asking": asking(read(arguments.data, "locomo_obs")),
         "syncing": [syncing(size) for size in (1_000, 10_000, 100_000)],

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.speed import machine
 from skep.embedding import default_embedder
 from skep.hive.hive import Hive
 from skep.hive.policy import HivePolicy
@@ -17,6 +18,11 @@ POLICY = HivePolicy(
     rate=1e9, burst=10**9, quality_at=0.0, promote_at=0.0, deadline=60.0, hedge_after=30.0, broadcast_at=1.0
 )
 """Nothing is held back, so that every set-up holds the same memories; the gateway has its own tests."""
+
+
+def environment() -> dict[str, Any]:
+    """The machine, its load, and the commit that was measured."""
+    return {**machine.describe(), **machine.commit(Path(__file__).resolve().parents[2])}
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:

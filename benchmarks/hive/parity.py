@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hive.data import build, fill, read
+from benchmarks.hive.data import build, environment, fill, read
 
 SETS = ("amplihack_hive", "amplihack_long", "locomo_obs")
 AGENTS = (1, 5, 20, 100)
@@ -98,12 +98,12 @@ def main() -> None:
     parser.add_argument("--queries", type=int, help="Ask only a sample of so many.")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    report: dict[str, Any] = {}
+    report: dict[str, Any] = {"environment": environment(), "sets": {}}
     for name in arguments.sets:
         data = read(arguments.data, name)
         data["asked"] = answerable(data, arguments.queries)
-        report[name] = compare(data, arguments.agents)
-        for row in report[name]:
+        report["sets"][name] = compare(data, arguments.agents)
+        for row in report["sets"][name]:
             print(name, row, flush=True)
     if arguments.out:
         arguments.out.write_text(json.dumps(report, indent=1) + "\n")

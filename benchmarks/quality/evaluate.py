@@ -45,6 +45,7 @@ def _one(data: EvalSet, ranker: Ranker) -> dict[str, Any]:
     if unanswerable:
         silent = sum(said for said, _ in quiet)
         right = sum(said and truth for said, truth in quiet)
+        out["abstention accuracy"] = round(sum(said == truth for said, truth in quiet) / len(quiet), 4)
         out["abstained where right"] = round(right / unanswerable, 4)
         out["abstained rightly"] = round(right / silent, 4) if silent else None
         out["unanswerable"] = unanswerable

@@ -13,6 +13,7 @@ COLUMNS = (
     ("mrr", "MRR"),
     ("nudcg@10", "nUDCG@10"),
     ("misled", "distractor first"),
+    ("abstention accuracy", "silent or not, rightly"),
     ("abstained where right", "abstains where right"),
     ("abstained rightly", "of its silences, right"),
     ("tokens@10", "tokens"),
@@ -71,7 +72,7 @@ def _overview(results: Mapping[str, Any], order: Sequence[str], figure: Any, *, 
     """Every ranker on every set, by one figure; the best is bold."""
     key, title, better = figure
     there = {name: _sorted(found, order) for name, found in results["sets"].items()}
-    there = {name: found for name, found in there.items() if any(each.get(key) for each in found.values())}
+    there = {name: found for name, found in there.items() if any(_says(each, key) for each in found.values())}
     rankers = list(dict.fromkeys(ranker for found in there.values() for ranker in found))
     rankers.sort(key=order.index)
     lines = [
@@ -86,18 +87,23 @@ def _overview(results: Mapping[str, Any], order: Sequence[str], figure: Any, *, 
             key, first["questions"]
         )
         values = {ranker: each[key] for ranker, each in found.items() if each.get(key) is not None}
-        best = better(values.values())
+        best = better(values.values()) if len(set(values.values())) > 1 else None
         cells = [_bold(values.get(ranker), best) for ranker in rankers]
         lines.append(f"| {name} | {count} | " + " | ".join(cells) + " |")
     return lines
+
+
+def _says(each: Mapping[str, Any], key: str) -> bool:
+    """Whether a figure was taken. A zero is one: a set on which no ranker is ever silent is not left out."""
+    return each.get(key) is not None and (each["questions"] > 0 or key.startswith("abstained"))
 
 
 def _sorted(found: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
     return {ranker: found[ranker] for ranker in order if ranker in found}
 
 
-def _bold(value: float | None, best: float) -> str:
-    return f"**{_cell(value)}**" if value == best else _cell(value)
+def _bold(value: float | None, best: float | None) -> str:
+    return f"**{_cell(value)}**" if value is not None and value == best else _cell(value)
 
 
 def _table(found: Mapping[str, Any]) -> list[str]:

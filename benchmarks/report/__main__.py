@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import tables
-from benchmarks.report.figures import Report, sizes
+from benchmarks.report import goals, readme, scenarios, tables
+from benchmarks.report import history as history_
+from benchmarks.report.figures import ENOUGH, ENOUGH_WORDS, Report, loads, sizes
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -20,11 +21,25 @@ FAVOURS = """
   once; CPU time counts what all their threads spend, wall time what the caller waits.
 - skep searches a compressed index and rescores; its answers are not exact, nor are those of Qdrant, zvec, Chroma and
   (from 100,000 on) LanceDB. The agreement with exact search stands beside the time (r; nothing means above 0.9995).
+- Each engine is compared with an exact search that counts words as it does: the length of a text with function words
+  (skep, FTS5, zvec) or without (LanceDB, Qdrant); fusion that ranks every candidate by both signals (skep) or by the
+  two lists (all others). Rows that tie at the edge count against every engine alike. In the line "question with
+  function words" r says how an engine weighs those words (beside FTS5, or beside dropping them), not
+  whether it is right.
+- FTS5 and zvec are given the function words of a question, which skep, LanceDB and Qdrant drop by themselves. Whoever
+  drops them before asking FTS5 gets the line without them.
 - No question is asked twice of the same kind, so that skep's cache of answers never helps it.
-- Batches for bulk loading are 1,000 rows for every engine.
+- Batches for bulk loading are 1,000 rows for every engine; LanceDB and Chroma advise larger ones. `optimize` of LanceDB
+  and of Qdrant is run after the load and not between single writes.
 - BLAS is held to one thread in every process, which helps the engines that use numpy (skep and the floor).
-- Qdrant and zvec sync to disk only when asked. For the synced write they are asked after every write; without that
-  they are as fast as the line "unsynced" says.
+- Qdrant and zvec sync to disk only when asked. For the synced write they are asked after every write, which neither
+  advises; without that they are as fast as the lines "unsynced" say. skep offers no single write that is not synced.
+- skep holds touches in memory and writes them in one event; each is charged its share of that. The floor and sqlite-vec
+  write each one.
+- skep loads numpy when a search needs it, so its import is short and its first answer pays.
+- mem0's words need an encoder that it downloads at run time. Without it only its vectors are measured.
+- The filter fields are spread evenly and have nothing to do with the topic. A filter that goes with the topic is easier
+  for a scan and harder for a graph.
 - Files are in the page cache for the first answer of a fresh process. No cache was dropped.
 """
 AGAINST = """
@@ -35,6 +50,7 @@ AGAINST = """
   many processes at once, and ask the file before every answer whether another one wrote.
 - The floor is written for this workload and holds every vector in memory.
 """
+GOAL_HEADER = ["goal", "at most / at least", "now", "reached", "best other engine"]
 
 
 def _environment(report: Report) -> str:
@@ -60,26 +76,75 @@ def _engines(report: Report) -> str:
     return tables.markdown(["engine", "versions", "durability of an acknowledged write", "notes"], rows)
 
 
-def text(report: Report, plots: list[str]) -> str:
-    """The whole report."""
+def _goals(report: Report, quality: dict[str, Any] | None) -> str:
+    speed = goals.speed_goals(report)
+    parts = [
+        goals.SOURCE,
+        f"Speed and safety, CPU time per call (p50) unless said otherwise: {goals.count(speed)}",
+        tables.markdown(GOAL_HEADER, goals.rows(speed)),
+    ]
+    if quality is not None:
+        found = goals.quality_goals(quality)
+        header = [*GOAL_HEADER[:-1], "best other ranker"]
+        parts += [
+            f"Quality of the preset `default`, no LLM: {goals.count(found)}",
+            tables.markdown(header, goals.rows(found)),
+        ]
+    return "\n\n".join(parts)
+
+
+def _mended(history: list[history_.Digest], size: int) -> str:
+    header, rows = history_.rows(history, size)
+    if len(header) < 3 or not rows:
+        return ""
+    return (
+        "### Before and after\n\n"
+        "Where a peer won, skep was profiled and mended. Its figures in this run and in earlier ones on the same "
+        "machine; in brackets the ratio to the floor of the same run, which takes the machine's mood out. "
+        "CPU ms unless said otherwise.\n\n" + tables.markdown(header, rows)
+    )
+
+
+def _size(report: Report, size: int) -> list[str]:
+    load = loads(report, size)
+    during = (
+        "" if load is None else f" Load average during the rounds: {load[0]} (median), {load[1]} (highest)."
+    )
+    return [
+        f"### {size:,} memories",
+        f"`python -m benchmarks.speed --full --sizes {size}` reruns this table.{during}",
+        tables.speed(report, size),
+        tables.others(report, size),
+        f"<details><summary>Wall time at {size:,}</summary>\n\n{tables.walls(report, size)}\n\n</details>",
+    ]
+
+
+def text(
+    report: Report,
+    plots: list[str],
+    *,
+    quality: dict[str, Any] | None = None,
+    history: list[history_.Digest] | None = None,
+) -> str:
+    """The chapters on speed."""
+    known = sizes(report)
     parts = [
         "# Benchmarks",
         "Generated by `python -m benchmarks.report` from `benchmarks/results`. Do not edit by hand.",
+        "## Goals",
+        _goals(report, quality),
         "## Speed",
         "`make bench` reruns a short version, `make bench-full` the whole. All engines ran in the same run, taking "
         "turns; those not at work were halted. Compare the ratios, not the milliseconds: ×2 means twice the CPU time "
-        "of skep. † marks answers too far from exact search (below 0.9, where words are ranked 0.8); they win nothing.",
+        f"of skep. † marks answers too far from exact search (below {ENOUGH}, where words are ranked {ENOUGH_WORDS}); "
+        "they win nothing.",
         _environment(report),
-        "### Where others are faster",
+        "### Where others are better",
         tables.losses(report),
+        _mended(history or [], known[-1]),
     ]
-    for size in reversed(sizes(report)):
-        parts += [
-            f"### {size:,} memories",
-            tables.speed(report, size),
-            tables.others(report, size),
-            f"<details><summary>Wall time at {size:,}</summary>\n\n{tables.walls(report, size)}\n\n</details>",
-        ]
+    for size in reversed(known):
+        parts += _size(report, size)
     parts += ["### Growth", tables.grow(report)]
     parts += [f"![{Path(plot).stem}]({plot})" for plot in plots]
     parts += [
@@ -98,7 +163,7 @@ def text(report: Report, plots: list[str]) -> str:
         "### What speaks against it",
         AGAINST.strip(),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def newest(folder: Path) -> Path:
@@ -109,19 +174,39 @@ def newest(folder: Path) -> Path:
     raise SystemExit("there are no results; run `make bench` first")
 
 
-def write(results: Path, out: Path, *, plots: bool = True) -> Path:
-    """Write the report of one results file to `out`, and the plots beside it."""
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def write(results: Path, out: Path, *, plots: bool = True, others: Path | None = None) -> Path:
+    """Write the report of one results file to `out`, and the plots beside it.
+
+    Args:
+        results: What `benchmarks.speed` wrote.
+        out: The report.
+        plots: Draw them; needs matplotlib.
+        others: The folder with the results of quality, maintenance and hive and with the history; `out`'s by default.
+    """
     report: Report = json.loads(results.read_text())
+    others = others or out.parent
     drawn: list[str] = []
     if plots:
         from benchmarks.report.plots import growth_plot, trade_plot
 
-        for draw, name in ((growth_plot, "speed-growth.svg"), (trade_plot, "speed-trade.svg")):
+        stem = "speed" if report["profile"] != "part" and out.name == "REPORT.md" else out.stem
+        for draw, name in ((growth_plot, f"{stem}-growth.svg"), (trade_plot, f"{stem}-trade.svg")):
             drawn.append(str(draw(report, out.parent / "plots" / name).relative_to(out.parent)))
-    body = text(report, drawn)
-    quality = out.parent / "quality" / "results" / "summary.md"
+    body = text(
+        report,
+        drawn,
+        quality=_read(others / "quality" / "results" / "quality.json"),
+        history=history_.keep(_read(others / "results" / "history.json") or [], report),
+    )
+    quality = others / "quality" / "results" / "summary.md"
     if quality.exists():
         body += "\n" + quality.read_text()
+    body += scenarios.chapter(_read(others / "hive" / "parity.json"), _read(others / "hive" / "cost.json"))
+    body += scenarios.maintenance(_read(others / "maintenance" / "results.json"))
     out.write_text(body)
     return out
 
@@ -130,13 +215,33 @@ def main() -> None:
     """Parse and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("--results", type=Path, help="a results file; the fullest one by default")
-    parser.add_argument("--out", type=Path, default=HERE / "REPORT.md")
+    parser.add_argument(
+        "--out", type=Path, help="the report; benchmarks/REPORT.md, or REPORT-PROFILE.md for given results"
+    )
     parser.add_argument(
         "--no-plots", action="store_true", help="leave the plots out (matplotlib is not needed)"
     )
+    parser.add_argument(
+        "--keep", action="store_true", help="also add the run to results/history.json, for before and after"
+    )
     options = parser.parse_args()
-    results = options.results or newest(HERE / "results")
-    print(write(results, options.out, plots=not options.no_plots))
+    results: Path = options.results or newest(HERE / "results")
+    if not results.exists():
+        raise SystemExit(f"there is no {results}; run `make bench` first")
+    out: Path = options.out or HERE / _name(results)
+    if options.keep:
+        kept = HERE / "results" / "history.json"
+        known = history_.keep(_read(kept) or [], json.loads(results.read_text()))
+        kept.write_text(json.dumps(known, separators=(",", ":")).replace('{"started"', '\n{"started"') + "\n")
+    print(write(results, out, plots=not options.no_plots, others=HERE))
+    if out == HERE / "REPORT.md":
+        readme.renew(HERE.parent / "README.md", json.loads(results.read_text()))
+
+
+def _name(results: Path) -> str:
+    """The committed report is that of the full run; every other run gets a page of its own."""
+    profile = results.stem.removeprefix("speed-")
+    return "REPORT.md" if profile in ("full", "million") else f"REPORT-{profile}.md"
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.speed.metrics import growth
+from benchmarks.speed.show import figure
 
 Report = dict[str, Any]
 
@@ -23,16 +24,30 @@ OPERATIONS: tuple[tuple[str, str], ...] = (
     ("write_unsynced", "single write, unsynced"),
     ("write_checked", "single write, synced, conflicts looked for"),
     ("write_find", "write, then find it by hybrid"),
+    ("write_find_unsynced", "the same, the write unsynced"),
     ("touch", "touch (count a use)"),
     ("update", "update a field, durable"),
 )
 """Operations in the order of the tables, and how they are called there."""
 TITLES: dict[str, str] = dict(OPERATIONS)
-COMPARED = tuple(op for op, _ in OPERATIONS if op not in ("default", "write_checked", "write_unsynced"))
+COMPARED = tuple(
+    op
+    for op, _ in OPERATIONS
+    if op not in ("default", "write_checked", "write_unsynced", "write_find_unsynced")
+)
 """Those in which a winner is named: the rest is skep's own, or weaker work."""
-ENOUGH = {"keyword": 0.8, "keyword_ids50": 0.8, "hybrid": 0.8}
-"""Answers that agree less than this (0.9 where nothing is said) with exact search are no win. Engines count stop
-words and text lengths in their own ways, so that a sound BM25 may differ from the one here in one hit of ten."""
+RESOURCES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("bulk load and index, CPU", ("load.cpu_s", "settle.cpu_s"), "s"),
+    ("process start to first answer, CPU", ("cold.cpu_s",), "s"),
+    ("memory after load", ("settle.rss.VmRSS",), "MB"),
+    ("memory of a fresh process after one answer", ("cold.rss.VmRSS",), "MB"),
+    ("disk", ("settle.disk_mb",), "MB"),
+)
+"""What is compared besides the operations: title, the figures that are added up, unit."""
+ENOUGH = 0.9
+ENOUGH_WORDS = 0.8
+"""Answers that agree less than this with exact search are no win; the second where words are ranked, which engines do
+with small differences. Questions with function words are not judged so: every engine weighs those in its own way."""
 NEAR = 1.05
 """Within this factor two engines are equal: the noise of a shared machine."""
 
@@ -51,7 +66,8 @@ def value(report: Report, size: int, engine: str, op: str, key: str = "cpu_p50")
 def right(report: Report, size: int, engine: str, op: str) -> bool:
     """Whether the answers were near enough to exact search to be compared by speed."""
     recall = value(report, size, engine, op, "recall")
-    return recall is None or recall >= ENOUGH.get(op, 0.9)
+    least = ENOUGH_WORDS if op in ("keyword", "keyword_ids50", "hybrid") else ENOUGH
+    return recall is None or op == "question" or recall >= least
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ class Verdict:
     op: str
     best: str
     ratio: float
-    """skep's CPU time over that of the best other engine: above 1 the other one wins."""
+    """skep's time, or need, over that of the best other engine: above 1 the other one wins."""
     rival: str
 
     @property
@@ -71,15 +87,15 @@ class Verdict:
         return self.ratio > NEAR
 
 
-def verdicts(report: Report) -> list[Verdict]:
-    """One per size and operation that skep and at least one other engine did well enough."""
+def verdicts(report: Report, key: str = "cpu_p50") -> list[Verdict]:
+    """One per size and operation that skep and at least one other engine did well enough, by one figure."""
     found: list[Verdict] = []
     for size in sizes(report):
         for op in COMPARED:
             times = {
                 name: time
                 for name in report["engines"]
-                if (time := value(report, size, name, op)) is not None and right(report, size, name, op)
+                if (time := value(report, size, name, op, key)) is not None and right(report, size, name, op)
             }
             own = times.pop("skep", None)
             if own is None or not times:
@@ -88,6 +104,37 @@ def verdicts(report: Report) -> list[Verdict]:
             best = "skep" if own <= times[rival] else rival
             found.append(Verdict(size, op, best, own / times[rival], rival))
     return found
+
+
+def resources(report: Report) -> list[Verdict]:
+    """One per size and resource: loading, starting, memory, disk. `op` is the title of the resource."""
+    found: list[Verdict] = []
+    for size in sizes(report):
+        entries = report["sizes"][str(size)]
+        for title, paths, _ in RESOURCES:
+            needs = {
+                name: need
+                for name in report["engines"]
+                if (need := figure(entries.get(name, {}), paths)) is not None
+            }
+            own = needs.pop("skep", None)
+            if own is None or not needs:
+                continue
+            rival = min(needs, key=lambda name: needs[name])
+            best = "skep" if own <= needs[rival] else rival
+            found.append(Verdict(size, title, best, own / needs[rival], rival))
+    return found
+
+
+def loads(report: Report, size: int) -> tuple[float, float] | None:
+    """The median and the highest load average during the rounds of one size."""
+    seen = sorted(
+        load
+        for entry in report["sizes"][str(size)].values()
+        for op in entry.get("ops", {}).values()
+        for load in op.get("load", ())
+    )
+    return (seen[len(seen) // 2], seen[-1]) if seen else None
 
 
 def exponents(report: Report) -> dict[str, dict[str, float]]:

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report.figures import TITLES, Report, sizes, value
+from benchmarks.report.figures import ENOUGH, ENOUGH_WORDS, TITLES, Report, right, sizes, value
 
 PANELS = ("keyword", "vector", "hybrid", "filtered_1", "write", "write_find")
 COLOURS = {
@@ -53,6 +53,15 @@ def _legend(figure: Any, axes: Any) -> None:
     figure.legend(found.values(), found.keys(), loc="lower center", ncol=4, frameon=False)
 
 
+def _plain(axis: Any, *, x: bool = False) -> None:
+    """Labels such as 0.1, 1 and 10 instead of powers of ten; few enough not to run into each other."""
+    ticker: Any = import_module("matplotlib.ticker")
+    each = axis.xaxis if x else axis.yaxis
+    each.set_major_locator(ticker.LogLocator(base=10, subs=(1.0, 2.0, 5.0) if x else (1.0,)))
+    each.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    each.set_minor_formatter(ticker.NullFormatter())
+
+
 def growth_plot(report: Report, path: Path) -> Path:
     """CPU time against size, one panel per operation, both axes logarithmic."""
     plt = _pyplot()
@@ -71,12 +80,23 @@ def growth_plot(report: Report, path: Path) -> Path:
                     zorder=3 if name == "skep" else 2,
                     label=report["engines"][name]["title"],
                 )
+            wrong = [(s, t) for s, t in points if not right(report, s, name, op)]
+            if wrong:
+                axis.plot(
+                    *zip(*wrong, strict=True), "o", color=COLOURS.get(name), markerfacecolor="white", zorder=4
+                )
         axis.set(xscale="log", yscale="log", title=TITLES[op])
+        axis.set_xticks(known, [f"{size:,}" for size in known])
+        axis.minorticks_off()
+        _plain(axis)
         axis.grid(visible=True, which="major", alpha=0.25)
     for axis in axes[1]:
         axis.set_xlabel("memories")
     for axis in axes[:, 0]:
         axis.set_ylabel("CPU ms per call (p50)")
+    figure.suptitle(
+        f"Less is better; both axes logarithmic; hollow: agreement with exact search below {ENOUGH}"
+    )
     _legend(figure, axes.flat)
     return _save(figure, path)
 
@@ -93,9 +113,13 @@ def trade_plot(report: Report, path: Path) -> Path:
                 title = report["engines"][name]["title"]
                 axis.scatter([time], [recall], s=80, color=COLOURS.get(name), zorder=3, label=title)
         axis.set(xscale="log", title=f"{TITLES[op]}, {size:,} memories")
+        _plain(axis, x=True)
         axis.set_xlabel("CPU ms per call (p50); left is faster")
         axis.set_ylabel("agreement with exact search")
         axis.margins(x=0.12, y=0.12)
+        least = ENOUGH_WORDS if op == "hybrid" else ENOUGH
+        if axis.get_ylim()[0] < least:
+            axis.axhline(least, color="#9ca3af", linewidth=1, linestyle=":", zorder=1)
         axis.axhline(1.0, color="#d1d5db", linewidth=1, zorder=1)
         axis.grid(visible=True, alpha=0.25)
     _legend(figure, axes)

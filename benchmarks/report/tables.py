@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.report.figures import (
+    NEAR,
     OPERATIONS,
+    RESOURCES,
     TITLES,
     Report,
+    Verdict,
     exponents,
+    resources,
     right,
     sizes,
     value,
     verdicts,
 )
-from benchmarks.speed.show import figure, number
+from benchmarks.speed.show import figure, number, times
 
 OTHERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bulk load and index, CPU s", ("load.cpu_s", "settle.cpu_s")),
@@ -24,6 +28,7 @@ OTHERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("process start to first answer, wall s", ("cold.wall_s",)),
     ("memory after load, MB", ("settle.rss.VmRSS",)),
     ("memory after load, not backed by files, MB", ("settle.rss.RssAnon",)),
+    ("most memory while loading, MB", ("settle.rss.VmHWM",)),
     ("memory of a fresh process after one answer, MB", ("cold.rss.VmRSS",)),
     ("disk, MB", ("settle.disk_mb",)),
 )
@@ -50,7 +55,7 @@ def _cell(report: Report, size: int, name: str, op: str) -> str:
     own = value(report, size, "skep", op)
     text = number(time)
     if own and name != "skep":
-        text += f" (×{time / own:.2g})"
+        text += f" ({times(time / own)})"
     recall = value(report, size, name, op, "recall")
     if recall is not None and recall < 0.9995:
         text += f" r {recall:.3f}"
@@ -67,7 +72,7 @@ def speed(report: Report, size: int) -> str:
             for name in names
             if (time := value(report, size, name, op)) is not None and right(report, size, name, op)
         }
-        best = min(times, key=lambda name: times[name]) if times else None
+        best = min(times, key=lambda name: times[name]) if len(times) > 1 else None
         cells = [_cell(report, size, name, op) for name in names]
         rows.append([title, *(f"**{c}**" if n == best else c for n, c in zip(names, cells, strict=True))])
     return markdown(_header(report, "CPU ms, p50"), rows)
@@ -95,7 +100,10 @@ def others(report: Report, size: int) -> str:
     for name in _names(report):
         entry = report["sizes"][str(size)].get(name, {})
         wall, count = entry.get("load", {}).get("wall_s"), entry.get("load", {}).get("loaded")
-        rates.append("–" if not wall else f"{count / wall:,.0f}")
+        whole = entry.get("load", {}).get("complete", True)
+        rates.append(
+            "–" if not wall else f"{count / wall:,.0f}" + ("" if whole else f" (stopped at {count:,})")
+        )
     rows.insert(0, ["bulk load, rows per wall second (before indexing)", *rates])
     found: list[str] = []
     for name in _names(report):
@@ -163,19 +171,46 @@ def imports(report: Report) -> str:
     return markdown(["engine", "import, CPU ms", "import, wall ms"], rows)
 
 
+def _tally(found: Sequence[Verdict], what: str) -> str:
+    lost = sum(v.lost for v in found)
+    even = sum(not v.lost and v.ratio > 1 / NEAR for v in found)
+    ahead = len(found) - lost - even
+    return (
+        f"{what}: of {len(found)} comparisons skep is ahead in {ahead}, level in {even} and behind in {lost}."
+    )
+
+
 def losses(report: Report) -> str:
-    """Every operation in which another engine was faster, the worst first; and how many were not."""
+    """Every operation and resource in which another engine was better, the worst first; and how many were not."""
     found = verdicts(report)
-    lost = sorted((v for v in found if v.lost), key=lambda v: -v.ratio)
+    need = resources(report)
     lines = [
         f"- {TITLES[v.op]} at {v.size:,}: {report['engines'][v.rival]['title']} is {v.ratio:.2g} times as fast"
         f" ({number(value(report, v.size, v.rival, v.op))} against {number(value(report, v.size, 'skep', v.op))} ms)."
-        for v in lost
+        for v in sorted(found, key=lambda v: -v.ratio)
+        if v.lost
     ]
-    won = len(found) - len(lost)
-    even = sum(not v.lost and v.ratio > 1 / 1.05 for v in found)
-    first = f"Of {len(found)} comparisons skep is fastest in {won - even}, level in {even} and slower in {len(lost)}."
-    return "\n".join([first, "", *lines]) if lines else first
+    more = [
+        f"- {v.op} at {v.size:,}: {report['engines'][v.rival]['title']} needs {number(_need(report, v, v.rival))}"
+        f" against {number(_need(report, v, 'skep'))} {_unit(v)} ({times(v.ratio)})."
+        for v in sorted(need, key=lambda v: -v.ratio)
+        if v.lost
+    ]
+    tallies = [
+        _tally(found, "CPU time"),
+        _tally(verdicts(report, "wall_p50"), "Wall time"),
+        _tally(need, "Loading, starting, memory and disk"),
+    ]
+    return "\n\n".join(part for part in (" ".join(tallies), "\n".join(lines), "\n".join(more)) if part)
+
+
+def _need(report: Report, verdict: Verdict, name: str) -> float | None:
+    paths = next(paths for title, paths, _ in RESOURCES if title == verdict.op)
+    return figure(report["sizes"][str(verdict.size)][name], paths)
+
+
+def _unit(verdict: Verdict) -> str:
+    return next(unit for title, _, unit in RESOURCES if title == verdict.op)
 
 
 def absent(report: Report) -> str:

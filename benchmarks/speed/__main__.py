@@ -5,53 +5,92 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.speed.environments import BY_NAME, HERE, SPECS
+from benchmarks.speed.environments import BY_NAME, HERE, SPECS, Spec
 from benchmarks.speed.plan import FULL, MILLION, QUICK, Plan
 from benchmarks.speed.run import run
 from benchmarks.speed.show import table
 
 
+def number(least: int) -> Callable[[str], int]:
+    """A whole number of at least `least`, for argparse."""
+
+    def read(text: str) -> int:
+        value = int(text) if text.strip().isdigit() else -1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
+        return value
+
+    return read
+
+
+def list_of(text: str) -> tuple[int, ...]:
+    """Row counts, smallest first. Below fifty there is nothing to rank."""
+    return tuple(sorted({number(50)(part) for part in text.split(",")}))
+
+
+def engines(text: str) -> list[Spec]:
+    """Engines by name, skep among them: it is what the others are compared with."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no engine {unknown[0]!r}; there are {', '.join(BY_NAME)}")
+    return [spec for spec in SPECS if spec.name in names or spec.name == "skep"]
+
+
 def chosen(options: argparse.Namespace) -> Plan:
-    """The profile asked for, with its sizes and rounds replaced where given."""
+    """The profile asked for, with what was given in place of its own.
+
+    Fewer engines or other sizes make it a `part`, so that its results do not take the place of a whole run.
+    """
     plan = MILLION if options.million else FULL if options.full else QUICK
     changes: dict[str, object] = {}
-    if options.sizes:
-        changes["sizes"] = tuple(int(size) for size in options.sizes.split(","))
-    for name in ("rounds", "kills", "questions", "changes", "load_box_s"):
+    for name in ("sizes", "rounds", "kills", "questions", "changes", "loads", "load_box_s"):
         if getattr(options, name) is not None:
             changes[name] = getattr(options, name)
+    if options.engines or options.sizes:
+        changes["profile"] = "part"
     return dataclasses.replace(plan, **changes) if changes else plan  # type: ignore[arg-type]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
+    which = made.add_mutually_exclusive_group()
+    which.add_argument("--quick", action="store_true", help="1k and 10k, few repeats (the default)")
+    which.add_argument("--full", action="store_true", help="1k, 10k and 100k")
+    which.add_argument("--million", action="store_true", help="up to 1M")
+    made.add_argument(
+        "--engines",
+        type=engines,
+        help="comma-separated; skep is always there. All by default: " + ",".join(BY_NAME),
+    )
+    made.add_argument("--sizes", type=list_of, help="comma-separated row counts")
+    made.add_argument("--rounds", type=number(1))
+    made.add_argument("--questions", type=number(1), help="per kind and round")
+    made.add_argument("--changes", type=number(1), help="writes and updates per round")
+    made.add_argument("--kills", type=number(0), help="0 leaves the kills out")
+    made.add_argument("--loads", type=number(1), help="times that quick loads are done")
+    made.add_argument("--load-box-s", type=float, help="seconds an engine may take to load one size")
+    made.add_argument("--seed", type=number(0), default=7)
+    made.add_argument(
+        "--out", type=Path, help="results file; benchmarks/results/speed-PROFILE.json by default"
+    )
+    return made
 
 
 def main() -> None:
     """Parse, run, print, write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--quick", action="store_true", help="1k and 10k, few repeats (the default)")
-    which.add_argument("--full", action="store_true", help="1k, 10k and 100k")
-    which.add_argument("--million", action="store_true", help="up to 1M")
-    parser.add_argument("--engines", help="comma-separated; all by default: " + ",".join(BY_NAME))
-    parser.add_argument("--sizes", help="comma-separated row counts")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--questions", type=int, help="per kind and round")
-    parser.add_argument("--changes", type=int, help="writes and updates per round")
-    parser.add_argument("--kills", type=int)
-    parser.add_argument("--load-box-s", type=float, help="seconds an engine may take to load one size")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument(
-        "--out", type=Path, help="results file; benchmarks/results/speed-PROFILE.json by default"
-    )
-    options = parser.parse_args()
+    options = parser().parse_args()
     plan = chosen(options)
-    names = options.engines.split(",") if options.engines else [spec.name for spec in SPECS]
-    report = run(plan, [BY_NAME[name] for name in names], seed=options.seed)
-    out = options.out or HERE / "results" / f"speed-{plan.profile}.json"
+    report = run(plan, options.engines or list(SPECS), seed=options.seed)
+    out: Path = options.out or HERE / "results" / f"speed-{plan.profile}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report, indent=1) + "\n")
     print(table(report))
-    print(f"written to {out}")
+    print(f"written to {out}; `python -m benchmarks.report --results {out}` makes a report of it")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def versions(spec: Spec) -> dict[str, str]:
 
 
 def process_environment() -> dict[str, str]:
-    """The same for every engine: one BLAS thread, no hash randomness, nothing sent anywhere."""
+    """The same for every engine: one BLAS thread, no hash randomness, nothing sent out; skep from this checkout."""
     keep = {
         key: value
         for key, value in os.environ.items()
@@ -109,7 +109,7 @@ def process_environment() -> dict[str, str]:
     }
     return {
         **keep,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "",
         "OMP_NUM_THREADS": "1",

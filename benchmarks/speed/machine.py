@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+MEASURED = ("src", "native", "benchmarks/speed")
+
 
 def _first(path: str, key: str) -> str:
     try:
@@ -26,7 +28,7 @@ def load() -> float:
 
 
 def commit(root: Path) -> dict[str, Any]:
-    """The commit under test and whether tracked files differ from it."""
+    """The commit under test, and whether what is measured or measures differs from it."""
 
     def git(*words: str) -> str:
         return subprocess.run(
@@ -35,7 +37,7 @@ def commit(root: Path) -> dict[str, Any]:
 
     return {
         "commit": git("rev-parse", "HEAD"),
-        "dirty": bool(git("status", "--porcelain", "-uno", "--", "src")),
+        "dirty": bool(git("status", "--porcelain", "-uno", "--", *MEASURED)),
     }
 
 

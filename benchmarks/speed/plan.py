@@ -19,10 +19,15 @@ SEARCHES = (
 CHANGES = ("touch", "update")
 WRITES = ("write", "write_unsynced", "write_checked")
 """Single writes: synced to disk; merely acknowledged; synced, after a search for what it contradicts."""
+FINDS = ("write_find_unsynced", "write_find")
+"""A single write and a search for it, timed together. The synced one comes last: it wears some engines out."""
+ROWS_PER_KILL = 4000
+"""More than a fast machine writes before it is killed."""
 WARM = 4
 """Questions per kind before the first round."""
 TRUTHS = {
     "keyword": ("keyword", 10),
+    "question": ("question", 10),
     "vector": ("vector", 10),
     "hybrid": ("hybrid", 10),
     "filtered_1": ("filtered_1", 10),
@@ -30,7 +35,7 @@ TRUTHS = {
     "keyword_ids50": ("keyword", 50),
     "vector_ids50": ("vector", 50),
 }
-"""Which exact answer a kind is compared with, and to what depth."""
+"""Which exact answer a kind is compared with, and to what depth; `truth.kind_for` says it for each engine."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Plan:
     kills: int
     load_box_s: float
     round_box_s: float
+    loads: int = 3
+    """Times that everything is loaded, by the engines that are quickly done."""
 
     @property
     def warm_from(self) -> int:
@@ -62,7 +69,7 @@ class Plan:
     @property
     def total_writes(self) -> int:
         """For writes, write-then-find and the kill scenario."""
-        return max(3000, 1500 * self.kills, 4 * self.rounds * self.changes)
+        return max(3000, ROWS_PER_KILL * self.kills, (len(WRITES) + len(FINDS)) * self.rounds * self.changes)
 
 
 QUICK = Plan("quick", (1_000, 10_000), 3, 30, 20, 3, 2, 45.0, 3.0)

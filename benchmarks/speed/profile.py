@@ -46,7 +46,7 @@ def calls(worker: Worker, kind: str, count: int) -> list[Any]:
         return [lambda r=row: worker.engine.write(r, how) for row in rows]
     if kind == "write_find":
         first = int(time.time()) % 2000
-        return [lambda i=i: worker.op_write_find(first + i, 1, 60.0) for i in range(count)]
+        return [lambda i=i: worker.op_write_find("write_find", first + i, 1, 60.0) for i in range(count)]
     asked = read_queries(folder, DIM)
     return [lambda q=query: worker._search(kind, q) for query in asked[4 : count + 4]]  # pyright: ignore[reportPrivateUsage]
 

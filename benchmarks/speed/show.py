@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.speed.plan import CHANGES, SEARCHES, WRITES
+from benchmarks.speed.plan import CHANGES, FINDS, SEARCHES, WRITES
 
 
 def cell(ops: dict[str, Any], op: str, key: str = "cpu_p50") -> float | None:
@@ -22,6 +22,18 @@ def number(value: float | None) -> str:
     return f"{value:.3g}" if value >= 0.001 else f"{value:.4f}"
 
 
+def times(ratio: float) -> str:
+    """A ratio with two significant figures, whole from ten on.
+
+    >>> times(0.354), times(83.4), times(2345.0)
+    ('×0.35', '×83', '×2,345')
+    """
+    return f"×{ratio:.2g}" if ratio < 10 else f"×{ratio:,.0f}"
+
+
+WIDTH = 34
+
+
 def table(report: dict[str, Any]) -> str:
     """Every size, every kind, every engine."""
     names = list(report["engines"])
@@ -32,23 +44,23 @@ def table(report: dict[str, Any]) -> str:
             f"\n{int(size):,} rows · CPU ms p50 (ratio to skep / floor) · load {environment['load_before']}"
             f" → {environment.get('load_after', '?')} on {environment['cores']} cores"
         )
-        lines.append(f"{'':16}" + "".join(f"{name:>24}" for name in names))
-        kinds = (*SEARCHES, *CHANGES, *WRITES, "write_find")
+        lines.append(f"{'':22}" + "".join(f"{name:>{WIDTH}}" for name in names))
+        kinds = (*SEARCHES, *CHANGES, *WRITES, *FINDS)
         for op in kinds:
             ops = {name: results.get(name, {}).get("ops", {}) for name in names}
             base, floor = (cell(ops.get(name, {}), op) for name in ("skep", "floor"))
-            row = f"{op:16}"
+            row = f"{op:22}"
             for name in names:
                 value = cell(ops[name], op)
-                ratios = [f"×{value / other:.2g}" if value and other else "–" for other in (base, floor)]
+                ratios = [times(value / other) if value and other else "–" for other in (base, floor)]
                 right = ops[name].get(op, {}).get("recall")
                 mark = "" if right is None else f" r{right:.3f}"
-                row += f"{number(value) + ' (' + '/'.join(ratios) + ')' + mark:>24}"
+                row += f"{number(value) + ' (' + '/'.join(ratios) + ')' + mark:>{WIDTH}}"
             lines.append(row)
         for label, paths in EXTRAS:
             lines.append(
-                f"{label:16}"
-                + "".join(f"{number(figure(results.get(name, {}), paths)):>24}" for name in names)
+                f"{label:22}"
+                + "".join(f"{number(figure(results.get(name, {}), paths)):>{WIDTH}}" for name in names)
             )
     for name in names:
         for size, results in report["sizes"].items():

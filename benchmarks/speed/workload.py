@@ -32,6 +32,8 @@ TOPIC_WORDS = 400
 SUBTOPICS = 8
 TEAMS = 10
 PROJECTS = 100
+MARKED = 10
+"""One row in so many carries an identifier that no other row has."""
 COMMON = """
 the of to and a in is for that with on as it by this was be are at from or an not we have has which when but
 will can if their its so they all one more after into then than only about should before our between
@@ -166,7 +168,7 @@ class Workload:
         for i in range(len(block.topics)):
             tokens: list[int] = block.tokens[block.starts[i] : block.starts[i + 1]].tolist()
             text = " ".join(words[t] for t in tokens)
-            mark = f" {letter}{first + i:06d}x" if letter == "w" or (first + i) % 10 == 0 else ""
+            mark = f" {letter}{first + i:06d}x" if letter == "w" or (first + i) % MARKED == 0 else ""
             yield Row(
                 id=f"{letter}{first + i:07d}",
                 text=text + mark,
@@ -176,7 +178,7 @@ class Workload:
             )
 
     def rows(self) -> Iterator[Row]:
-        """Every row, in order. One in ten carries an identifier that no other row has."""
+        """Every row, in order. One in `MARKED` carries an identifier that no other row has."""
         first = 0
         for block in self.blocks():
             yield from self.rows_of(block, first, "r")

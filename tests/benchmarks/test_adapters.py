@@ -12,7 +12,7 @@ from benchmarks.speed.environments import Spec
 from benchmarks.speed.kill import kills, one_kill
 from benchmarks.speed.metrics import mean_recall
 from benchmarks.speed.process import EngineError, Process, UnsupportedError
-from benchmarks.speed.truth import exact
+from benchmarks.speed.truth import exact, kind_for
 from benchmarks.speed.workload import DIM, Workload, save
 
 WORKLOAD = Workload(200, seed=3)
@@ -55,6 +55,13 @@ def test_keyword_search_agrees_with_bm25(engine: Any) -> None:
     found = [ids(engine.keyword(query, query.text, 50, True)) for query in QUERIES]
 
     assert mean_recall(found, TRUTH.keyword, 10) >= 0.9
+
+
+def test_questions_with_function_words_agree_with_the_bm25_that_counts_as_the_engine(engine: Any) -> None:
+    found = [ids(engine.keyword(query, query.question, 10, True)) for query in QUERIES]
+    about = {name: getattr(engine, name) for name in ("fusion", "lengths", "drops_function_words")}
+
+    assert mean_recall(found, vars(TRUTH)[kind_for("question", about)], 10) >= 0.95
 
 
 def test_hybrid_search_agrees_with_fused_exact_search(engine: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 
 from skep.bank import Bank
 from skep.cli import bench as module
+from skep.cli.shared import opener
 from skep.errors import InvalidInputError
 
 
@@ -95,3 +98,74 @@ def test_scratch_leaves_even_a_named_bank_alone(own: Path) -> None:
     result = CliRunner().invoke(module.bench, ["--bank", str(own), "--scratch", "--json"])
 
     assert json.loads(result.stdout)["bank"] is None
+
+
+def test_a_bank_of_short_and_like_texts_is_measured_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "short.skep"
+    with Bank.open(path) as bank:
+        bank.remember_many([f"a b {number}" for number in range(6)])
+
+    report = module.run(path)
+
+    assert {timing.calls for timing in report.timings if timing.name.startswith("recall")} == {4}
+
+
+def test_no_question_is_asked_twice() -> None:
+    asked = module.questions(["ok"], 50, 1)
+
+    assert len(set(asked)) == len(asked) == 50
+
+
+def test_nothing_beside_the_bank_is_changed_either(own: Path) -> None:
+    def there() -> dict[str, str]:
+        files = [file for file in own.parent.rglob("*") if file.is_file()]
+        # an empty log and its index are SQLite's way of reading; they hold nothing
+        return {
+            str(file): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in files
+            if not file.name.endswith(("-wal", "-shm"))
+        }
+
+    before = there()
+    module.run(own)
+
+    assert there() == before
+    assert not (log := own.with_name(own.name + "-wal")).exists() or log.stat().st_size == 0
+
+
+def test_the_report_says_what_was_measured_with() -> None:
+    report = module.run(None)
+
+    assert report.memories == 60
+    assert {"skep", "sqlite", "python", "cores", "load", "compiled loops"} <= set(report.machine)
+
+
+def test_nothing_made_up_is_sent_to_the_service_that_embeds_for_a_bank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Service(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_error(503)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("OLLAMA_HOST", f"http://127.0.0.1:{server.server_port}")
+    path = tmp_path / "served.skep"
+    try:
+        with Bank.open(path, embedder="ollama:nomic-embed-text", opener=opener()) as bank:
+            bank.remember_many([f"Anna keeps the key of drawer {number}" for number in range(8)])
+        report = module.run(path)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert asked  # the questions were
+    assert not [text for text in asked if "case k" in text]
+    assert report.embedder.startswith("ollama")
+    assert any("no made-up memory was sent" in note for note in report.notes)

@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.report.__main__ import write
-from benchmarks.report.figures import exponents, verdicts
-from benchmarks.report.tables import absent, losses, speed
+from benchmarks.report.__main__ import _name, write
+from benchmarks.report.figures import exponents, loads, resources, verdicts
+from benchmarks.report.goals import count, quality_goals, speed_goals
+from benchmarks.report.history import digest, keep, rows
+from benchmarks.report.readme import END, START, put, table
+from benchmarks.report.scenarios import chapter, maintenance
+from benchmarks.report.tables import absent, losses, others, speed
 from tests.benchmarks.tiny import results
 
 
@@ -41,7 +45,7 @@ def test_a_report_is_written_whole_from_a_results_file(tmp_path: Path) -> None:
 
     text = write(source, tmp_path / "REPORT.md", plots=False).read_text()
 
-    for heading in ("Where others are faster", "Growth", "Safety", "What is missing", "What favours skep"):
+    for heading in ("Where others are better", "Growth", "Safety", "What is missing", "What favours skep"):
         assert f"### {heading}" in text
     assert "commit `0123456789ab`" in text
 
@@ -57,3 +61,155 @@ def test_plots_are_the_same_for_the_same_results(tmp_path: Path) -> None:
 
     for name in ("speed-growth.svg", "speed-trade.svg"):
         assert (tmp_path / "a/plots" / name).read_bytes() == (tmp_path / "b/plots" / name).read_bytes()
+
+
+def test_a_peer_that_needs_less_memory_or_loads_faster_is_named_too() -> None:
+    made = results()
+    made["sizes"]["10000"]["floor"]["settle"]["rss"] = {"VmRSS": 10.0}
+
+    lost = [(v.op, v.size, v.rival, v.ratio) for v in resources(made) if v.lost]
+
+    assert lost == [("memory after load", 10_000, "floor", 5.0)]
+    assert "memory after load at 10,000: Floor needs 10 against 50 MB (×5)." in losses(made)
+
+
+def test_wall_time_is_counted_apart_from_processor_time() -> None:
+    made = results()
+    made["sizes"]["1000"]["skep"]["ops"]["hybrid"]["wall_p50"] = 100.0
+
+    assert losses(made).startswith(
+        "CPU time: of 6 comparisons skep is ahead in 5, level in 0 and behind in 1."
+    )
+    assert "Wall time: of 6 comparisons skep is ahead in 4, level in 0 and behind in 2." in losses(made)
+
+
+def test_a_load_that_was_cut_short_says_so() -> None:
+    made = results()
+    made["sizes"]["1000"]["chroma"]["load"].update(loaded=600, complete=False)
+
+    assert "200 (stopped at 600)" in others(made, 1000)
+
+
+def at(size: int, **figures: float) -> dict:
+    """Results in which skep was measured at one size."""
+    made = results()
+    made["sizes"][str(size)] = made["sizes"].pop("10000")
+    for name, time in figures.items():
+        made["sizes"][str(size)]["skep"]["ops"][name] = made["sizes"]["1000"]["skep"]["ops"]["hybrid"] | {
+            "cpu_p50": time
+        }
+    return made
+
+
+def test_goals_are_reached_missed_or_not_measured() -> None:
+    said = {s.title: s for s in speed_goals(at(100_000, hybrid=0.9, write=0.3))}
+
+    assert said["hybrid, 100,000 memories"].reached
+    assert said["hybrid, 100,000 memories"].best_other == "20 ms, Floor"
+    assert said["single write, synced, 100,000 memories"].reached is False
+    assert said["hybrid, 1,000,000 memories"].now == "not measured"
+    assert said["import skep, beyond numpy"].reached
+    assert said["acknowledged writes lost to SIGKILL"].reached is None  # two kills decide nothing
+    assert count(list(said.values())) == "5 reached, 1 missed, 9 not decided by this run."
+
+
+def test_a_fast_vector_search_with_poor_answers_misses_its_goal() -> None:
+    made = at(100_000, vector_ids50=0.5)
+    made["sizes"]["100000"]["skep"]["ops"]["vector_ids50"]["recall"] = 0.98
+
+    said = {s.title: s for s in speed_goals(made)}
+
+    assert said["vector, 50 ids, agreement at least .995, 100,000 memories"].reached is False
+
+
+def test_growth_to_a_million_is_judged_when_both_sizes_are_there() -> None:
+    made = at(100_000, hybrid=1.0)
+    made["sizes"]["1000000"] = {"skep": {"ops": {"hybrid": {"cpu_p50": 8.5}}}}
+
+    said = {s.title: s for s in speed_goals(made)}
+
+    assert said["growth of hybrid from 100,000 to 1,000,000"].now == "×8.5"
+    assert said["growth of hybrid from 100,000 to 1,000,000"].reached is False
+
+
+def test_goals_of_quality_stand_beside_the_best_other_ranker() -> None:
+    made = {"sets": {"locomo_obs": {"default": {"recall@10": 0.79}, "mem0": {"recall@10": 0.7}}}}
+    made["sets"]["factcon_32k"] = {
+        "default": {"misled": 0.02},
+        "bm25": {"misled": 0.7},
+        "mem0": {"misled": 0.6},
+    }
+
+    said = {s.title: s for s in quality_goals(made)}
+
+    assert said["locomo_obs, recall@10"].reached is False
+    assert said["factcon_32k, distractor first"].reached
+    assert said["factcon_32k, distractor first"].best_other == "0.600, mem0"
+    assert said["realmem, recall@10"].reached is None
+
+
+def test_earlier_runs_stand_beside_this_one_with_their_ratio_to_the_floor() -> None:
+    before = results() | {"started": "2025-12-31T00:00:00Z"}
+    before["sizes"] = {
+        "10000": {"skep": {"ops": {"hybrid": {"cpu_p50": 8.0}}}, "floor": before["sizes"]["10000"]["floor"]}
+    }
+
+    history = keep(keep(keep([], results()), before), results())
+    header, table = rows(history, 10_000)
+
+    assert [each["started"][:4] for each in history] == ["2025", "2026"]
+    assert header == ["10,000 memories", "`0123456`, 00:00", "`0123456`, 00:00"]
+    assert ["hybrid (RRF of 50 + 50), 10 texts", "8 (×0.4)", "2 (×0.1)"] in table
+    assert json.loads(json.dumps(digest(results()))) == digest(results())
+
+
+def test_only_a_whole_run_takes_the_place_of_the_committed_report() -> None:
+    assert _name(Path("results/speed-full.json")) == "REPORT.md"
+    assert _name(Path("results/speed-quick.json")) == "REPORT-quick.md"
+    assert _name(Path("elsewhere/mine.json")) == "REPORT-mine.md"
+
+
+def test_the_load_of_the_machine_stands_with_every_size() -> None:
+    assert loads(results(), 1000) == (0.2, 0.2)
+    assert loads({"sizes": {"1": {"skep": {"ops": {}}}}}, 1) is None
+
+
+def test_hive_and_maintenance_have_a_chapter_when_they_were_measured() -> None:
+    row = {"agents": 1, "recall_at_10": 0.8, "points_one_author": 0.0, "identical_answers": 1.0}
+    parity = {
+        "a set": [
+            row | {"topology": "single"},
+            row | {"topology": "sharded", "agents": 9, "points_one_author": -1.5},
+        ]
+    }
+    made = {"planted": [{"edits": 1, "seed": 5, "merged": 0.9, "copies": 10, "wrong": 1, "merges": 9}]}
+
+    assert "| a set | sharded, 9 agents | 0.8000 | 0.8000 | -1.50 | 100.0% |" in chapter(parity, None)
+    assert (
+        "| planted copies merged, 1 edit(s) each, seed 5 | 90.0% of 10 | 1 of 9 merges wrong |"
+        in maintenance(made)
+    )
+    assert chapter(None, None) == maintenance(None) == ""
+
+
+HERE = Path(__file__).resolve().parents[2]
+
+
+def test_the_readme_says_what_the_committed_results_say() -> None:
+    text = (HERE / "README.md").read_text()
+    report = json.loads((HERE / "benchmarks/results/speed-full.json").read_text())
+
+    assert START in text
+    assert put(text, report) == text, "run `python -m benchmarks.report`"
+
+
+def test_the_table_of_the_readme_marks_the_best_sound_answer() -> None:
+    made = at(100_000, hybrid=0.95, write=0.211)
+    made["sizes"]["100000"]["chroma"] = {"status": "failed", "reason": "write: it hung", "ops": {}}
+
+    said = table(made)
+
+    assert "| words and vectors, 10 texts | 0.95 (r .99) | – | – | – | – | – |" in said
+    assert "| synced write | 0.21 (r .99) | – | failed | – | – | – |" in said
+    assert put(f"a {START} old {END} b", made) == f"a {START}\n{said}\n{END} b"
+    assert put("no marks", made) == "no marks"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from benchmarks.speed.truth import exact
+import pytest
+from benchmarks.speed.truth import exact, kind_for
 from benchmarks.speed.worker import read_queries, read_rows
 from benchmarks.speed.workload import DIM, FUNCTION_WORDS, Workload, make_words, save
 
@@ -119,3 +121,50 @@ def test_what_is_saved_is_what_workers_read(tmp_path: Path) -> None:
         r.id for r in read_rows(str(tmp_path), "writes", DIM, 2, 2)
     ]
     assert [q.question for q in workload.queries(3)] == [q.question for q in read_queries(str(tmp_path), DIM)]
+
+
+def bm25(rows: list, words: list[str], kind: str) -> list[str]:
+    """The best fifty by a BM25 written out again, from the texts that engines are given."""
+    said = [Counter(row.text.split()) for row in rows]
+    sizes = [
+        sum(n for w, n in each.items() if not (kind == "keyword_content" and w in FUNCTION_WORDS))
+        for each in said
+    ]
+    mean = sum(sizes) / len(sizes)
+    scores: dict[str, float] = {}
+    for word in words:
+        inside = [i for i, each in enumerate(said) if word in each]
+        odds = (len(rows) - len(inside) + 0.5) / (len(inside) + 0.5)
+        idf = max(math.log(odds), 1e-6) if kind == "question" else math.log(1 + odds)
+        for i in inside:
+            count = said[i][word]
+            part = idf * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * sizes[i] / mean))
+            scores[rows[i].id] = scores.get(rows[i].id, 0.0) + part
+    return sorted(scores, key=lambda id: (-round(scores[id], 5), id))[:50]
+
+
+@pytest.mark.parametrize("kind", ["keyword", "keyword_content", "question"])
+def test_the_exact_keyword_answers_are_those_of_a_plain_bm25(kind: str) -> None:
+    workload = Workload(700)
+    rows = list(workload.rows())
+    queries = workload.queries(8)
+
+    for query, found in zip(queries, vars(exact(workload, queries))[kind], strict=True):
+        words = sorted(set((query.question if kind == "question" else query.text).split()))
+        plain = bm25(rows, words, kind)
+        assert len(set(found[:10]) & set(plain[:10])) >= min(10, len(plain)) - 1  # one tie at the edge
+        assert found[0] == plain[0]
+
+
+def test_every_engine_is_compared_with_an_exact_search_that_counts_as_it_does() -> None:
+    plain = {"fusion": "listed", "lengths": "all", "drops_function_words": False}
+
+    assert kind_for("keyword", plain) == "keyword"
+    assert kind_for("question", plain) == "question"
+    assert kind_for("hybrid", plain | {"fusion": "pooled"}) == "pooled"
+    assert kind_for("hybrid", plain | {"lengths": "content"}) == "hybrid_content"
+    assert (
+        kind_for("question", plain | {"lengths": "content", "drops_function_words": True})
+        == "keyword_content"
+    )
+    assert kind_for("filtered_1", plain) == "filtered_1"

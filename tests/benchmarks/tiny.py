@@ -13,7 +13,7 @@ def op(time: float, recall: float | None = None) -> dict[str, Any]:
 
 
 def entry(scale: float, **ops: dict[str, Any]) -> dict[str, Any]:
-    rss = {"VmRSS": 50.0 * scale, "RssAnon": 40.0 * scale}
+    rss = {"VmRSS": 50.0 * scale, "RssAnon": 40.0 * scale, "VmHWM": 60.0 * scale}
     return {
         "status": "ok",
         "durability": "survives power loss",

@@ -19,6 +19,10 @@ class Engine(Protocol):
     fusion: str
     """`listed`: reciprocal ranks over the two lists, a row missing from one gets nothing for it. `pooled`: every
     candidate is ranked by both signals among all candidates."""
+    lengths: str
+    """How long a text is to its BM25: `all` words, or `content` words without those it takes for function words."""
+    drops_function_words: bool
+    """Whether it leaves function words out of a question."""
 
     def open(self, path: str, dim: int) -> None:
         """Open or create the store in the folder `path`."""
@@ -33,7 +37,7 @@ class Engine(Protocol):
         ...
 
     def write(self, row: Row, how: How = "synced") -> None:
-        """Store one row; LookupError for a kind of write that the engine does not know.
+        """Store one row; NotOfferedError for a kind of write that the engine does not know.
 
         `synced` is as durable as the engine can, and returns when that is so. `unsynced` returns when the
         engine acknowledges the row, without asking for the disk. `checked` is synced, and looks first for
@@ -43,6 +47,10 @@ class Engine(Protocol):
 
     def touch(self, row: Row) -> None:
         """Note that a row was used; durability is not asked for."""
+        ...
+
+    def flush(self) -> None:
+        """Write down the touches that are only held in memory so far."""
         ...
 
     def update(self, row: Row, importance: float) -> None:
@@ -62,7 +70,7 @@ class Engine(Protocol):
         ...
 
     def default(self, query: Query, k: int) -> Answer:
-        """What the engine does by default when it is more than `hybrid`; else LookupError."""
+        """What the engine does by default when it is more than `hybrid`; else NotOfferedError."""
         ...
 
     def has(self, id: str) -> bool:

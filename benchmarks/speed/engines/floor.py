@@ -47,6 +47,7 @@ class Floor(Plain):
         self.db: Any = apsw.Connection(os.path.join(path, "floor.db"))
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA synchronous=FULL")
+        self.synced = True
         self.db.execute(SCHEMA)
         self.count = int(self.db.execute("SELECT coalesce(max(row), 0) FROM memory").get)
         self.matrix: Any = None
@@ -82,10 +83,16 @@ class Floor(Plain):
             self.matrix[row - 1] = np.frombuffer(blob, dtype=np.float32)
         return self.matrix[: self.count]
 
+    def _sync(self, synced: bool) -> None:
+        """Whether a commit waits for the disk; asked of SQLite only when it changes."""
+        if synced != self.synced:
+            self.db.pragma("synchronous", "full" if synced else "normal")
+            self.synced = synced
+
     def write(self, row: Row, how: How = "synced") -> None:
         """Row and words in one transaction, then the matrix."""
         refuse(how, "synced", "unsynced")
-        self.db.pragma("synchronous", "full" if how == "synced" else "normal")
+        self._sync(how == "synced")
         with self.db:
             position = self._insert(row)
         if self.matrix is not None:
@@ -96,7 +103,7 @@ class Floor(Plain):
 
     def touch(self, row: Row) -> None:
         """One upsert into a narrow table, not synced."""
-        self.db.pragma("synchronous", "normal")
+        self._sync(False)
         self.db.execute(
             "INSERT INTO used SELECT row, 1 FROM memory WHERE id = ?"
             " ON CONFLICT(row) DO UPDATE SET uses = uses + 1",
@@ -105,7 +112,7 @@ class Floor(Plain):
 
     def update(self, row: Row, importance: float) -> None:
         """One durable statement."""
-        self.db.pragma("synchronous", "full")
+        self._sync(True)
         self.db.execute("UPDATE memory SET importance = ? WHERE id = ?", (importance, row.id))
 
     def _by_words(self, text: str, k: int) -> list[int]:

@@ -17,6 +17,8 @@ class LanceDb(Plain):
     """Columnar files; every write is a new version of the table."""
 
     durability: str = "each write is a new table version in new files; no fsync is asked of the file system"
+    lengths: str = "content"
+    drops_function_words: bool = True
     notes: tuple[str, ...] = (
         "Vector index IVF_HNSW_SQ from 100,000 rows on, refine factor 2; an exact scan below.",
         "Single writes leave small fragments; `optimize` is run after the bulk load only.",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from benchmarks.speed.engines.values import Answer, How, Plain, Query, Row, Where, refuse
+from benchmarks.speed.engines.values import Answer, How, NotOfferedError, Plain, Query, Row, Where, refuse
 
 USER = "bench"
 
@@ -93,7 +93,7 @@ class Mem0(Plain):
     def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> Answer:
         """Not offered without its encoder."""
         del query, text, k, ids_only
-        raise LookupError("keyword search needs an encoder that is downloaded at run time")
+        raise NotOfferedError("keyword search needs an encoder that is downloaded at run time")
 
     def vector(self, query: Query, k: int, where: Where, ids_only: bool) -> Answer:
         """Its search."""

@@ -32,6 +32,8 @@ class Qdrant(Plain):
     """A shard with a dense vector, a BM25 sparse vector and keyword payload indexes."""
 
     durability: str = "write-ahead log, flushed after every single write as asked here"
+    lengths: str = "content"
+    drops_function_words: bool = True
     notes: tuple[str, ...] = (
         "BM25 by its own encoder as a sparse vector with the IDF modifier; hybrid by its own RRF.",
         "One process at a time may open a shard.",

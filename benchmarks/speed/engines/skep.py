@@ -61,6 +61,8 @@ class Skep:
         "event, row, words and vector in one transaction, WAL, synchronous=FULL: survives power loss"
     )
     fusion: str = "pooled"
+    lengths: str = "all"
+    drops_function_words: bool = True
     notes: tuple[str, ...] = (
         "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags.",
         "With the optional package skep-native where it is installed (`versions` says so); without it vector searches"
@@ -111,6 +113,10 @@ class Skep:
     def touch(self, row: Row) -> None:
         """Count a use; written to the log in batches."""
         self.bank.engine.note_uses([self._id(row)])
+
+    def flush(self) -> None:
+        """Write the counted uses, all in one event."""
+        self.bank.engine.flush_uses()
 
     def update(self, row: Row, importance: float) -> None:
         """Revise one field."""

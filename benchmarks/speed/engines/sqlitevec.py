@@ -36,6 +36,8 @@ class SqliteVec(Plain):
     durability: str = "one transaction per write, WAL, synchronous=FULL: survives power loss"
     notes: tuple[str, ...] = (
         "vec0 scans every vector exactly; the filter fields are vec0 metadata columns.",
+        "SQLite's settings as shipped. With `PRAGMA mmap_size` its scans took a third less (50,000 rows: 18 instead of"
+        " 25 ms, filtered 9.5 instead of 16), and the mapped file counted as its memory.",
     )
 
     def open(self, path: str, dim: int) -> None:
@@ -48,6 +50,7 @@ class SqliteVec(Plain):
         self.db.enable_load_extension(False)
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA synchronous=FULL")
+        self.synced = True
         self.db.execute(SCHEMA.format(dim=dim))
         self.count = int(self.db.execute("SELECT coalesce(max(row), 0) FROM memory").get)
 
@@ -72,21 +75,27 @@ class SqliteVec(Plain):
         self.db.execute("INSERT INTO words(words) VALUES ('optimize')")
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def _sync(self, synced: bool) -> None:
+        """Whether a commit waits for the disk; asked of SQLite only when it changes."""
+        if synced != self.synced:
+            self.db.pragma("synchronous", "full" if synced else "normal")
+            self.synced = synced
+
     def write(self, row: Row, how: How = "synced") -> None:
         """Row, words and vector in one transaction."""
         refuse(how, "synced", "unsynced")
-        self.db.pragma("synchronous", "full" if how == "synced" else "normal")
+        self._sync(how == "synced")
         with self.db:
             self._insert(row)
 
     def touch(self, row: Row) -> None:
         """One statement, not synced."""
-        self.db.pragma("synchronous", "normal")
+        self._sync(False)
         self.db.execute("UPDATE memory SET uses = uses + 1 WHERE id = ?", (row.id,))
 
     def update(self, row: Row, importance: float) -> None:
         """One durable statement."""
-        self.db.pragma("synchronous", "full")
+        self._sync(True)
         self.db.execute("UPDATE memory SET importance = ? WHERE id = ?", (importance, row.id))
 
     def _by_words(self, text: str, k: int) -> list[int]:

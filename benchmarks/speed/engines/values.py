@@ -51,21 +51,30 @@ CANDIDATES = 50
 RRF_K = 60
 
 
+class NotOfferedError(LookupError):
+    """The engine does not do this; anything else that goes wrong is a failure."""
+
+
 def refuse(how: How, *known: str) -> None:
-    """LookupError for a kind of write that the engine does not know."""
+    """NotOfferedError for a kind of write that the engine does not know."""
     if how not in known:
-        raise LookupError(f"knows no {how} write")
+        raise NotOfferedError(f"knows no {how} write")
 
 
 class Plain:
     """For engines whose default search is not more than the kinds measured already."""
 
     fusion: str = "listed"
+    lengths: str = "all"
+    drops_function_words: bool = False
+
+    def flush(self) -> None:
+        """Nothing is held back: a touch is written when it returns."""
 
     def default(self, query: Query, k: int) -> Answer:
         """Nothing to measure."""
         del query, k
-        raise LookupError("has no search of its own beyond those measured")
+        raise NotOfferedError("has no search of its own beyond those measured")
 
 
 def fuse(*rankings: list[str], k: int = RRF_K) -> list[str]:
@@ -78,5 +87,5 @@ def fuse(*rankings: list[str], k: int = RRF_K) -> list[str]:
 
 
 def any_word(text: str) -> str:
-    """The words of a query as an FTS5 expression that any of them satisfies."""
-    return " OR ".join(f'"{word}"' for word in text.split())
+    """The words of a query, each once, as an FTS5 expression that any of them satisfies."""
+    return " OR ".join(f'"{word}"' for word in dict.fromkeys(text.split()))

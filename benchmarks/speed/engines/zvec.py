@@ -24,7 +24,11 @@ class Zvec(Plain):
     """One collection in one folder."""
 
     durability: str = "write-ahead log; `flush` after every single write as asked here"
-    notes: tuple[str, ...] = ("One process at a time may open a collection.",)
+    notes: tuple[str, ...] = (
+        "One process at a time may open a collection.",
+        "After a few hundred flushed writes and updates it stopped answering in several runs here, also when it was"
+        " never halted; not flushed, the same writes went through.",
+    )
 
     def open(self, path: str, dim: int) -> None:
         """Open the collection or create it."""

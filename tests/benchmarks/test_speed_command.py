@@ -1,0 +1,122 @@
+"""What `python -m benchmarks.speed` understands, and that a whole run holds together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.speed import run as harness
+from benchmarks.speed.__main__ import chosen, parser
+from benchmarks.speed.engines.floor import Floor
+from benchmarks.speed.engines.skep import Skep
+from benchmarks.speed.engines.values import Query, Row
+from benchmarks.speed.environments import Spec
+from benchmarks.speed.plan import FULL, Plan
+from benchmarks.speed.worker import Worker
+from benchmarks.speed.workload import DIM, Workload, save
+
+HERE = [
+    Spec("skep", "skep", (), "skep.bank", own=False),
+    Spec("floor", "the floor", (), "apsw", own=False),
+]
+
+
+def given(*words: str) -> Plan:
+    return chosen(parser().parse_args(words))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--engines", "nonsense"),
+        ("--sizes", "many"),
+        ("--sizes", "10"),
+        ("--rounds", "0"),
+        ("--questions", "-3"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_starts(words: tuple[str, str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(words)
+
+
+def test_a_part_of_a_run_does_not_pass_for_a_whole_one() -> None:
+    assert given("--full").profile == "full"
+    assert given("--full", "--rounds", "2").profile == "full"
+    assert given("--full", "--sizes", "1000").profile == "part"
+    assert given("--full", "--engines", "floor").profile == "part"
+
+
+def test_skep_is_always_among_the_engines() -> None:
+    assert [spec.name for spec in parser().parse_args(["--engines", "floor"]).engines] == ["skep", "floor"]
+
+
+def test_a_failure_inside_an_engine_is_not_taken_for_something_it_does_not_offer(tmp_path: Path) -> None:
+    save(Workload(60, seed=3), tmp_path / "load", queries=2, writes=1)
+
+    class Broken(Floor):
+        def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> list[tuple[str, str]]:
+            return {}["no such key"]
+
+    worker = Worker(Broken(), DIM)
+    worker.op_open(str(tmp_path / "store"), str(tmp_path / "load"))
+    with pytest.raises(KeyError):
+        worker.op_search("keyword", 0, 1, 9.0)
+    worker.op_close()
+
+
+def test_a_touch_is_charged_its_share_of_writing_what_was_held_back(tmp_path: Path) -> None:
+    save(Workload(60, seed=3), tmp_path / "load", queries=2, writes=1)
+    written: list[int] = []
+
+    class Held(Floor):
+        def touch(self, row: Row) -> None:
+            pass
+
+        def flush(self) -> None:
+            written.append(sum(range(300_000)))
+
+    worker = Worker(Held(), DIM)
+    worker.op_open(str(tmp_path / "store"), str(tmp_path / "load"))
+    held = worker.op_change("touch", 0, 10, 9.0)
+    worker.op_close()
+
+    assert len(written) == 2  # before and after
+    assert len(held["cpu_ns"]) == 10
+    assert min(held["cpu_ns"]) > 50_000
+
+
+def test_counted_uses_of_skep_are_written_when_it_is_asked_to(tmp_path: Path) -> None:
+    row = next(Workload(1, seed=3).rows())
+    engine = Skep()
+    engine.open(str(tmp_path), DIM)
+    engine.load([row])
+    engine.touch(row)
+    engine.flush()
+    assert engine.bank.status().events == 2
+    engine.close()
+
+
+def test_a_whole_run_of_two_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "WORK", tmp_path)
+    plan = Plan("part", (60, 200), 2, 4, 3, 1, 0, 60.0, 5.0, loads=2)
+
+    report = json.loads(json.dumps(harness.run(plan, HERE, seed=5, say=lambda _: None)))
+
+    for size in ("60", "200"):
+        for name in ("skep", "floor"):
+            entry = report["sizes"][size][name]
+            assert entry["status"] == "ok", entry
+            assert entry["load"]["repeats"] == 2
+            assert entry["cold"]["status"] == "ok"
+            assert entry["ops"]["vector"]["recall"] >= 0.9
+            assert entry["ops"]["keyword"]["recall"] >= 0.9
+            assert entry["ops"]["write_find"]["found"] == 1.0
+        assert report["sizes"][size]["skep"]["ops"]["write_unsynced"]["status"] == "not offered"
+        assert report["sizes"][size]["skep"]["ops"]["hybrid"]["exact"] == "pooled"
+    assert set(report["environment"]) >= {"commit", "dirty", "cores", "load_before", "load_after", "python"}
+
+
+def test_the_full_profile_has_the_sizes_of_the_report() -> None:
+    assert FULL.sizes == (1_000, 10_000, 100_000)
