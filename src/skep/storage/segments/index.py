@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from skep.errors import EmbedderMismatchError
-from skep.storage.segments.codes import decode
+from skep.storage.segments.codes import turned
 from skep.storage.segments.filters import Masks
 from skep.storage.segments.lexical import (
     WordScores,
@@ -20,9 +20,8 @@ from skep.storage.segments.lexical import (
     term_parts,
 )
 from skep.storage.segments.postings import idf
-from skep.storage.segments.scan import Scanner, codes_of, cosines_of
+from skep.storage.segments.scan import Scanner, cosines_of, vectors_of
 from skep.storage.segments.timelines import Timelines
-from skep.storage.segments.turning import turn_back, turn_one
 from skep.storage.segments.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.storage.base import Filter, IndexSource
+    from skep.storage.segments.codes import Query
     from skep.storage.segments.table import Table
 
     Ints = NDArray[np.int64]
@@ -216,8 +216,7 @@ class SegmentIndex:
             out = np.zeros((len(rows), table.dim), dtype=np.float32)
             order = np.argsort(slots, kind="stable")
             order = order[slots[order] >= 0]
-            for part, codes in codes_of(table, slots[order]):
-                out[order[part]] = turn_back(decode(codes))
+            out[order] = vectors_of(table, slots[order])
             return out
 
         return self._trusting(answer)
@@ -305,7 +304,7 @@ class SegmentIndex:
                 self.refresh()
                 return answer()
 
-    def _unit(self, vector: Singles | None) -> Singles | None:
+    def _unit(self, vector: Singles | None) -> Query | None:
         """A query vector of length 1, turned; None if it has no direction."""
         dim = self._upkeep.table.dim
         if vector is None or not dim:
@@ -316,12 +315,12 @@ class SegmentIndex:
                 f"the query has {len(query)} dimensions and the bank {dim}; embed it with the bank's embedder"
             )
         norm = math.sqrt(np.vecdot(query, query))
-        return turn_one(query / np.float32(norm)) if math.isfinite(norm) and norm > 0 else None
+        return turned(query / np.float32(norm)) if math.isfinite(norm) and norm > 0 else None
 
     def _search(
         self,
         terms: Sequence[str],
-        query: Singles | None,
+        query: Query | None,
         where: Filter,
         k_words: int,
         k_vectors: int,

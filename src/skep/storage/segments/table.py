@@ -179,6 +179,9 @@ class Table:
 
     def parts(self, slots: Ints) -> Iterable[tuple[int, slice]]:
         """Where sorted slots fall: the number of the segment (the tail is last) and the stretch of `slots`."""
+        if len(self.segments) == 1 and len(slots) and slots[0] >= 0 and slots[-1] < self.base:
+            yield 0, slice(0, len(slots))
+            return
         edges = np.searchsorted(slots, [*self.bases, self.count + 1]).tolist()
         for number in range(len(edges) - 1):
             if edges[number] < edges[number + 1]:
