@@ -1,4 +1,4 @@
-/* The best of many. */
+/* The best of many, and where rows stand. */
 
 #include <stdlib.h>
 
@@ -350,9 +350,49 @@ end:
     return answer;
 }
 
+PyDoc_STRVAR(locate_doc, "locate(rows, alive, asked, base, out, /)\n--\n\n"
+                         "Put the slots of those of some rows that stand among ascending ones and are alive into `out`. A slot\n"
+                         "is a place plus the base; `alive` has one flag per place.");
+
+static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("locate", count, 5))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Py_buffer *rows = array(&buffers, given[0], "rows", 1, 8, 0);
+    Py_buffer *alive = rows ? array(&buffers, given[1], "alive", 1, 1, 0) : NULL;
+    Py_buffer *asked = alive ? array(&buffers, given[2], "asked", 1, 8, 0) : NULL;
+    Py_ssize_t base = asked ? PyLong_AsSsize_t(given[3]) : -1;
+    Py_buffer *out = asked && !PyErr_Occurred() ? array(&buffers, given[4], "out", 1, 8, 1) : NULL;
+    int sound = out != NULL && long_enough(alive, "alive", rows->shape[0]) && long_enough(out, "out", asked->shape[0]);
+    for (Py_ssize_t i = 0; sound && i < asked->shape[0]; i++) {
+        const int64_t *known = rows->buf, row = ((const int64_t *)asked->buf)[i];
+        Py_ssize_t at = 0, end = rows->shape[0];
+        uint64_t guess = end > 0 ? (uint64_t)row - (uint64_t)known[0] : 0; /* where rows were never forgotten */
+        if (guess < (uint64_t)end && known[guess] == row)
+            at = (Py_ssize_t)guess;
+        else
+            while (at < end) {
+                Py_ssize_t middle = at + (end - at) / 2;
+                if (known[middle] < row)
+                    at = middle + 1;
+                else
+                    end = middle;
+            }
+        if (at < rows->shape[0] && known[at] == row && ((const uint8_t *)alive->buf)[at])
+            ((int64_t *)out->buf)[i] = base + at;
+    }
+    release(&buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef choose_methods[] = {
     {"reach", (PyCFunction)(void (*)(void))reach, METH_FASTCALL, reach_doc},
     {"top", (PyCFunction)(void (*)(void))top, METH_FASTCALL, top_doc},
     {"best", (PyCFunction)(void (*)(void))best, METH_FASTCALL, best_doc},
+    {"locate", (PyCFunction)(void (*)(void))locate, METH_FASTCALL, locate_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -12,7 +12,7 @@
 #define MIDDLE 8  /* the lower half of a row that the upper half describes exactly */
 #define ABREAST 16 /* rows that are mixed together */
 #define TINY 1e-12
-#define AHEAD 4   /* rows that are fetched before they are multiplied */
+#define AHEAD 6 /* rows that are fetched before they are multiplied */
 
 typedef struct {
     void (*unpack)(const int8_t *high, const uint8_t *low, Py_ssize_t dim, int16_t *steps);

@@ -64,6 +64,50 @@ typedef struct {
     Py_ssize_t count, room, filled, base;
 } Sums;
 
+#define OUTSIDE "postings: they lead out of the arrays"
+
+/* Lists from six arguments on; every stretch of them lies within the arrays. */
+static int lists_of(Buffers *buffers, PyObject *const *given, Lists *lists)
+{
+    Py_buffer *docs = array(buffers, given[0], "docs", 1, 4, 0);
+    Py_buffer *classes = NULL;
+    if (docs != NULL && given[1] != Py_None) {
+        classes = array(buffers, given[1], "classes", 1, 2, 0);
+        if (classes == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) {
+            PyErr_Clear();
+            classes = array(buffers, given[1], "classes", 1, 4, 0);
+        }
+        docs = classes == NULL ? NULL : docs;
+    }
+    Py_buffer *impacts = docs ? array(buffers, given[2], "impacts", 1, 4, 0) : NULL;
+    Py_buffer *starts = impacts ? array(buffers, given[3], "starts", 1, 8, 0) : NULL;
+    Py_buffer *sizes = starts ? array(buffers, given[4], "sizes", 1, 8, 0) : NULL;
+    Py_buffer *worths = sizes ? array(buffers, given[5], "worths", 1, 4, 0) : NULL;
+    if (worths == NULL)
+        return 0;
+    *lists = (Lists){docs->buf, classes ? classes->buf : NULL, classes && classes->itemsize == 4, impacts->buf,
+                     worths->buf, starts->buf, sizes->buf, starts->shape[0], impacts->shape[0]};
+    if (!long_enough(sizes, "sizes", lists->terms) || !long_enough(worths, "worths", lists->terms) ||
+        (classes != NULL && !long_enough(classes, "classes", docs->shape[0])))
+        return 0;
+    for (Py_ssize_t term = 0; term < lists->terms; term++) {
+        int64_t start = lists->starts[term], size = lists->sizes[term];
+        if (start < 0 || size < 0 || start > docs->shape[0] || size > docs->shape[0] - start) {
+            PyErr_SetString(PyExc_IndexError, OUTSIDE);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline Py_ssize_t kind_of(const Lists *lists, Py_ssize_t at)
+{
+    if (lists->classes == NULL)
+        return at;
+    return lists->wide ? (Py_ssize_t)((const uint32_t *)lists->classes)[at]
+                       : (Py_ssize_t)((const uint16_t *)lists->classes)[at];
+}
+
 /* 0 where a posting leads out of the arrays. */
 static int add_up(const Lists *lists, Sums *sums)
 {
@@ -73,10 +117,7 @@ static int add_up(const Lists *lists, Sums *sums)
         Py_ssize_t end = (Py_ssize_t)(lists->starts[term] + lists->sizes[term]);
         float worth = lists->worths[term];
         for (Py_ssize_t i = (Py_ssize_t)lists->starts[term]; i < end; i++) {
-            Py_ssize_t doc = lists->docs[i], kind = i;
-            if (lists->classes != NULL)
-                kind = lists->wide ? (Py_ssize_t)((const uint32_t *)lists->classes)[i]
-                                   : (Py_ssize_t)((const uint16_t *)lists->classes)[i];
+            Py_ssize_t doc = lists->docs[i], kind = kind_of(lists, i);
             if (doc >= left || kind >= lists->kinds || sums->filled >= sums->room)
                 return 0;
             float before = scores[doc], after = before + lists->impacts[kind] * worth;
@@ -100,53 +141,101 @@ static PyObject *score(PyObject *self, PyObject *const *given, Py_ssize_t count)
         return NULL;
     Buffers buffers = {.count = 0};
     PyObject *answer = NULL;
+    Lists lists;
     Py_buffer *scores = array(&buffers, given[0], "scores", 1, 4, 1);
     Py_ssize_t base = scores ? PyLong_AsSsize_t(given[1]) : -1;
-    Py_buffer *docs = scores && !PyErr_Occurred() ? array(&buffers, given[2], "docs", 1, 4, 0) : NULL;
-    Py_buffer *classes = NULL;
-    if (docs != NULL && given[3] != Py_None) {
-        classes = array(&buffers, given[3], "classes", 1, 2, 0);
-        if (classes == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) {
-            PyErr_Clear();
-            classes = array(&buffers, given[3], "classes", 1, 4, 0);
-        }
-        docs = classes == NULL ? NULL : docs;
-    }
-    Py_buffer *impacts = docs ? array(&buffers, given[4], "impacts", 1, 4, 0) : NULL;
-    Py_buffer *starts = impacts ? array(&buffers, given[5], "starts", 1, 8, 0) : NULL;
-    Py_buffer *sizes = starts ? array(&buffers, given[6], "sizes", 1, 8, 0) : NULL;
-    Py_buffer *worths = sizes ? array(&buffers, given[7], "worths", 1, 4, 0) : NULL;
-    Py_buffer *touched = worths ? array(&buffers, given[8], "touched", 1, 8, 1) : NULL;
+    int sound = scores && !PyErr_Occurred() && lists_of(&buffers, given + 2, &lists);
+    Py_buffer *touched = sound ? array(&buffers, given[8], "touched", 1, 8, 1) : NULL;
     Py_ssize_t filled = touched ? PyLong_AsSsize_t(given[9]) : -1;
     if (touched == NULL || PyErr_Occurred())
         goto end;
-    Lists lists = {docs->buf, classes ? classes->buf : NULL, classes && classes->itemsize == 4, impacts->buf, worths->buf,
-                   starts->buf, sizes->buf, starts->shape[0], impacts->shape[0]};
     Sums sums = {scores->buf, touched->buf, scores->shape[0], touched->shape[0], filled, base};
-    if (!long_enough(sizes, "sizes", lists.terms) || !long_enough(worths, "worths", lists.terms) ||
-        (classes != NULL && !long_enough(classes, "classes", docs->shape[0])))
-        goto end;
-    int within = base >= 0 && base <= sums.count && filled >= 0;
-    for (Py_ssize_t term = 0; term < lists.terms; term++) {
-        int64_t start = lists.starts[term], size = lists.sizes[term];
-        within = within && start >= 0 && size >= 0 && start <= docs->shape[0] && size <= docs->shape[0] - start;
-    }
-    if (within) {
+    sound = base >= 0 && base <= sums.count && filled >= 0;
+    if (sound) {
         Py_BEGIN_ALLOW_THREADS
-        within = add_up(&lists, &sums);
+        sound = add_up(&lists, &sums);
         Py_END_ALLOW_THREADS
     }
-    if (within)
+    if (sound)
         answer = PyLong_FromSsize_t(sums.filled);
     else
-        PyErr_SetString(PyExc_IndexError, "postings: they lead out of the arrays");
+        PyErr_SetString(PyExc_IndexError, OUTSIDE);
 end:
     release(&buffers);
     return answer;
 }
 
+/* Where a row stands among the ascending rows of a term, or would stand. */
+static Py_ssize_t lower(const uint32_t *docs, Py_ssize_t count, uint32_t doc)
+{
+    Py_ssize_t at = 0;
+    while (count > 0) {
+        Py_ssize_t half = count / 2;
+        int before = docs[at + half] < doc;
+        at += before ? half + 1 : 0;
+        count = before ? count - half - 1 : half;
+    }
+    return at;
+}
+
+/* What each term (column) gives to each place (row of `out`); 0 where a class leads out of the impacts. */
+static int look_at(const Lists *lists, const int64_t *places, Py_ssize_t count, int64_t base, char *out,
+                   Py_ssize_t stride)
+{
+    for (Py_ssize_t term = 0; term < lists->terms; term++) {
+        const uint32_t *docs = lists->docs + lists->starts[term];
+        Py_ssize_t size = (Py_ssize_t)lists->sizes[term];
+        for (Py_ssize_t i = 0; i < count; i++) {
+            int64_t doc = places[i] - base;
+            Py_ssize_t at = doc < 0 || doc > UINT32_MAX ? size : lower(docs, size, (uint32_t)doc);
+            float gain = 0;
+            if (at < size && docs[at] == doc) {
+                Py_ssize_t kind = kind_of(lists, (Py_ssize_t)lists->starts[term] + at);
+                if (kind >= lists->kinds)
+                    return 0;
+                gain = lists->impacts[kind] * lists->worths[term];
+            }
+            ((float *)(out + i * stride))[term] = gain;
+        }
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(gains_doc, "gains(docs, classes, impacts, starts, sizes, worths, places, base, out, /)\n--\n\n"
+                        "What each term gives to each place, a row of `out`; a place, less the base, is a row of a term.");
+
+static PyObject *gains(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("gains", count, 9))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Lists lists;
+    int sound = lists_of(&buffers, given, &lists);
+    Py_buffer *places = sound ? array(&buffers, given[6], "places", 1, 8, 0) : NULL;
+    Py_ssize_t base = places ? PyLong_AsSsize_t(given[7]) : -1;
+    Py_buffer *out = places && !PyErr_Occurred() ? array(&buffers, given[8], "out", 2, 4, 1) : NULL;
+    sound = out != NULL && long_enough(out, "out", places->shape[0]);
+    if (sound && out->shape[1] < lists.terms) {
+        PyErr_SetString(PyExc_ValueError, "out: fewer columns than terms");
+        sound = 0;
+    }
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        sound = look_at(&lists, places->buf, places->shape[0], base, out->buf, out->strides[0]);
+        Py_END_ALLOW_THREADS
+        if (!sound)
+            PyErr_SetString(PyExc_IndexError, OUTSIDE);
+    }
+    release(&buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef postings_methods[] = {
     {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, find_doc},
     {"score", (PyCFunction)(void (*)(void))score, METH_FASTCALL, score_doc},
+    {"gains", (PyCFunction)(void (*)(void))gains, METH_FASTCALL, gains_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -314,6 +314,31 @@ def test_terms_are_found_where_they_stand(buried: bool) -> None:
     assert sizes.tolist() == [0] * 5
 
 
+def test_gains_are_those_of_the_postings_and_places_outside_give_nothing() -> None:
+    docs = np.array([1, 4, 6, 0, 4, 4_000_000_000], np.uint32)
+    classes, impacts = np.array([0, 1, 2, 2, 1, 0], np.uint32), np.array([1.5, 2.5, 3.5], np.float32)
+    starts, sizes, worths = np.array([0, 3, 3]), np.array([3, 0, 3]), np.array([2, 3, 5], np.float32)
+    places = np.array([6, 4, 5, -1, 2**40, 4_000_000_000, 0]) + 100
+    out = np.full((7, 3), np.nan, np.float32)
+    native.gains(docs, classes, impacts, starts, sizes, worths, places, 100, out)
+    expected = [[7.0, 0, 0], [5.0, 0, 12.5], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 7.5], [0, 0, 17.5]]
+    assert out.tolist() == expected
+    own = np.arange(6, dtype=np.float32)
+    native.gains(docs, None, own, starts, sizes, worths, places, 100, out)
+    assert out[1].tolist() == [2.0, 0, 20.0]
+
+
+def test_rows_are_found_where_some_are_missing_or_dead() -> None:
+    rows = np.array([5, 6, 7, 10, 11, 40])
+    alive = np.array([1, 0, 1, 1, 1, 1], bool)
+    asked = np.array([5, 6, 7, 8, 10, 11, 40, 41, 4, -(2**63), 2**63 - 1])
+    out = np.full(11, -1)
+    native.locate(rows, alive, asked, 100, out)
+    assert out.tolist() == [100, -1, 102, -1, 103, 104, 105, -1, -1, -1, -1]
+    native.locate(rows[:0], alive[:0], asked, 100, out)
+    assert out[0] == 100
+
+
 def test_a_build_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     older: Any = ModuleType("skep_native")
     for name in kernels.NEEDED[:-1]:

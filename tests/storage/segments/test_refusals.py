@@ -140,6 +140,17 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
             (6, np.empty(1, np.int64)),
         ],
     ),
+    "locate": (
+        [np.arange(10), np.ones(10, bool), PLACES, 0, SLOTS],
+        [
+            (0, np.arange(11)),
+            (0, np.arange(20)[::2]),
+            (1, np.ones(9, bool)),
+            (2, PLACES.astype(np.int32)),
+            (2, PLACES[::-1]),
+            (4, np.empty(3, np.int64)),
+        ],
+    ),
     "find": (
         [
             np.zeros(3, np.uint64),
@@ -193,6 +204,23 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
             (9, -1),
         ],
     ),
+    "gains": (
+        [DOCS, CLASSES, ONES, np.array([1]), np.array([5]), ONES, PLACES, 0, np.empty((4, 1), np.float32)],
+        [
+            (0, DOCS[:5]),
+            (1, CLASSES[:5]),
+            (1, CLASSES + np.uint16(8)),
+            (2, ONES[:0]),
+            (3, np.array([2])),
+            (3, np.array([-1])),
+            (4, np.array([6])),
+            (4, np.array([-1])),
+            (5, ONES[:0]),
+            (6, PLACES.astype(np.int32)),
+            (8, np.empty((3, 1), np.float32)),
+            (8, np.empty((4, 0), np.float32)),
+        ],
+    ),
 }
 
 
@@ -242,6 +270,8 @@ def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
         ("probe", [4]),
         ("top", [3]),
         ("best", [6]),
+        ("locate", [4]),
+        ("gains", [8]),
         ("find", [4, 5, 6]),
         ("score", [0, 8]),
     ],

@@ -213,9 +213,8 @@ class SegmentIndex:
         def answer() -> Singles:
             table = self._upkeep.table
             slots = table.slots_of(rows)
-            out = np.zeros((len(rows), table.dim), dtype=np.float32)
             order = np.argsort(slots, kind="stable")
-            order = order[slots[order] >= 0]
+            out = np.empty((len(rows), table.dim), dtype=np.float32)
             out[order] = vectors_of(table, slots[order])
             return out
 
@@ -335,7 +334,7 @@ class SegmentIndex:
             return _pool(table, chosen, scores[chosen], cosine, words_total, 0)
         vectors_total = admitted.count
         if not table.all_vectors:
-            vectors_total = int(np.count_nonzero(admitted.mask & table.has_vector[: table.count]))
+            vectors_total = int(np.count_nonzero(table.has_vector[admitted.slots]))
         near = self._scanner.near(table, query, admitted, k_vectors)
         field = distinct_sorted(np.concatenate([near, chosen]))
         cosine = cosines_of(table, field, query)
@@ -380,10 +379,10 @@ def _as_pool(
         rows=rows,
         words=words,
         cosine=cosine,
-        created_at=table.column("created_at").take(slots, mode="clip"),
-        confidence=table.column("confidence").take(slots, mode="clip").astype(np.float32),
-        last_evidence_at=table.column("last_evidence_at").take(slots, mode="clip"),
-        importance=table.column("importance").take(slots, mode="clip").astype(np.float32),
+        created_at=table.values("created_at", slots),
+        confidence=table.values("confidence", slots).astype(np.float32, copy=False),
+        last_evidence_at=table.values("last_evidence_at", slots),
+        importance=table.values("importance", slots).astype(np.float32, copy=False),
         words_total=words_total,
         vectors_total=vectors_total,
     )

@@ -19,8 +19,10 @@ NEEDED = (
     "reach",
     "top",
     "best",
+    "locate",
     "find",
     "score",
+    "gains",
 )
 """What searches call. A build that lacks any of it is of another version, and is not used."""
 

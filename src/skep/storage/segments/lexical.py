@@ -37,6 +37,10 @@ class Lookup(NamedTuple):
     found: Ints
     """In how many live rows each term stands."""
 
+    def stretches(self, number: int) -> NDArray[np.int64]:
+        """Where the postings of each term begin in a segment, and how many there are: two rows."""
+        return np.array([self.starts[number], self.sizes[number]], dtype=np.int64)
+
 
 def look_up(table: Table, terms: Sequence[str]) -> Lookup:
     """Find terms in every segment and in the tail; a recall asks for the same ones several times."""
@@ -137,12 +141,11 @@ class WordScores:
         filled, self._filled = 0, -1
         worths = worth.take(order)
         for number, segment in enumerate(table.segments):
-            sizes = np.array(lookup.sizes[number], dtype=np.int64).take(order)
-            starts = np.array(lookup.starts[number], dtype=np.int64).take(order)
-            words, impacts = segment.words, segment.impacts(mean)
+            words = segment.words
             filled = kernels.native.score(
-                *(self.scores, table.bases[number], words.docs, words.classes, impacts),
-                *(starts, sizes, worths, self._touched, filled),
+                *(self.scores, table.bases[number], words.docs, words.classes, segment.impacts(mean)),
+                *lookup.stretches(number).take(order, axis=1),
+                *(worths, self._touched, filled),
             )
         if table.tail.entries:
             for term in order:
@@ -200,6 +203,18 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
     for number, part in table.parts(ordered):
+        if kernels.native is not None and number < len(table.segments):
+            words, mine = (
+                table.segments[number].words,
+                np.empty((part.stop - part.start, len(terms)), np.float32),
+            )
+            kernels.native.gains(
+                *(words.docs, words.classes, table.segments[number].impacts(mean)),
+                *lookup.stretches(number),
+                *(worth, ordered[part], table.bases[number], mine),
+            )
+            out[order[part]] = mine
+            continue
         mine = ordered[part] - table.bases[number]
         for term in range(len(terms)):
             if number < len(table.segments):

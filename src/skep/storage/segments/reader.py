@@ -48,6 +48,7 @@ class Segment:
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
         self.count = len(self.rows)
+        self._defaults: dict[str, Array] = {}
         self._dead: NDArray[np.int64] | None = None
         self._mean_length = -1.0
         self._impacts: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
@@ -55,7 +56,11 @@ class Segment:
     def column(self, name: str) -> Array:
         """A column of every row."""
         found = self._arrays.get(f"column.{name}")
-        return defaults(name, self.count) if found is None else found
+        if found is None:
+            found = self._defaults.get(name)
+            if found is None:
+                found = self._defaults[name] = defaults(name, self.count)
+        return found
 
     def place(self, row: int) -> int:
         """Where a row stands in this segment; -1 if it is not here."""

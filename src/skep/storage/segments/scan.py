@@ -169,9 +169,9 @@ class Scanner:
                 slots = slots[table.has_vector[slots]]
         else:
             slots = self._narrow(table, make_probe(table.frame, query.single), admitted, k)
-            tail = np.flatnonzero(admitted.mask[table.base :] & table.has_vector[table.base : table.count])
-            if len(tail):
-                slots = np.concatenate([slots, tail + table.base])
+            if table.count > table.base:
+                tail = admitted.mask[table.base :] & table.has_vector[table.base : table.count]
+                slots = np.concatenate([slots, np.flatnonzero(tail) + table.base])
         wanted = k + k // 4 + 16
         return (
             slots if len(slots) <= wanted else _top(self._coarse(table, slots, query.single), wanted, slots)
