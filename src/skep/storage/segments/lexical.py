@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SPARSE = 12
 """Where the postings of a query are fewer than one row in so many, only their rows are looked at."""
-_START = np.zeros(1, dtype=np.int64)
 
 
 class Lookup(NamedTuple):
@@ -148,14 +147,12 @@ class WordScores:
                 *(worths, self._touched, filled),
             )
         if table.tail.entries:
-            for term in order:
-                held = table.tail.postings(lookup.keys[term], mean)
-                if held is not None:
-                    docs, impacts = held
-                    filled = kernels.native.score(
-                        *(self.scores, table.base, docs, None, impacts, _START, np.array([len(docs)])),
-                        *(worth[term : term + 1], self._touched, filled),
-                    )
+            sizes, docs, impacts = table.tail.many_postings([lookup.keys[term] for term in order], mean)
+            counts = np.array(sizes, dtype=np.int64)
+            filled = kernels.native.score(
+                *(self.scores, table.base, docs, None, impacts, counts.cumsum() - counts, counts),
+                *(worths, self._touched, filled),
+            )
         self._filled = filled
 
     def best(self, rows: Ints, mask: Mask, k: int) -> tuple[Ints, int]:

@@ -70,42 +70,40 @@ _BITS = (1 << np.arange(BITS - 1, -1, -1)).astype(np.uint8)[:, None]
 def stretches(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes, Ints, int]]:
     """Where the fine codes of sorted slots lie, stretch by stretch; stretches without vectors are left out.
 
-    The stretch, some codes, the places of its rows among them, and what is to be taken off each place.
+    The stretch, the codes of a part of the table, the slots of the stretch, and where the part begins.
     """
     for number, part in table.parts(slots):
-        if number == len(table.segments):
-            if table.dim:
-                codes = table.tail.codes(slots[part] - table.base)
-                yield part, codes, np.arange(len(codes.scale)), 0
-        elif (held := table.segments[number].codes) is not None:
+        last = number == len(table.segments)
+        held = (table.tail.codes if table.dim else None) if last else table.segments[number].codes
+        if held is not None:
             yield part, held, slots[part], table.bases[number]
 
 
 def codes_of(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes]]:
     """The fine codes of sorted slots, stretch by stretch; stretches without vectors are left out."""
-    for part, codes, places, base in stretches(table, slots):
-        yield part, codes.pick(places - base)
+    for part, codes, mine, base in stretches(table, slots):
+        yield part, codes.pick(mine - base)
 
 
 def cosines_of(table: Table, slots: Ints, query: Query) -> Floats:
     """The cosine of sorted slots with a query; nan where a row has no vector."""
     out = np.full(len(slots), np.nan, dtype=np.float32)
-    for part, codes, places, base in stretches(table, slots):
+    for part, codes, mine, base in stretches(table, slots):
         if kernels.native is not None:
-            kernels.native.cosines(*codes, places, base, query.steps, query.worth, out[part])
+            kernels.native.cosines(*codes, mine, base, query.steps, query.worth, out[part])
         else:
-            out[part] = fine_cosines(codes.pick(places - base), query)
+            out[part] = fine_cosines(codes.pick(mine - base), query)
     return out
 
 
 def vectors_of(table: Table, slots: Ints) -> Floats:
     """The vectors of sorted slots as they came, nearly exact; zeros where there is none."""
     out = np.zeros((len(slots), table.dim), dtype=np.float32)
-    for part, codes, places, base in stretches(table, slots):
+    for part, codes, mine, base in stretches(table, slots):
         if kernels.native is not None:
-            kernels.native.vectors(*codes, places, base, *turning_of(table.dim), out[part])
+            kernels.native.vectors(*codes, mine, base, *turning_of(table.dim), out[part])
         else:
-            out[part] = original(codes.pick(places - base))
+            out[part] = original(codes.pick(mine - base))
     return out
 
 
@@ -317,17 +315,11 @@ class Scanner:
     def _coarse(self, table: Table, slots: Ints, query: Floats) -> Floats:
         """Cosines of sorted slots from the coarse half of their fine codes."""
         out = np.full(len(slots), -np.inf, dtype=np.float32)
-        for number, part in table.parts(slots):
-            base = table.bases[number]
-            if number == len(table.segments):
-                local = slots[part] - base
-                high, scale = table.tail.high[local], table.tail.scale[local]
-                np.multiply(np.vecdot(high, query), scale, out=out[part])
-            elif (held := table.segments[number].codes) is not None:
-                if kernels.native is not None:
-                    kernels.native.coarse(held.high, slots[part], base, query, held.scale, out[part])
-                else:
-                    self._multiplied(held, slots[part] - base, query, out[part])
+        for part, codes, mine, base in stretches(table, slots):
+            if kernels.native is not None:
+                kernels.native.coarse(codes.high, mine, base, query, codes.scale, out[part])
+            else:
+                self._multiplied(codes, mine - base, query, out[part])
         return out
 
     def _multiplied(self, held: FineCodes, local: Ints, query: Floats, out: Floats) -> None:
