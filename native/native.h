@@ -45,8 +45,44 @@ static inline int long_enough(const Py_buffer *view, const char *name, Py_ssize_
     return 0;
 }
 
+static inline int is_count(const char *name, Py_ssize_t count, Py_ssize_t wanted)
+{
+    if (count != wanted)
+        PyErr_Format(PyExc_TypeError, "%s takes %zd arguments", name, wanted);
+    return count == wanted;
+}
+
+/* Whether `count` numbers, less a base, are places of something that has `room` of them. */
+static inline int all_within(const int64_t *places, Py_ssize_t count, int64_t base, Py_ssize_t room)
+{
+    int outside = 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        outside |= (uint64_t)places[i] - (uint64_t)base >= (uint64_t)room;
+    if (outside)
+        PyErr_Format(PyExc_IndexError, "places: not all of them lie among %zd from %lld on", room, (long long)base);
+    return !outside;
+}
+
+/* Fetch memory that will be read soon. */
+#define LINE 64
+#if defined(__GNUC__)
+#define fetch(address) __builtin_prefetch((const void *)(address))
+#else
+#define fetch(address) ((void)(address))
+#endif
+
+/* The generations of processors that loops are compiled for, and the one in use. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define WIDE
+#define FOR_AVX2 __attribute__((target("avx2,popcnt")))
+#define FOR_AVX512 \
+    __attribute__((target("avx2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vpopcntdq")))
+#endif
+enum { PLAIN, AVX2, AVX512, GENERATIONS };
+extern int generation;
+
 /* The functions of each part, and what it does before the first call. */
-extern PyMethodDef scan_methods[];
-void scan_start(void);
+extern PyMethodDef scan_methods[], codes_methods[], choose_methods[], postings_methods[], generation_methods[];
+void generation_start(void);
 
 #endif

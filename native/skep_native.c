@@ -4,8 +4,12 @@
 
 static int fill(PyObject *module)
 {
-    scan_start();
-    return PyModule_AddFunctions(module, scan_methods);
+    PyMethodDef *const parts[] = {scan_methods, codes_methods, choose_methods, postings_methods, generation_methods};
+    generation_start();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (PyModule_AddFunctions(module, parts[i]) < 0)
+            return -1;
+    return 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};

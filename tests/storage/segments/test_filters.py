@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from skep.model import ANY, Scope
 from skep.storage.base import Filter
 from skep.storage.segments import SegmentIndex
+from skep.storage.segments import filters as segment_filters
 
 from .bank import FakeBank, admits
 from .test_laws import fields, filters, moments
@@ -37,6 +39,25 @@ def test_every_condition_admits_exactly_what_it_says(
 
     for where in asked:
         assert [row.row for row in bank.live if admits(where, row)] == seen(index, where)
+
+
+tag_groups = st.lists(st.sampled_from(["x", "y", "field:z", "?"]), min_size=1, max_size=2).map(tuple)
+
+
+@given(st.lists(fields, max_size=25), filters, st.lists(tag_groups, min_size=1, max_size=3))
+def test_few_rows_that_carry_a_tag_are_decided_as_many_are(
+    rows: list[dict[str, Any]], where: Filter, tags: list[tuple[str, ...]]
+) -> None:
+    bank = bank_of(rows)
+    where = msgspec.structs.replace(where, tags=tuple(tags))
+    right = [row.row for row in bank.live if admits(where, row)]
+
+    for few in (0, 1000):  # all of them, none of them
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(segment_filters, "FEW", few)
+            index = SegmentIndex(None, bank, tail_limit=7)
+            assert right == seen(index, where)
+            assert right == index.rows_where(where, Filter(statuses=("none",))).tolist()
 
 
 ONE_BY_ONE: list[dict[str, Any]] = [

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skep.linear import alone
-from skep.storage.segments.turning import turn
+from skep.storage.segments.turning import turn, turn_back, turn_one, unit_of_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,6 +65,20 @@ def join(parts: Sequence[FineCodes]) -> FineCodes:
         np.concatenate([part.low for part in parts]),
         np.concatenate([part.scale for part in parts]),
     )
+
+
+class Query(NamedTuple):
+    """A query of length 1 in the turned axes."""
+
+    steps: NDArray[np.float64]
+    """Whole numbers, so that sums of products with fine codes are exact in any order."""
+    single: Floats
+    """The same, of length 1."""
+
+    @property
+    def worth(self) -> float:
+        """What a step of it times a step of a fine code is worth, per unit of the row's scale."""
+        return 1 / (unit_of_one(len(self.steps)) * float(_PARTS))
 
 
 class Frame(NamedTuple):
@@ -117,11 +131,11 @@ def encode(vectors: NDArray[Any]) -> FineCodes:
     return FineCodes(high.astype(np.int8), low, np.where(sound, scale, 0).astype(np.float32))
 
 
-def _spread_out(codes: FineCodes) -> Floats:
+def _spread_out(codes: FineCodes, kind: type[np.floating[Any]] = np.float32) -> NDArray[Any]:
     """High and low halves put together, in steps of the low one, each too large by `_MIDDLE`."""
     count, dim = codes.high.shape
     half = codes.low.shape[1]
-    data = np.empty((count, dim), dtype=np.float32)
+    data = np.empty((count, dim), dtype=kind)
     data[:, :half] = codes.low & 15
     data[:, half:] = codes.low[:, : dim - half] >> 4
     data += codes.high * _PARTS
@@ -136,12 +150,29 @@ def decode(codes: FineCodes) -> Floats:
     return data
 
 
-def fine_cosines(codes: FineCodes, query: Floats) -> Floats:
-    """Cosines with a turned unit query, the same to the last bit wherever the rows are stored."""
-    found = np.vecdot(_spread_out(codes), query)
-    found -= _MIDDLE * query.sum()
-    found *= codes.scale / _PARTS
-    return found
+def original(codes: FineCodes) -> Floats:
+    """The vectors that fine codes stand for, in the axes they came in."""
+    data = _spread_out(codes)
+    data -= _MIDDLE
+    data = turn_back(data)
+    data *= (codes.scale / _PARTS)[:, None]
+    return data
+
+
+def turned(vector: Floats) -> Query:
+    """A query of length 1 as fine codes are asked."""
+    steps = turn_one(vector)
+    return Query(steps, (steps * (1 / unit_of_one(len(steps)))).astype(np.float32))
+
+
+def fine_cosines(codes: FineCodes, query: Query) -> Floats:
+    """Cosines with a query, the same to the last bit wherever the rows are stored; nan for rows without a vector."""
+    found = np.vecdot(_spread_out(codes, np.float64), query.steps)
+    found -= float(_MIDDLE) * query.steps.sum()
+    found *= query.worth
+    found *= codes.scale
+    found[codes.scale == 0] = np.nan
+    return found.astype(np.float32)
 
 
 def fit_frame(codes: FineCodes) -> Frame | None:

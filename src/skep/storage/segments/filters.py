@@ -17,6 +17,7 @@ import numpy as np
 from skep.model import ANY, Scope
 from skep.storage.segments.columns import KIND_CODES, STATUS_CODES
 from skep.storage.segments.hashing import key_of, maybe_key, scope_key
+from skep.storage.segments.lexical import distinct_sorted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,29 +26,45 @@ if TYPE_CHECKING:
     from skep.storage.segments.table import Table
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+    Part = slice | Ints
 
 DAY = 86400.0
 SLACK = 1.0
 """Seconds around a crossing within which a mask is not kept, so that rounding never decides."""
 KEPT = 16
+FEW = 8
+"""Tags that fewer than one row in so many carries are decided for those rows alone."""
 BLOCK = 8192
 """Rows looked at together where a row takes several steps: what lies between them stays in the cache."""
 
 
 class Admitted:
-    """The slots that a search may see: live, and admitted by every condition."""
+    """The slots that a search may see: live, and admitted by every condition. Made from a mask or from few slots."""
 
-    def __init__(self, mask: Mask, version: int) -> None:
-        self.mask = mask
+    def __init__(self, mask: Mask | None, version: int, *, slots: Ints | None = None, room: int = 0) -> None:
         self.version = version
         """The state of the table it is true of."""
-        self.count = int(np.count_nonzero(mask))
+        if mask is not None:
+            self.mask = mask
+            self.count = int(np.count_nonzero(mask))
+        elif slots is not None:
+            self.slots = slots
+            self.count = len(slots)
+        self._room = room
 
     @cached_property
-    def slots(self) -> NDArray[np.int64]:
+    def slots(self) -> Ints:
         """The slots themselves, ascending."""
         return np.flatnonzero(self.mask)
+
+    @cached_property
+    def mask(self) -> Mask:
+        """One flag per slot."""
+        mask = np.zeros(self._room, dtype=bool)
+        mask[self.slots] = True
+        return mask
 
 
 class _Kept:
@@ -102,12 +119,32 @@ class Masks:
         if known is not None and known[0] is standing and known[1].version == version:
             self._both.move_to_end(key)
             return known[1]
-        narrowing = self._part(self._narrowing, narrowing_key, where, (None, None), _narrows)
-        admitted = Admitted(narrowing.mask[: self.table.count] & standing.admitted.mask, version)
+        admitted = self._tagged(where, standing.admitted)
+        if admitted is None:
+            narrowing = self._part(self._narrowing, narrowing_key, where, (None, None), _narrows)
+            admitted = Admitted(narrowing.mask[: self.table.count] & standing.admitted.mask, version)
         self._both[key] = (standing, admitted)
         if len(self._both) > KEPT:
             self._both.popitem(last=False)
         return admitted
+
+    def _tagged(self, where: Filter, standing: Admitted) -> Admitted | None:
+        """What a filter by tags admits, decided for the rows that carry them alone; None if they are many."""
+        if not where.tags:
+            return None
+        table = self.table
+        found = min((_tagged(table, group) for group in where.tags), key=len)
+        if len(found) * FEW > table.count:
+            return None
+        found = distinct_sorted(found)
+        found = found[standing.mask[found]]
+        mask = np.ones(len(found), dtype=bool)
+        _by_scope(table, where, found, mask)
+        _by_values(table, where, found, mask)
+        if len(where.tags) > 1:
+            for group in where.tags:
+                mask &= np.isin(found, _tagged(table, group))
+        return Admitted(None, standing.version, slots=found[mask], room=table.count)
 
     def _part(
         self,
@@ -186,27 +223,27 @@ def _narrow(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, floa
     return max(a[0], b[0]), min(a[1], b[1])
 
 
-def _by_scope(table: Table, where: Filter, part: slice, mask: Mask) -> None:
+def _by_scope(table: Table, where: Filter, part: Part, mask: Mask) -> None:
     if where.scope is None:
         return
-    admitted = _admitted(table, where.scope, part)
+    admitted = _admitted(table, where.scope, part, len(mask))
     if where.include_shared:
         admitted |= table.column("scope")[part] == 0
     mask &= admitted
 
 
-def _admitted(table: Table, scope: Scope, part: slice) -> Mask:
+def _admitted(table: Table, scope: Scope, part: Part, count: int) -> Mask:
     asked = {"user": scope.user, "project": scope.project, "session": scope.session}
     if ANY not in asked.values():
         return table.column("scope")[part] == np.uint64(scope_key(scope.user, scope.project, scope.session))
-    admitted = np.ones(part.stop - part.start, dtype=bool)
+    admitted = np.ones(count, dtype=bool)
     for name, value in asked.items():
         if value != ANY:
             admitted &= table.column(name)[part] == np.uint64(maybe_key(value))
     return admitted
 
 
-def _by_values(table: Table, where: Filter, part: slice, mask: Mask) -> None:
+def _by_values(table: Table, where: Filter, part: Part, mask: Mask) -> None:
     if where.kinds:
         mask &= _among(
             table.column("kind")[part],
@@ -245,14 +282,21 @@ def _all_alike(values: NDArray[Any]) -> bool:
 def _by_tags(table: Table, where: Filter, part: slice, mask: Mask) -> None:
     for group in where.tags:
         tagged = np.zeros(len(mask), dtype=bool)
-        for tag in group:
-            key = key_of(tag)
-            for base, segment in zip(table.bases, table.segments, strict=False):
-                if base + segment.count > part.start:
-                    tagged[segment.tagged(key) + (base - part.start)] = True
-            slots = [table.base + slot - part.start for slot in table.tail.tagged(key)]
-            tagged[[slot for slot in slots if slot >= 0]] = True
+        slots = _tagged(table, group, part.start)
+        tagged[slots[slots >= part.start] - part.start] = True
         mask &= tagged
+
+
+def _tagged(table: Table, group: tuple[str, ...], start: int = 0) -> Ints:
+    """The slots that carry one of some tags, dead ones too; those of segments that end before `start` are left out."""
+    parts: list[Ints] = []
+    for tag in group:
+        key = key_of(tag)
+        for base, segment in zip(table.bases, table.segments, strict=False):
+            if base + segment.count > start:
+                parts.append(segment.tagged(key) + np.int64(base))
+        parts.append(np.array(table.tail.tagged(key), dtype=np.int64) + table.base)
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
 def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from skep.errors import EmbedderMismatchError
-from skep.storage.segments.codes import decode
+from skep.storage.segments.codes import turned
 from skep.storage.segments.filters import Masks
 from skep.storage.segments.lexical import (
     WordScores,
@@ -20,9 +20,8 @@ from skep.storage.segments.lexical import (
     term_parts,
 )
 from skep.storage.segments.postings import idf
-from skep.storage.segments.scan import Scanner, codes_of, cosines_of
+from skep.storage.segments.scan import Scanner, cosines_of, vectors_of
 from skep.storage.segments.timelines import Timelines
-from skep.storage.segments.turning import turn_back, turn_one
 from skep.storage.segments.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.storage.base import Filter, IndexSource
+    from skep.storage.segments.codes import Query
     from skep.storage.segments.table import Table
 
     Ints = NDArray[np.int64]
@@ -213,11 +213,9 @@ class SegmentIndex:
         def answer() -> Singles:
             table = self._upkeep.table
             slots = table.slots_of(rows)
-            out = np.zeros((len(rows), table.dim), dtype=np.float32)
             order = np.argsort(slots, kind="stable")
-            order = order[slots[order] >= 0]
-            for part, codes in codes_of(table, slots[order]):
-                out[order[part]] = turn_back(decode(codes))
+            out = np.empty((len(rows), table.dim), dtype=np.float32)
+            out[order] = vectors_of(table, slots[order])
             return out
 
         return self._trusting(answer)
@@ -305,7 +303,7 @@ class SegmentIndex:
                 self.refresh()
                 return answer()
 
-    def _unit(self, vector: Singles | None) -> Singles | None:
+    def _unit(self, vector: Singles | None) -> Query | None:
         """A query vector of length 1, turned; None if it has no direction."""
         dim = self._upkeep.table.dim
         if vector is None or not dim:
@@ -316,12 +314,12 @@ class SegmentIndex:
                 f"the query has {len(query)} dimensions and the bank {dim}; embed it with the bank's embedder"
             )
         norm = math.sqrt(np.vecdot(query, query))
-        return turn_one(query / np.float32(norm)) if math.isfinite(norm) and norm > 0 else None
+        return turned(query / np.float32(norm)) if math.isfinite(norm) and norm > 0 else None
 
     def _search(
         self,
         terms: Sequence[str],
-        query: Singles | None,
+        query: Query | None,
         where: Filter,
         k_words: int,
         k_vectors: int,
@@ -336,7 +334,7 @@ class SegmentIndex:
             return _pool(table, chosen, scores[chosen], cosine, words_total, 0)
         vectors_total = admitted.count
         if not table.all_vectors:
-            vectors_total = int(np.count_nonzero(admitted.mask & table.has_vector[: table.count]))
+            vectors_total = int(np.count_nonzero(table.has_vector[admitted.slots]))
         near = self._scanner.near(table, query, admitted, k_vectors)
         field = distinct_sorted(np.concatenate([near, chosen]))
         cosine = cosines_of(table, field, query)
@@ -381,10 +379,10 @@ def _as_pool(
         rows=rows,
         words=words,
         cosine=cosine,
-        created_at=table.column("created_at").take(slots, mode="clip"),
-        confidence=table.column("confidence").take(slots, mode="clip").astype(np.float32),
-        last_evidence_at=table.column("last_evidence_at").take(slots, mode="clip"),
-        importance=table.column("importance").take(slots, mode="clip").astype(np.float32),
+        created_at=table.values("created_at", slots),
+        confidence=table.values("confidence", slots).astype(np.float32, copy=False),
+        last_evidence_at=table.values("last_evidence_at", slots),
+        importance=table.values("importance", slots).astype(np.float32, copy=False),
         words_total=words_total,
         vectors_total=vectors_total,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skep.storage.segments import kernels
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.postings import idf
 
@@ -34,6 +35,10 @@ class Lookup(NamedTuple):
     """Per segment, per term: how many postings it has."""
     found: Ints
     """In how many live rows each term stands."""
+
+    def stretches(self, number: int) -> NDArray[np.int64]:
+        """Where the postings of each term begin in a segment, and how many there are: two rows."""
+        return np.array([self.starts[number], self.sizes[number]], dtype=np.int64)
 
 
 def look_up(table: Table, terms: Sequence[str]) -> Lookup:
@@ -65,7 +70,11 @@ class WordScores:
         self.scores: Floats = np.zeros(0, dtype=np.float32)
         """By slot, dead ones included; 0 where no term matches."""
         self._lists: list[tuple[int, NDArray[np.uint32]]] = []
-        """The rows of each term in each part, with where the part begins; rarest terms first."""
+        """The rows of each term in each part, with where the part begins; rarest terms first. Only with numpy."""
+        self._touched: Ints = np.zeros(1, dtype=np.int64)
+        """Only with compiled loops: the slots whose score is not 0, and room for one more than there are."""
+        self._filled = 0
+        """How many those are; -1 where that is not known."""
 
     def score(
         self,
@@ -86,20 +95,28 @@ class WordScores:
         if weights is not None:
             worth = worth * np.array([weights.get(term, 1.0) for term in distinct])
         single = worth.astype(np.float32)
-        order = sorted(range(len(distinct)), key=lambda i: (-single[i], lookup.keys[i]))
-        for term in order:
-            self._add(table, lookup, term, single[term])
+        each = single.tolist()
+        order = sorted(range(len(distinct)), key=lambda i: (-each[i], lookup.keys[i]))
+        if kernels.native is not None:
+            self._add_compiled(table, lookup, order, single)
+        else:
+            for term in order:
+                self._add(table, lookup, term, single[term])
         return scores
 
     def _clear(self, table: Table) -> None:
+        noted = sum(len(docs) for _, docs in self._lists) + self._filled
         if len(self.scores) < table.count:
             self.scores = np.zeros(len(table.rows), dtype=np.float32)
-        elif sum(len(docs) for _, docs in self._lists) * 8 < len(self.scores):
+            self._touched = np.empty(len(table.rows) + 1, dtype=np.int64)
+        elif self._filled >= 0 and noted * 8 < len(self.scores):
+            self.scores[self._touched[: self._filled]] = 0
             for base, docs in self._lists:
                 self.scores[base:][docs] = 0
         else:
             self.scores.fill(0)
         self._lists = []
+        self._filled = 0
 
     def _add(self, table: Table, lookup: Lookup, term: int, worth: np.float32) -> None:
         mean = table.mean_length
@@ -117,14 +134,40 @@ class WordScores:
         np.add.at(self.scores[base:], docs, impacts)
         self._lists.append((base, docs))
 
+    def _add_compiled(self, table: Table, lookup: Lookup, order: list[int], worth: Floats) -> None:
+        """The same part by part: within a slot terms follow each other in the same order."""
+        mean = table.mean_length
+        filled, self._filled = 0, -1
+        worths = worth.take(order)
+        for number, segment in enumerate(table.segments):
+            words = segment.words
+            filled = kernels.native.score(
+                *(self.scores, table.bases[number], words.docs, words.classes, segment.impacts(mean)),
+                *lookup.stretches(number).take(order, axis=1),
+                *(worths, self._touched, filled),
+            )
+        if table.tail.entries:
+            sizes, docs, impacts = table.tail.many_postings([lookup.keys[term] for term in order], mean)
+            counts = np.array(sizes, dtype=np.int64)
+            filled = kernels.native.score(
+                *(self.scores, table.base, docs, None, impacts, counts.cumsum() - counts, counts),
+                *(worths, self._touched, filled),
+            )
+        self._filled = filled
+
     def best(self, rows: Ints, mask: Mask, k: int) -> tuple[Ints, int]:
         """The `k` best slots that the mask admits, ties broken by row; and how many it admits that match."""
+        if self._filled:
+            out = np.empty(min(k, self._filled), dtype=np.int64)
+            touched = self._touched[: self._filled]
+            found, total = kernels.native.best(self.scores, True, touched, mask, rows, k, out)
+            return out[:found], total
         if not self._lists:
             return np.zeros(0, dtype=np.int64), 0
         scores = self.scores[: len(mask)]
         if sum(len(docs) for _, docs in self._lists) * SPARSE < len(mask):
             slots = distinct_sorted(np.concatenate([docs + np.int64(base) for base, docs in self._lists]))
-            slots = slots[mask[slots]]
+            slots = slots[mask[slots] & (scores[slots] > 0)]
             total = len(slots)
         else:
             admitted = scores > 0
@@ -157,6 +200,18 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
     for number, part in table.parts(ordered):
+        if kernels.native is not None and number < len(table.segments):
+            words, mine = (
+                table.segments[number].words,
+                np.empty((part.stop - part.start, len(terms)), np.float32),
+            )
+            kernels.native.gains(
+                *(words.docs, words.classes, table.segments[number].impacts(mean)),
+                *lookup.stretches(number),
+                *(worth, ordered[part], table.bases[number], mine),
+            )
+            out[order[part]] = mine
+            continue
         mine = ordered[part] - table.bases[number]
         for term in range(len(terms)):
             if number < len(table.segments):
@@ -174,6 +229,10 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
 
 def best_of(values: Floats, rows: Ints, slots: Ints, k: int) -> Ints:
     """Those of some slots with the `k` largest values, best first, ties broken by row."""
+    if kernels.native is not None:
+        out = np.empty(min(k, len(slots)), dtype=np.int64)
+        kernels.native.best(values, False, slots, None, rows, k, out)
+        return out
     if len(slots) > k:
         if not k:
             return slots[:0]

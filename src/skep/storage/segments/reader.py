@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skep.storage.segments import kernels
 from skep.storage.segments.codes import FineCodes, Sketches
 from skep.storage.segments.columns import defaults
 from skep.storage.segments.format import BadFileError
@@ -47,6 +48,7 @@ class Segment:
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
         self.count = len(self.rows)
+        self._defaults: dict[str, Array] = {}
         self._dead: NDArray[np.int64] | None = None
         self._mean_length = -1.0
         self._impacts: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
@@ -54,7 +56,11 @@ class Segment:
     def column(self, name: str) -> Array:
         """A column of every row."""
         found = self._arrays.get(f"column.{name}")
-        return defaults(name, self.count) if found is None else found
+        if found is None:
+            found = self._defaults.get(name)
+            if found is None:
+                found = self._defaults[name] = defaults(name, self.count)
+        return found
 
     def place(self, row: int) -> int:
         """Where a row stands in this segment; -1 if it is not here."""
@@ -91,6 +97,10 @@ class Segment:
     def find(self, keys: Keys) -> tuple[Ints, Ints, Ints]:
         """Per term: where its postings begin, how many there are, and how many of them are of live rows."""
         known, offsets = self.words.keys, self.words.offsets
+        if kernels.native is not None:
+            starts, sizes, live = np.empty((3, len(keys)), dtype=np.int64)
+            kernels.native.find(known, offsets, self._dead, keys, starts, sizes, live)
+            return starts, sizes, live
         if not len(known):
             nothing = np.zeros(len(keys), dtype=np.int64)
             return nothing, nothing, nothing
@@ -108,22 +118,23 @@ class Segment:
         self, start: int, size: int, mean_length: float
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """The rows of a term and what each gives to BM25 before the weight of the term."""
-        self._weigh(mean_length)
         classes = self.words.classes[start : start + size]
-        return self.words.docs[start : start + size], self._impacts.take(classes)
+        return self.words.docs[start : start + size], self.impacts(mean_length).take(classes)
 
     def many_postings(
         self, starts: Ints, sizes: Ints, mean_length: float
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """The postings of several terms, one after the other."""
-        self._weigh(mean_length)
+        impacts = self.impacts(mean_length)
         at = np.arange(int(sizes.sum())) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-        return self.words.docs.take(at), self._impacts.take(self.words.classes.take(at))
+        return self.words.docs.take(at), impacts.take(self.words.classes.take(at))
 
-    def _weigh(self, mean_length: float) -> None:
+    def impacts(self, mean_length: float) -> NDArray[np.float32]:
+        """What a posting of each class gives to BM25 before the weight of the term."""
         if mean_length != self._mean_length:
             self._mean_length = mean_length
             self._impacts = impact(self.words.class_count, self.words.class_length, mean_length)
+        return self._impacts
 
     def tagged(self, key: int) -> NDArray[np.uint32]:
         """The rows that carry a tag."""

@@ -5,8 +5,8 @@ sketch of the rows that are left against three bits per axis; the third multipli
 codes. Each keeps several times more rows than are wanted, and the exact cosines of the last ones decide. Few
 rows, and the tail, go straight to the third round.
 
-Compiled loops (see `kernels`) do the first two rounds in one pass and give the same to the last bit. In the third
-they add in another order, which moves what no exact cosine will look at.
+Compiled loops (see `kernels`) do the first two rounds in one pass. What they give is the same to the last bit, but for
+the probe and the third round, where they round elsewhere: that moves at most which rows exact cosines will look at.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from skep.storage.segments.codes import (
     WORD,
     FineCodes,
     Frame,
+    Query,
     Sketches,
     fine_cosines,
+    original,
     pack,
 )
+from skep.storage.segments.turning import turning_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,24 +67,43 @@ GATHER_SHARE = 7
 _BITS = (1 << np.arange(BITS - 1, -1, -1)).astype(np.uint8)[:, None]
 
 
+def stretches(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes, Ints, int]]:
+    """Where the fine codes of sorted slots lie, stretch by stretch; stretches without vectors are left out.
+
+    The stretch, the codes of a part of the table, the slots of the stretch, and where the part begins.
+    """
+    for number, part in table.parts(slots):
+        last = number == len(table.segments)
+        held = (table.tail.codes if table.dim else None) if last else table.segments[number].codes
+        if held is not None:
+            yield part, held, slots[part], table.bases[number]
+
+
 def codes_of(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes]]:
     """The fine codes of sorted slots, stretch by stretch; stretches without vectors are left out."""
-    for number, part in table.parts(slots):
-        local = slots[part] - table.bases[number]
-        if number == len(table.segments):
-            if table.dim:
-                yield part, table.tail.codes(local)
-        elif (held := table.segments[number].codes) is not None:
-            yield part, held.pick(local)
+    for part, codes, mine, base in stretches(table, slots):
+        yield part, codes.pick(mine - base)
 
 
-def cosines_of(table: Table, slots: Ints, query: Floats) -> Floats:
-    """The cosine of sorted slots with a unit query; nan where a row has no vector."""
+def cosines_of(table: Table, slots: Ints, query: Query) -> Floats:
+    """The cosine of sorted slots with a query; nan where a row has no vector."""
     out = np.full(len(slots), np.nan, dtype=np.float32)
-    for part, codes in codes_of(table, slots):
-        found = fine_cosines(codes, query)
-        found[codes.scale == 0] = np.nan
-        out[part] = found
+    for part, codes, mine, base in stretches(table, slots):
+        if kernels.native is not None:
+            kernels.native.cosines(*codes, mine, base, query.steps, query.worth, out[part])
+        else:
+            out[part] = fine_cosines(codes.pick(mine - base), query)
+    return out
+
+
+def vectors_of(table: Table, slots: Ints) -> Floats:
+    """The vectors of sorted slots as they came, nearly exact; zeros where there is none."""
+    out = np.zeros((len(slots), table.dim), dtype=np.float32)
+    for part, codes, mine, base in stretches(table, slots):
+        if kernels.native is not None:
+            kernels.native.vectors(*codes, mine, base, *turning_of(table.dim), out[part])
+        else:
+            out[part] = original(codes.pick(mine - base))
     return out
 
 
@@ -90,25 +112,29 @@ class Probe(NamedTuple):
 
     bias_worth: np.float32
     """What bias counts against agreeing signs."""
-    planes: list[list[np.uint64]]
+    signs: Words
     """Per bit, most significant first, per word."""
-    worths: list[np.float32]
+    worths: Floats
     """Per bit, what an agreeing sign is worth."""
 
 
 def make_probe(frame: Frame, query: Floats) -> Probe:
     """Turn a query into the frame and code it."""
-    turned = np.vecdot(frame.axes, query - frame.mean)
-    size = max(math.sqrt(np.vecdot(turned, turned) / len(turned)), TINY)
+    if kernels.native is not None:
+        signs = np.empty((BITS, frame.words), dtype=np.uint64)
+        size = kernels.native.probe(frame.axes, frame.mean, query, STEP, signs)
+    else:
+        turned = np.vecdot(frame.axes, query - frame.mean)
+        size = max(math.sqrt(np.vecdot(turned, turned) / len(turned)), TINY)
+        levels = turned * np.float32(0.5 / (STEP * size))
+        levels += np.float32(1 << BITS - 1)
+        np.clip(levels, 0, (1 << BITS) - 1, out=levels)
+        signs = pack(levels.astype(np.uint8) & _BITS)
     gain = 2 * float(frame.gain[0])
-    levels = turned * np.float32(0.5 / (STEP * size))
-    levels += np.float32(1 << BITS - 1)
-    np.clip(levels, 0, (1 << BITS) - 1, out=levels)
-    planes = pack(levels.astype(np.uint8) & _BITS)
     return Probe(
         bias_worth=np.float32(1 / max(gain * size * MEAN_SIZE, TINY)),
-        planes=[list(plane) for plane in planes],
-        worths=[np.float32(gain * STEP * size * (1 << bit)) for bit in range(BITS - 1, -1, -1)],
+        signs=signs,
+        worths=np.array([gain * STEP * size * (1 << bit) for bit in range(BITS - 1, -1, -1)], np.float32),
     )
 
 
@@ -133,33 +159,53 @@ class Scanner:
         """Let go of the table that was searched last."""
         self._sample = Sample(None)
 
-    def near(self, table: Table, query: Floats, admitted: Admitted, k: int) -> Ints:
+    def near(self, table: Table, query: Query, admitted: Admitted, k: int) -> Ints:
         """Sorted slots that hold, all but surely, the `k` nearest of the admitted rows."""
         if admitted.count <= FEW or table.frame is None:
             slots = admitted.slots
             if not table.all_vectors:
                 slots = slots[table.has_vector[slots]]
         else:
-            slots = self._narrow(table, make_probe(table.frame, query), admitted.mask[: table.base], k)
-            tail = np.flatnonzero(admitted.mask[table.base :] & table.has_vector[table.base : table.count])
-            if len(tail):
-                slots = np.concatenate([slots, tail + table.base])
+            slots = self._narrow(table, make_probe(table.frame, query.single), admitted, k)
+            if table.count > table.base:
+                tail = admitted.mask[table.base :] & table.has_vector[table.base : table.count]
+                slots = np.concatenate([slots, np.flatnonzero(tail) + table.base])
         wanted = k + k // 4 + 16
-        return slots if len(slots) <= wanted else slots[_top(self._coarse(table, slots, query), wanted)]
+        return (
+            slots if len(slots) <= wanted else _top(self._coarse(table, slots, query.single), wanted, slots)
+        )
 
-    def _narrow(self, table: Table, probe: Probe, mask: Mask, k: int) -> Ints:
+    def _narrow(self, table: Table, probe: Probe, admitted: Admitted, k: int) -> Ints:
         """Two rounds over the sketches, block by block while a block is in the cache."""
+        mask = admitted.mask[: table.base]
         count = max(int(np.count_nonzero(mask)), 1)
-        selective = count * GATHER_SHARE < len(mask)
-        wanted = max(min(FIRST_ROOT * count**0.5, FIRST_BASE + count / FIRST_SHARE), 40.0 * k)
-        bar = None if selective else self._bar(table, probe, mask, count, wanted)
-        passing = self._passing if kernels.native is None else self._passing_compiled
-        slots, estimates = passing(table, probe, None if count == len(mask) else mask, bar)
-        return slots[_top(estimates, max(SECOND, SECOND_SHARE * k))]
+        if count * GATHER_SHARE < len(mask):
+            slots = admitted.slots[: int(np.searchsorted(admitted.slots, table.base))]
+            found = slots, self._weighed(table, probe, slots)
+        else:
+            wanted = max(min(FIRST_ROOT * count**0.5, FIRST_BASE + count / FIRST_SHARE), 40.0 * k)
+            bar = self._bar(table, probe, mask, count, wanted)
+            passing = self._passing if kernels.native is None else self._passing_compiled
+            found = passing(table, probe, None if count == len(mask) else mask, bar)
+        return _top(found[1], max(SECOND, SECOND_SHARE * k), found[0])
 
-    def _passing(
-        self, table: Table, probe: Probe, mask: Mask | None, bar: float | None
-    ) -> tuple[Ints, Floats]:
+    def _weighed(self, table: Table, probe: Probe, slots: Ints) -> Floats:
+        """What some sorted slots reach in the second round."""
+        out = np.full(len(slots), -np.inf, dtype=np.float32)
+        for number, part in table.parts(slots):
+            base, sketches = table.bases[number], table.segments[number].sketches
+            if sketches is None:
+                continue
+            if kernels.native is not None:
+                kernels.native.weigh(*sketches, probe.signs, probe.worths, slots[part], base, out[part])
+                continue
+            local, here = slots[part] - base, out[part]
+            for start in range(0, len(local), BLOCK):
+                step = slice(start, start + BLOCK)
+                here[step] = self._second_round(sketches, probe, local[step], None)
+        return out
+
+    def _passing(self, table: Table, probe: Probe, mask: Mask | None, bar: float) -> tuple[Ints, Floats]:
         """The slots that reach the bar in the first round, and what they reach in the second."""
         slots: list[Ints] = [np.zeros(0, dtype=np.int64)]
         estimates: list[Floats] = [np.zeros(0, dtype=np.float32)]
@@ -169,14 +215,12 @@ class Scanner:
             for start in range(0, segment.count, BLOCK):
                 stop = min(start + BLOCK, segment.count)
                 sketches = segment.sketches.stretch(slice(start, stop))
-                flags = None if mask is None else mask[base + start : base + stop]
-                agreement = None
-                if bar is not None:
-                    agreement = self._agreeing(sketches.planes, probe.planes[0], stop - start)
-                    passed = self._flags[: stop - start]
-                    np.greater_equal(self._first_round(sketches, probe, agreement), bar, out=passed)
-                    flags = passed if flags is None else np.logical_and(passed, flags, out=passed)
-                local = np.arange(stop - start) if flags is None else flags.nonzero()[0]
+                agreement = self._agreeing(sketches.planes, probe.signs[0], stop - start)
+                passed = self._flags[: stop - start]
+                np.greater_equal(self._first_round(sketches, probe, agreement), bar, out=passed)
+                if mask is not None:
+                    passed &= mask[base + start : base + stop]
+                local = passed.nonzero()[0]
                 if len(local):
                     estimates.append(self._second_round(sketches, probe, local, agreement))
                     local += base + start
@@ -184,13 +228,12 @@ class Scanner:
         return np.concatenate(slots), np.concatenate(estimates)
 
     def _passing_compiled(
-        self, table: Table, probe: Probe, mask: Mask | None, bar: float | None
+        self, table: Table, probe: Probe, mask: Mask | None, bar: float
     ) -> tuple[Ints, Floats]:
         """The same in one pass."""
         if len(self._slots) < table.base:
             self._slots = np.empty(table.base, dtype=np.int64)
             self._reached = np.empty(table.base, dtype=np.float32)
-        signs, worths = np.array(probe.planes, dtype=np.uint64), np.array(probe.worths, dtype=np.float32)
         found = 0
         for base, segment in zip(table.bases, table.segments, strict=False):
             if segment.sketches is None:
@@ -198,7 +241,7 @@ class Scanner:
             found += kernels.native.narrow(
                 *segment.sketches,
                 None if mask is None else mask[base : base + segment.count],
-                *(signs, worths, probe.bias_worth, bar, base),
+                *(probe.signs, probe.worths, probe.bias_worth, bar, base),
                 *(self._slots[found:], self._reached[found:]),
             )
         return self._slots[:found], self._reached[:found]
@@ -208,13 +251,18 @@ class Scanner:
         if self._sample.table is not table:
             self._sample = Sample(table)
         sample = self._sample
-        sketches = sample.sketches
-        agreement = self._agreeing(sketches.planes, probe.planes[0], len(sample.slots))
-        values = self._first_round(sketches, probe, agreement)
+        if not len(sample.slots):
+            return -np.inf
+        if kernels.native is not None:
+            values = self._estimates[: len(sample.slots)]
+            kernels.native.rank(*sample.sketches, probe.signs, probe.worths, probe.bias_worth, values)
+        else:
+            agreement = self._agreeing(sample.sketches.planes, probe.signs[0], len(sample.slots))
+            values = self._first_round(sample.sketches, probe, agreement)
         if count < len(mask):
             values = values[mask[sample.slots]]
         above = min(len(values), max(1, round(len(values) * wanted / count)))
-        return float(np.partition(values, len(values) - above)[len(values) - above]) if above else -np.inf
+        return _reached(values, above) if above else -np.inf
 
     def _first_round(self, sketches: Sketches, probe: Probe, agreement: NDArray[np.int8]) -> Floats:
         """Rank a block by how many signs agree, given the spread and bias of each row."""
@@ -241,15 +289,15 @@ class Scanner:
         for plane, row in zip(planes, own, strict=True):
             plane.take(local, out=row, mode="clip")
         spare = self._spare[:size]
-        for plane, worth in zip(probe.planes[known:], probe.worths[known:], strict=True):
-            np.copyto(spare, self._agreeing(own, plane, size))
+        for signs, worth in zip(probe.signs[known:], probe.worths[known:], strict=True):
+            np.copyto(spare, self._agreeing(own, signs, size))
             spare *= worth
             out += spare
         out *= spread.take(local)
         out += bias.take(local)
         return out
 
-    def _agreeing(self, planes: Words, signs: list[np.uint64], size: int) -> NDArray[np.int8]:
+    def _agreeing(self, planes: Words, signs: Words, size: int) -> NDArray[np.int8]:
         """Per row, half the signs less those that differ (and one less, so that it fits a byte).
 
         One-dimensional calls, because numpy sets them up several times faster than others.
@@ -266,34 +314,25 @@ class Scanner:
 
     def _coarse(self, table: Table, slots: Ints, query: Floats) -> Floats:
         """Cosines of sorted slots from the coarse half of their fine codes."""
+        out = np.full(len(slots), -np.inf, dtype=np.float32)
+        for part, codes, mine, base in stretches(table, slots):
+            if kernels.native is not None:
+                kernels.native.coarse(codes.high, mine, base, query, codes.scale, out[part])
+            else:
+                self._multiplied(codes, mine - base, query, out[part])
+        return out
+
+    def _multiplied(self, held: FineCodes, local: Ints, query: Floats, out: Floats) -> None:
         if self._bytes.shape[1] != len(query):
             self._bytes = np.empty((ROWS, len(query)), dtype=np.int8)
             self._singles = np.empty((ROWS, len(query)), dtype=np.float32)
-        out = np.full(len(slots), -np.inf, dtype=np.float32)
-        for number, part in table.parts(slots):
-            local = slots[part] - table.bases[number]
-            if number == len(table.segments):
-                np.multiply(
-                    np.vecdot(table.tail.high[local], query),
-                    table.tail.scale[local],
-                    out=out[part],
-                )
-                continue
-            held = table.segments[number].codes
-            if held is None:
-                continue
-            if kernels.native is not None:
-                kernels.native.coarse(held.high, local, query, held.scale, out[part])
-                continue
-            here = np.empty(len(local), dtype=np.float32)
-            for start in range(0, len(local), ROWS):
-                piece = local[start : start + ROWS]
-                packed, single = self._bytes[: len(piece)], self._singles[: len(piece)]
-                held.high.take(piece, axis=0, out=packed, mode="clip")
-                np.copyto(single, packed)
-                np.vecdot(single, query, out=here[start : start + ROWS])
-            np.multiply(here, held.scale.take(local), out=out[part])
-        return out
+        for start in range(0, len(local), ROWS):
+            piece = local[start : start + ROWS]
+            packed, single = self._bytes[: len(piece)], self._singles[: len(piece)]
+            held.high.take(piece, axis=0, out=packed, mode="clip")
+            np.copyto(single, packed)
+            np.vecdot(single, query, out=out[start : start + ROWS])
+        out *= held.scale.take(local)
 
 
 class Sample:
@@ -318,9 +357,18 @@ class Sample:
         )
 
 
-def _top(scores: Floats, wanted: int) -> Ints:
-    """The places of the best `wanted` scores, ascending, with all that tie with the last."""
+def _top(scores: Floats, wanted: int, slots: Ints) -> Ints:
+    """The slots of the best `wanted` scores, in their order, with all that tie with the last."""
     if len(scores) <= wanted:
-        return np.arange(len(scores))
-    at = len(scores) - wanted
-    return np.flatnonzero(scores >= np.partition(scores, at)[at])
+        return slots
+    if kernels.native is not None:
+        out = np.empty(len(slots), dtype=np.int64)
+        return out[: kernels.native.top(scores, wanted, slots, out)]
+    return slots[scores >= _reached(scores, wanted)]
+
+
+def _reached(scores: Floats, wanted: int) -> float:
+    """What the best `wanted` scores reach."""
+    if kernels.native is not None:
+        return kernels.native.reach(scores, wanted)
+    return float(np.partition(scores, len(scores) - wanted)[len(scores) - wanted])

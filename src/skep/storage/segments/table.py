@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skep.storage.segments import kernels
 from skep.storage.segments.columns import COLUMNS, column_of
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.tail import Tail
@@ -162,11 +163,26 @@ class Table:
             self._columns[name] = held
         return held[: self.count]
 
+    def values(self, name: str, slots: Ints) -> Array:
+        """A column of some slots; what it says of slot -1 means nothing.
+
+        A column that is one value over and over is not asked to give some: numpy would write all of it out first.
+        """
+        held = self.column(name)
+        if len(held) and held.strides == (0,):
+            return np.full(len(slots), held[0])
+        return held.take(slots, mode="clip")
+
     def slots_of(self, rows: Ints) -> Ints:
         """The live slot of each row; -1 where there is none."""
         found = np.full(len(rows), -1, dtype=np.int64)
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
         for base, segment in zip(self.bases, self.segments, strict=False):
-            if segment.count:
+            if kernels.native is not None:
+                kernels.native.locate(
+                    segment.rows, self.alive[base : base + segment.count], rows, base, found
+                )
+            elif segment.count:
                 at = np.minimum(segment.rows.searchsorted(rows), segment.count - 1)
                 here = (segment.rows[at] == rows) & self.alive[base + at]
                 found[here] = base + at[here]
@@ -179,6 +195,9 @@ class Table:
 
     def parts(self, slots: Ints) -> Iterable[tuple[int, slice]]:
         """Where sorted slots fall: the number of the segment (the tail is last) and the stretch of `slots`."""
+        if len(self.segments) == 1 and len(slots) and slots[0] >= 0 and slots[-1] < self.base:
+            yield 0, slice(0, len(slots))
+            return
         edges = np.searchsorted(slots, [*self.bases, self.count + 1]).tolist()
         for number in range(len(edges) - 1):
             if edges[number] < edges[number + 1]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-Number = TypeVar("Number", np.float32, np.uint8)
+Number = TypeVar("Number", np.float32, np.uint8, np.int8)
 
 
 class Entry(NamedTuple):
@@ -48,7 +48,7 @@ class Tail:
         self.lengths = array("I")
         self._words: dict[int, tuple[array[int], array[int]]] = {}
         self._tags: dict[int, set[int]] = {}
-        self._high: Floats = np.zeros((0, dim), dtype=np.float32)
+        self._high = np.zeros((0, dim), dtype=np.int8)
         self._low = np.zeros((0, -(-dim // 2)), dtype=np.uint8)
         self._scale: Floats = np.zeros(0, dtype=np.float32)
 
@@ -106,13 +106,14 @@ class Tail:
         return self._scale[: self.count]
 
     @property
-    def high(self) -> Floats:
-        """The coarse half of the fine codes, as floats ready to multiply."""
+    def high(self) -> NDArray[np.int8]:
+        """The coarse half of the fine codes."""
         return self._high[: self.count]
 
-    def codes(self, slots: NDArray[np.int64]) -> FineCodes:
-        """The fine codes of some slots."""
-        return FineCodes(self._high[slots].astype(np.int8), self._low[slots], self._scale[slots])
+    @property
+    def codes(self) -> FineCodes:
+        """The fine codes of every slot."""
+        return FineCodes(self.high, self._low[: self.count], self.scale)
 
     def found_in(self, key: int) -> int:
         """In how many rows a term stands."""

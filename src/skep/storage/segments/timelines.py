@@ -48,7 +48,7 @@ class Timelines:
         Slots of no scope, and slot -1, have no neighbours. None where this would take longer than asking the store.
         """
         found = np.full((len(slots), 2 * window), -1, dtype=np.int64)
-        scope = np.where(slots >= 0, table.column("scope").take(slots, mode="clip"), 0)
+        scope = np.where(slots >= 0, table.values("scope", slots), 0)
         asked = np.flatnonzero(scope)
         if not len(asked):
             return found

@@ -3,28 +3,32 @@
 Embeddings have a few large coordinates and many small ones. A Walsh-Hadamard matrix with some signs flipped
 spreads every vector evenly and keeps angles. It holds nothing but ones and minus ones, and coordinates are
 rounded to whole numbers small enough for their sums to be exact, so the turned vector is the same on every
-machine and for any number of rows at once. Where the dimension is no power of two, the largest one that fits
-is turned at the front, and then at the back.
+machine and for any number of rows at once. A query is turned, and rows are turned back, in the same manner. Where
+the dimension is no power of two, the largest one that fits is turned at the front, and then at the back.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skep.digests import shake_128
 from skep.linear import ALONE, product
+from skep.storage.segments import kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+    Doubles = NDArray[np.float64]
 
 
-EXACT_BITS = 24
-"""Whole numbers of so many bits are exact in single precision, in whatever order they are added."""
+EXACT_BITS, DOUBLE_BITS = 24, 53
+"""Whole numbers of so many bits are exact in single and double precision, in whatever order they are added."""
+STEP_BITS = 11
+"""A fine code is a whole number of so many bits, and a sign."""
 
 
 def turn(rows: Floats) -> Floats:
@@ -53,30 +57,59 @@ def _turned(rows: Floats) -> Floats:
     return data
 
 
-def turn_back(rows: Floats) -> Floats:
-    """Turned rows in the axes they came in."""
-    data = rows.copy()
-    for part in reversed(_parts(rows.shape[1])):
+def turn_back(steps: Floats) -> Floats:
+    """Turned rows of whole numbers of 12 bits in the axes they came in.
+
+    Rows that are turned twice are rounded in between, far below their own steps, so that every sum is exact here too.
+    """
+    data = steps.copy()
+    dim = data.shape[1]
+    for part in reversed(_parts(dim)):
         size = part.stop - part.start
         data[:, part] = _mixed(data[:, part]) * (_signs(size) * _shrink(part))
+        if part.start:
+            data[:, part] = np.rint(data[:, part] * grid(dim)) / grid(dim)
     return data
 
 
-def turn_one(vector: Floats) -> Floats:
-    """A single vector in the turned axes; not rounded on the way."""
-    data = vector.copy()
-    for part in _parts(len(vector)):
-        size = part.stop - part.start
-        data[part] = _mixed((data[part] * _signs(size)).reshape(1, -1))[0] * _shrink(part)
-    return data
+def turn_one(vector: Floats) -> Doubles:
+    """A single vector of length 1 in the turned axes, in whole steps of one divided by `unit_of_one`."""
+    dim = len(vector)
+    size = 1 << (dim.bit_length() - 1)
+    signs, shrink, unit = _signs(size), size**-0.5, unit_of_one(dim)
+    if kernels.native is not None:
+        steps = np.empty(dim)
+        kernels.native.turn(np.ascontiguousarray(vector), signs, shrink, unit, steps)
+        return steps
+    data = vector * np.float64(unit)
+    for part in _parts(dim):
+        whole = np.rint(data[part]) * signs
+        data[part] = _mixed(whole.reshape(1, -1))[0] * shrink
+    return np.rint(data, out=data)
 
 
-def _mixed(rows: Floats) -> Floats:
+def turning_of(dim: int) -> tuple[Floats, float, float]:
+    """What compiled loops need to turn back: the signs, what a sum shrinks by, and the grid."""
+    size = 1 << (dim.bit_length() - 1)
+    return _signs(size), float(_shrink(slice(0, size))), float(grid(dim))
+
+
+def unit_of_one(dim: int) -> float:
+    """Steps of a single vector per length of 1: no sum of its products with rows of 12 bits leaves 53 bits."""
+    return 2.0 ** (DOUBLE_BITS - STEP_BITS - 1 - (dim.bit_length() + 1) // 2)
+
+
+def grid(dim: int) -> np.float32:
+    """Steps per unit of a row that was turned back once: no sum of them leaves the exact range."""
+    return np.float32(2.0 ** (EXACT_BITS - STEP_BITS - dim.bit_length()))
+
+
+def _mixed(rows: Any) -> Any:
     """Rows times the Hadamard matrix of their length, as two small products: it is the Kronecker product of two."""
     count, size = rows.shape
     low, high = _sides(size)
-    once = product(rows.reshape(count * high, low), _hadamard(low)).reshape(count, high, low)
-    twice = product(once.transpose(0, 2, 1).reshape(count * low, high), _hadamard(high))
+    once = product(rows.reshape(count * high, low), _hadamard(low, rows.dtype.char)).reshape(count, high, low)
+    twice = product(once.transpose(0, 2, 1).reshape(count * low, high), _hadamard(high, rows.dtype.char))
     return twice.reshape(count, low, high).transpose(0, 2, 1).reshape(count, size)
 
 
@@ -101,8 +134,8 @@ def _parts(dim: int) -> list[slice]:
 
 
 @lru_cache(maxsize=8)
-def _hadamard(size: int) -> Floats:
-    matrix = np.ones((1, 1), dtype=np.float32)
+def _hadamard(size: int, kind: str = "f") -> Any:
+    matrix = np.ones((1, 1), dtype=kind)
     while len(matrix) < size:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
     return matrix

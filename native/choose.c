@@ -1,0 +1,398 @@
+/* The best of many, and where rows stand. */
+
+#include <stdlib.h>
+
+#include "native.h"
+
+#define BINS 2048 /* 2 ** 11: three rounds decide 32 bits */
+#define FEW 48    /* so few are sorted */
+
+typedef struct {
+    void (*extremes)(const float *values, Py_ssize_t count, float *least, float *most);
+    /* Which of BINS bins of one width each value falls into. */
+    void (*bins_of)(const float *values, Py_ssize_t count, float low, float scale, int32_t *bins);
+    /* The bits of the values in one bin. */
+    Py_ssize_t (*pick)(const float *values, const int32_t *bins, Py_ssize_t count, int32_t bin, uint32_t *picked);
+    /* The slots of the values that are large enough; `out` may be `slots`. */
+    Py_ssize_t (*keep)(const float *values, Py_ssize_t count, float least, const int64_t *slots, int64_t *out);
+} Loops;
+
+#define TARGET
+#define NAMED(name) plain_##name
+#include "chosen.h"
+
+#ifdef WIDE
+#include <immintrin.h>
+
+#define TARGET FOR_AVX2
+#define NAMED(name) avx2_##name
+#include "chosen.h"
+
+FOR_AVX512 static void avx512_extremes(const float *values, Py_ssize_t count, float *least, float *most)
+{
+    __m512 low = _mm512_set1_ps(values[0]), high = low;
+    for (Py_ssize_t i = 0; i < count; i += 16) {
+        __mmask16 there = count - i >= 16 ? 0xffff : (__mmask16)((1u << (count - i)) - 1);
+        __m512 own = _mm512_mask_loadu_ps(low, there, values + i);
+        low = _mm512_min_ps(own, low);
+        high = _mm512_max_ps(own, high);
+    }
+    *least = _mm512_reduce_min_ps(low);
+    *most = _mm512_reduce_max_ps(high);
+}
+
+FOR_AVX512 static Py_ssize_t avx512_pick(const float *values, const int32_t *bins, Py_ssize_t count, int32_t bin,
+                                         uint32_t *picked)
+{
+    __m512i wanted = _mm512_set1_epi32(bin);
+    Py_ssize_t found = 0, i = 0;
+    for (; i + 16 <= count; i += 16) {
+        __mmask16 there = _mm512_cmpeq_epi32_mask(_mm512_loadu_si512(bins + i), wanted);
+        if (there != 0) {
+            _mm512_mask_compressstoreu_epi32(picked + found, there, _mm512_loadu_si512(values + i));
+            found += __builtin_popcount(there);
+        }
+    }
+    for (; i < count; i++)
+        if (bins[i] == bin)
+            memcpy(&picked[found++], &values[i], 4);
+    return found;
+}
+
+FOR_AVX512 static Py_ssize_t avx512_keep(const float *values, Py_ssize_t count, float least, const int64_t *slots,
+                                         int64_t *out)
+{
+    __m256 bar = _mm256_set1_ps(least);
+    Py_ssize_t found = 0, i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __mmask8 enough = _mm256_cmp_ps_mask(_mm256_loadu_ps(values + i), bar, _CMP_GE_OQ);
+        __m512i own = _mm512_loadu_si512(slots + i); /* what is stored ends at most where this ends */
+        _mm512_storeu_si512(out + found, _mm512_maskz_compress_epi64(enough, own));
+        found += __builtin_popcount(enough);
+    }
+    for (; i < count; i++) {
+        out[found] = slots[i];
+        found += values[i] >= least;
+    }
+    return found;
+}
+
+#define BY_HAND
+#define TARGET FOR_AVX512
+#define NAMED(name) avx512_##name
+#include "chosen.h"
+static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_loops};
+#else
+static const Loops *const generations[] = {&plain_loops};
+#endif
+
+/* Numbers as whole ones in the same order; both zeros are one. */
+static inline uint32_t ordinal(float value)
+{
+    uint32_t bits;
+    value += 0.0f;
+    memcpy(&bits, &value, 4);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+static inline float number(uint32_t ordinal)
+{
+    float value;
+    ordinal = ordinal & 0x80000000u ? ordinal & 0x7fffffffu : ~ordinal;
+    memcpy(&value, &ordinal, 4);
+    return value;
+}
+
+/* The bin that holds the `wanted`-th largest, and how many are wanted of that bin. */
+static int32_t bin_of(const uint32_t *sizes, Py_ssize_t *wanted)
+{
+    int32_t bin = BINS - 1;
+    for (; bin > 0 && *wanted > (Py_ssize_t)sizes[bin]; bin--)
+        *wanted -= sizes[bin];
+    return bin;
+}
+
+/* The `wanted`-th largest of some ordinals, eleven bits at a time. */
+static float among(uint32_t *left, Py_ssize_t count, Py_ssize_t wanted)
+{
+    for (;;) {
+        uint32_t low = UINT32_MAX, high = 0, sizes[BINS] = {0};
+        int shift = 0;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            low = left[i] < low ? left[i] : low;
+            high = left[i] > high ? left[i] : high;
+        }
+        while ((high - low) >> shift >= BINS)
+            shift++;
+        for (Py_ssize_t i = 0; i < count; i++)
+            sizes[(left[i] - low) >> shift]++;
+        uint32_t bin = (uint32_t)bin_of(sizes, &wanted);
+        if (shift == 0)
+            return number(low + bin);
+        Py_ssize_t kept = 0;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            uint32_t own = left[i];
+            left[kept] = own;
+            kept += (own - low) >> shift == bin;
+        }
+        count = kept;
+    }
+}
+
+/* The `wanted`-th largest of `count` values, with room for as many bins and ordinals. Bins of one width leave few. */
+static float reached(const Loops *loops, const float *values, Py_ssize_t count, Py_ssize_t wanted, int32_t *bins,
+                     uint32_t *left)
+{
+    float low, high;
+    loops->extremes(values, count, &low, &high);
+    float scale = (BINS - 1) / (high - low);
+    if (!(low > -1e30f && high < 1e30f && scale > 0 && scale < 1e30f)) {
+        for (Py_ssize_t i = 0; i < count; i++)
+            left[i] = ordinal(values[i]);
+        return among(left, count, wanted);
+    }
+    uint32_t sizes[BINS] = {0};
+    loops->bins_of(values, count, low, scale, bins);
+    for (Py_ssize_t i = 0; i < count; i++)
+        sizes[bins[i]]++;
+    int32_t bin = bin_of(sizes, &wanted);
+    Py_ssize_t kept = loops->pick(values, bins, count, bin, left);
+    for (Py_ssize_t i = 0; i < kept; i++) {
+        float own;
+        memcpy(&own, &left[i], 4);
+        left[i] = ordinal(own);
+    }
+    if (kept > FEW)
+        return among(left, kept, wanted);
+    for (Py_ssize_t i = 1; i < kept; i++) { /* largest first */
+        uint32_t own = left[i];
+        Py_ssize_t at = i;
+        for (; at > 0 && left[at - 1] < own; at--)
+            left[at] = left[at - 1];
+        left[at] = own;
+    }
+    return number(left[wanted - 1]);
+}
+
+PyDoc_STRVAR(reach_doc, "reach(values, wanted, /)\n--\n\nWhat the best `wanted` of some values reach.");
+
+static PyObject *reach(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("reach", count, 2))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    PyObject *answer = NULL;
+    uint32_t *left = NULL;
+    Py_buffer *values = array(&buffers, given[0], "values", 1, 4, 0);
+    Py_ssize_t wanted = values != NULL ? PyLong_AsSsize_t(given[1]) : -1;
+    if (values == NULL || PyErr_Occurred())
+        goto end;
+    if (wanted < 1 || wanted > values->shape[0] || values->shape[0] > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "wanted: %zd of %zd values", wanted, values->shape[0]);
+        goto end;
+    }
+    left = malloc((size_t)values->shape[0] * 2 * sizeof *left);
+    if (left == NULL) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    answer = PyFloat_FromDouble(reached(generations[generation], values->buf, values->shape[0], wanted,
+                                        (int32_t *)(left + values->shape[0]), left));
+end:
+    free(left);
+    release(&buffers);
+    return answer;
+}
+
+PyDoc_STRVAR(top_doc, "top(values, wanted, slots, out, /)\n--\n\n"
+                      "Put the slots of the best `wanted` values, and of all that tie with the last, into `out` in\n"
+                      "their order; say how many. `out` may be `slots`.");
+
+static PyObject *top(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("top", count, 4))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    PyObject *answer = NULL;
+    uint32_t *left = NULL;
+    Py_buffer *values = array(&buffers, given[0], "values", 1, 4, 0);
+    Py_ssize_t wanted = values ? PyLong_AsSsize_t(given[1]) : -1;
+    Py_buffer *slots = values && !PyErr_Occurred() ? array(&buffers, given[2], "slots", 1, 8, 0) : NULL;
+    Py_buffer *out = slots ? array(&buffers, given[3], "out", 1, 8, 1) : NULL;
+    if (out == NULL || !long_enough(slots, "slots", values->shape[0]) || !long_enough(out, "out", values->shape[0]))
+        goto end;
+    Py_ssize_t all = values->shape[0], found = 0;
+    if (wanted < 1 || all > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "wanted: %zd of %zd values", wanted, all);
+        goto end;
+    }
+    if (wanted < all && (left = malloc((size_t)all * 2 * sizeof *left)) == NULL) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    const float *each = values->buf;
+    const int64_t *from = slots->buf;
+    int64_t *into = out->buf;
+    const Loops *loops = generations[generation];
+    Py_BEGIN_ALLOW_THREADS
+    if (wanted >= all) {
+        memmove(into, from, (size_t)all * sizeof *into);
+        found = all;
+    } else {
+        float least = reached(loops, each, all, wanted, (int32_t *)(left + all), left);
+        found = loops->keep(each, all, least, from, into);
+    }
+    Py_END_ALLOW_THREADS
+    answer = PyLong_FromSsize_t(found);
+end:
+    free(left);
+    release(&buffers);
+    return answer;
+}
+
+/* The best few so far, the least of them first: a heap. */
+typedef struct {
+    int64_t slot, row;
+    float value;
+} Entry;
+
+static inline int worse(const Entry *a, const Entry *b)
+{
+    return a->value < b->value || (a->value == b->value && a->row > b->row);
+}
+
+static void sink(Entry *heap, Py_ssize_t count, Py_ssize_t at, Entry entry)
+{
+    for (Py_ssize_t below; (below = 2 * at + 1) < count; at = below) {
+        if (below + 1 < count && worse(&heap[below + 1], &heap[below]))
+            below++;
+        if (!worse(&heap[below], &entry))
+            break;
+        heap[at] = heap[below];
+    }
+    heap[at] = entry;
+}
+
+static void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry)
+{
+    if (*count < room) {
+        Py_ssize_t at = (*count)++;
+        for (; at > 0 && worse(&entry, &heap[(at - 1) / 2]); at = (at - 1) / 2)
+            heap[at] = heap[(at - 1) / 2];
+        heap[at] = entry;
+    } else if (worse(&heap[0], &entry))
+        sink(heap, *count, 0, entry);
+}
+
+static void unload(Entry *heap, Py_ssize_t count, int64_t *out)
+{
+    while (count > 0) {
+        out[--count] = heap[0].slot;
+        sink(heap, count, 0, heap[count]);
+    }
+}
+
+PyDoc_STRVAR(best_doc, "best(values, by_slot, slots, mask, rows, k, out, /)\n--\n\n"
+                       "Put the slots of the `k` largest values into `out`, best first, ties broken by row; say how\n"
+                       "many, and how many slots the mask (None: all) admits. Values stand by slot, or beside `slots`.");
+
+static PyObject *best(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("best", count, 7))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    PyObject *answer = NULL;
+    Entry *heap = NULL;
+    Py_buffer *values = array(&buffers, given[0], "values", 1, 4, 0);
+    int by_slot = values ? PyObject_IsTrue(given[1]) : -1;
+    Py_buffer *slots = by_slot >= 0 ? array(&buffers, given[2], "slots", 1, 8, 0) : NULL;
+    Py_buffer *mask = slots && given[3] != Py_None ? array(&buffers, given[3], "mask", 1, 1, 0) : NULL;
+    Py_buffer *rows = slots && (mask || given[3] == Py_None) ? array(&buffers, given[4], "rows", 1, 8, 0) : NULL;
+    Py_ssize_t k = rows ? PyLong_AsSsize_t(given[5]) : -1;
+    Py_buffer *out = rows && !PyErr_Occurred() ? array(&buffers, given[6], "out", 1, 8, 1) : NULL;
+    if (out == NULL)
+        goto end;
+    Py_ssize_t all = slots->shape[0], found = 0, total = 0, known = rows->shape[0];
+    k = k < 0 ? 0 : k > all ? all : k;
+    if (by_slot && values->shape[0] < known)
+        known = values->shape[0];
+    if (mask != NULL && mask->shape[0] < known)
+        known = mask->shape[0];
+    if ((!by_slot && !long_enough(values, "values", all)) || !long_enough(out, "out", k) ||
+        !all_within(slots->buf, all, 0, known))
+        goto end;
+    if ((heap = malloc((size_t)(k + 1) * sizeof *heap)) == NULL) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    const float *each = values->buf;
+    const int64_t *from = slots->buf, *row = rows->buf;
+    const uint8_t *flags = mask == NULL ? NULL : mask->buf;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < all; i++) {
+        int64_t slot = from[i];
+        if (flags != NULL && !flags[slot])
+            continue;
+        total++;
+        float value = each[by_slot ? slot : i];
+        if (found < k || (k > 0 && value >= heap[0].value))
+            offer(heap, &found, k, (Entry){slot, row[slot], value});
+    }
+    unload(heap, found, out->buf);
+    Py_END_ALLOW_THREADS
+    answer = Py_BuildValue("(nn)", found, total);
+end:
+    free(heap);
+    release(&buffers);
+    return answer;
+}
+
+PyDoc_STRVAR(locate_doc, "locate(rows, alive, asked, base, out, /)\n--\n\n"
+                         "Put the slots of those of some rows that stand among ascending ones and are alive into `out`. A slot\n"
+                         "is a place plus the base; `alive` has one flag per place.");
+
+static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("locate", count, 5))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Py_buffer *rows = array(&buffers, given[0], "rows", 1, 8, 0);
+    Py_buffer *alive = rows ? array(&buffers, given[1], "alive", 1, 1, 0) : NULL;
+    Py_buffer *asked = alive ? array(&buffers, given[2], "asked", 1, 8, 0) : NULL;
+    Py_ssize_t base = asked ? PyLong_AsSsize_t(given[3]) : -1;
+    Py_buffer *out = asked && !PyErr_Occurred() ? array(&buffers, given[4], "out", 1, 8, 1) : NULL;
+    int sound = out != NULL && long_enough(alive, "alive", rows->shape[0]) && long_enough(out, "out", asked->shape[0]);
+    for (Py_ssize_t i = 0; sound && i < asked->shape[0]; i++) {
+        const int64_t *known = rows->buf, row = ((const int64_t *)asked->buf)[i];
+        Py_ssize_t at = 0, end = rows->shape[0];
+        uint64_t guess = end > 0 ? (uint64_t)row - (uint64_t)known[0] : 0; /* where rows were never forgotten */
+        if (guess < (uint64_t)end && known[guess] == row)
+            at = (Py_ssize_t)guess;
+        else
+            while (at < end) {
+                Py_ssize_t middle = at + (end - at) / 2;
+                if (known[middle] < row)
+                    at = middle + 1;
+                else
+                    end = middle;
+            }
+        if (at < rows->shape[0] && known[at] == row && ((const uint8_t *)alive->buf)[at])
+            ((int64_t *)out->buf)[i] = base + at;
+    }
+    release(&buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef choose_methods[] = {
+    {"reach", (PyCFunction)(void (*)(void))reach, METH_FASTCALL, reach_doc},
+    {"top", (PyCFunction)(void (*)(void))top, METH_FASTCALL, top_doc},
+    {"best", (PyCFunction)(void (*)(void))best, METH_FASTCALL, best_doc},
+    {"locate", (PyCFunction)(void (*)(void))locate, METH_FASTCALL, locate_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,314 @@
+/* Fine codes: a query turned as the rows are, exact cosines, and the vectors that codes stand for. What is added is
+   whole numbers small enough for every sum to be exact, in any order: so the results are those of
+   `storage/segments/codes.py` and `turning.py` to the last bit. Only `probe` adds in an order of its own: a
+   sketch is no more than an estimate. */
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "native.h"
+
+#define PARTS 15  /* steps of the lower half per step of the upper one */
+#define MIDDLE 8  /* the lower half of a row that the upper half describes exactly */
+#define ABREAST 16 /* rows that are mixed together */
+#define TINY 1e-12
+#define AHEAD 6 /* rows that are fetched before they are multiplied */
+
+typedef struct {
+    void (*unpack)(const int8_t *high, const uint8_t *low, Py_ssize_t dim, int16_t *steps);
+    double (*multiply)(const int16_t *steps, const double *query, Py_ssize_t dim);
+    void (*mix)(float *data, Py_ssize_t size);
+    void (*project)(const float *rows, Py_ssize_t stride, Py_ssize_t count, Py_ssize_t dim, const float *vector,
+                    float *out);
+} Loops;
+
+#define TARGET
+#define NAMED(name) plain_##name
+#include "fine.h"
+
+#ifdef WIDE
+#define TARGET FOR_AVX2
+#define NAMED(name) avx2_##name
+#include "fine.h"
+#define TARGET FOR_AVX512
+#define NAMED(name) avx512_##name
+#include "fine.h"
+static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_loops};
+#else
+static const Loops *const generations[] = {&plain_loops};
+#endif
+
+/* Some rows of a segment, and those of them that are asked for. */
+typedef struct {
+    const int8_t *high;
+    const uint8_t *low;
+    const float *scale;
+    Py_ssize_t high_stride, low_stride, dim, count;
+    const int64_t *places;
+    int64_t base;
+} Codes;
+
+static int codes_of(Buffers *buffers, PyObject *const *given, Codes *codes)
+{
+    Py_buffer *high = array(buffers, given[0], "high", 2, 1, 0);
+    Py_buffer *low = high ? array(buffers, given[1], "low", 2, 1, 0) : NULL;
+    Py_buffer *scale = low ? array(buffers, given[2], "scale", 1, 4, 0) : NULL;
+    Py_buffer *places = scale ? array(buffers, given[3], "places", 1, 8, 0) : NULL;
+    codes->base = places ? PyLong_AsLongLong(given[4]) : -1;
+    if (places == NULL || PyErr_Occurred())
+        return 0;
+    *codes = (Codes){high->buf, low->buf, scale->buf, high->strides[0], low->strides[0], high->shape[1],
+                     places->shape[0], places->buf, codes->base};
+    if (low->shape[1] != codes->dim - codes->dim / 2) {
+        PyErr_SetString(PyExc_ValueError, "low: not half as many bytes as the upper half has");
+        return 0;
+    }
+    return long_enough(low, "low", high->shape[0]) && long_enough(scale, "scale", high->shape[0]) &&
+           all_within(codes->places, codes->count, codes->base, high->shape[0]);
+}
+
+static void unpack(const Loops *loops, const Codes *codes, Py_ssize_t i, int16_t *steps)
+{
+    if (i + AHEAD < codes->count) {
+        Py_ssize_t next = (Py_ssize_t)(codes->places[i + AHEAD] - codes->base);
+        for (Py_ssize_t d = 0; d < codes->dim; d += LINE)
+            fetch(codes->high + next * codes->high_stride + d);
+        for (Py_ssize_t d = 0; d < codes->dim / 2; d += LINE)
+            fetch(codes->low + next * codes->low_stride + d);
+    }
+    Py_ssize_t at = (Py_ssize_t)(codes->places[i] - codes->base);
+    loops->unpack(codes->high + at * codes->high_stride, codes->low + at * codes->low_stride, codes->dim, steps);
+}
+
+PyDoc_STRVAR(cosines_doc, "cosines(high, low, scale, places, base, query, worth, out, /)\n--\n\n"
+                          "The products of some rows with a query in whole steps, each times what a step is worth and\n"
+                          "the scale of its row; nan where the scale is 0.");
+
+static PyObject *cosines(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("cosines", count, 8))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Codes codes;
+    int16_t *steps = NULL;
+    int sound = codes_of(&buffers, given, &codes);
+    Py_buffer *query = sound ? array(&buffers, given[5], "query", 1, 8, 0) : NULL;
+    double worth = query ? PyFloat_AsDouble(given[6]) : 0;
+    Py_buffer *out = query && !PyErr_Occurred() ? array(&buffers, given[7], "out", 1, 4, 1) : NULL;
+    sound = out != NULL && long_enough(query, "query", codes.dim) && long_enough(out, "out", codes.count);
+    if (sound && (steps = malloc((size_t)(codes.dim + 1) * sizeof *steps)) == NULL) {
+        PyErr_NoMemory();
+        sound = 0;
+    }
+    if (sound) {
+        const Loops *loops = generations[generation];
+        float *answer = out->buf;
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t i = 0; i < codes.count; i++) {
+            float scale = codes.scale[codes.places[i] - codes.base];
+            unpack(loops, &codes, i, steps);
+            double found = loops->multiply(steps, query->buf, codes.dim) * worth * (double)scale;
+            answer[i] = scale == 0 ? NAN : (float)found;
+        }
+        Py_END_ALLOW_THREADS
+    }
+    free(steps);
+    release(&buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Where the parts of a vector that are mixed lie: at the front and, where not all of it fits, at the back. */
+static Py_ssize_t part_of(Py_ssize_t dim)
+{
+    Py_ssize_t size = 1;
+    while (size <= dim / 2)
+        size *= 2;
+    return size;
+}
+
+PyDoc_STRVAR(vectors_doc, "vectors(high, low, scale, places, base, signs, shrink, grid, out, /)\n--\n\n"
+                          "The vectors that some codes stand for, in the axes they came in.");
+
+static void turn_back(const Loops *loops, float *data, Py_ssize_t size, const float *signs, float shrink, float grid)
+{
+    loops->mix(data, size);
+    for (Py_ssize_t d = 0; d < size; d++)
+        for (int row = 0; row < ABREAST; row++)
+            data[d * ABREAST + row] *= signs[d] * shrink;
+    for (Py_ssize_t i = 0; grid != 0 && i < size * ABREAST; i++)
+        data[i] = rintf(data[i] * grid) / grid;
+}
+
+static PyObject *vectors(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("vectors", count, 9))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Codes codes;
+    int16_t *steps = NULL;
+    float *data = NULL;
+    int sound = codes_of(&buffers, given, &codes);
+    Py_buffer *signs = sound ? array(&buffers, given[5], "signs", 1, 4, 0) : NULL;
+    double shrink = signs ? PyFloat_AsDouble(given[6]) : 0;
+    double grid = signs && !PyErr_Occurred() ? PyFloat_AsDouble(given[7]) : 0;
+    Py_buffer *out = signs && !PyErr_Occurred() ? array(&buffers, given[8], "out", 2, 4, 1) : NULL;
+    Py_ssize_t size = sound ? part_of(codes.dim) : 0;
+    sound = out != NULL && long_enough(signs, "signs", size) && long_enough(out, "out", codes.count);
+    if (sound && (out->shape[1] != codes.dim || codes.dim < 1)) {
+        PyErr_SetString(PyExc_ValueError, "out: rows of another length than the codes have");
+        sound = 0;
+    }
+    if (sound) {
+        steps = malloc((size_t)(codes.dim + 1) * sizeof *steps);
+        data = calloc((size_t)codes.dim * ABREAST, sizeof *data);
+        sound = steps != NULL && data != NULL;
+        if (!sound)
+            PyErr_NoMemory();
+    }
+    if (sound) {
+        const Loops *loops = generations[generation];
+        Py_ssize_t dim = codes.dim;
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t start = 0; start < codes.count; start += ABREAST) {
+            int rows = (int)(codes.count - start < ABREAST ? codes.count - start : ABREAST);
+            for (int row = 0; row < rows; row++) {
+                unpack(loops, &codes, start + row, steps);
+                for (Py_ssize_t d = 0; d < dim; d++)
+                    data[d * ABREAST + row] = (float)steps[d];
+            }
+            if (size < dim)
+                turn_back(loops, data + (dim - size) * ABREAST, size, signs->buf, (float)shrink, (float)grid);
+            turn_back(loops, data, size, signs->buf, (float)shrink, 0);
+            for (int row = 0; row < rows; row++) {
+                float *into = (float *)((char *)out->buf + (start + row) * out->strides[0]);
+                float scale = codes.scale[codes.places[start + row] - codes.base] / PARTS;
+                for (Py_ssize_t d = 0; d < dim; d++)
+                    into[d] = data[d * ABREAST + row] * scale;
+            }
+        }
+        Py_END_ALLOW_THREADS
+    }
+    free(steps);
+    free(data);
+    release(&buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(turn_doc, "turn(vector, signs, shrink, unit, steps, /)\n--\n\n"
+                       "A vector in the turned axes, in steps of one divided by the unit.");
+
+static PyObject *turn(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("turn", count, 5))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Py_buffer *vector = array(&buffers, given[0], "vector", 1, 4, 0);
+    Py_buffer *signs = vector ? array(&buffers, given[1], "signs", 1, 4, 0) : NULL;
+    double shrink = signs ? PyFloat_AsDouble(given[2]) : 0;
+    double unit = signs && !PyErr_Occurred() ? PyFloat_AsDouble(given[3]) : 0;
+    Py_buffer *steps = signs && !PyErr_Occurred() ? array(&buffers, given[4], "steps", 1, 8, 1) : NULL;
+    Py_ssize_t dim = vector ? vector->shape[0] : 0, size = part_of(dim);
+    int sound = steps != NULL && long_enough(signs, "signs", size) && long_enough(steps, "steps", dim);
+    if (sound && dim > 0) {
+        double *data = steps->buf;
+        const float *flip = signs->buf;
+        for (Py_ssize_t d = 0; d < dim; d++)
+            data[d] = (double)((const float *)vector->buf)[d] * unit;
+        for (Py_ssize_t part = 0; part <= dim - size; part += dim - size ? dim - size : 1) {
+            double *mine = data + part;
+            for (Py_ssize_t d = 0; d < size; d++)
+                mine[d] = rint(mine[d]) * flip[d];
+            for (Py_ssize_t step = 1; step < size; step *= 2)
+                for (Py_ssize_t start = 0; start < size; start += 2 * step)
+                    for (Py_ssize_t i = start; i < start + step; i++) {
+                        double left = mine[i], right = mine[i + step];
+                        mine[i] = left + right;
+                        mine[i + step] = left - right;
+                    }
+            for (Py_ssize_t d = 0; d < size; d++)
+                mine[d] *= shrink;
+        }
+        for (Py_ssize_t d = 0; d < dim; d++)
+            data[d] = rint(data[d]);
+    }
+    release(&buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(probe_doc, "probe(axes, mean, vector, step, signs, /)\n--\n\n"
+                        "Code a vector, less the mean, along some axes, with as many bits each as there are rows of\n"
+                        "`signs`, most significant first. A level is twice `step` times the mean size, which is returned.");
+
+/* Levels around the middle, their bits as planes. */
+static void code(const float *turned, Py_ssize_t count, float per, Py_ssize_t bits, uint64_t *signs, Py_ssize_t stride)
+{
+    float middle = (float)(1 << (bits - 1)), most = (float)((1 << bits) - 1);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        float level = turned[i] * per + middle;
+        uint64_t steps = level > 0 ? (uint64_t)(level < most ? level : most) : 0;
+        for (Py_ssize_t bit = 0; bit < bits; bit++)
+            signs[bit * stride + i / 64] |= (steps >> (bits - 1 - bit) & 1) << i % 64;
+    }
+}
+
+static PyObject *probe(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("probe", count, 5))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    PyObject *answer = NULL;
+    float *centred = NULL, *turned = NULL;
+    Py_buffer *axes = array(&buffers, given[0], "axes", 2, 4, 0);
+    Py_buffer *mean = axes ? array(&buffers, given[1], "mean", 1, 4, 0) : NULL;
+    Py_buffer *vector = mean ? array(&buffers, given[2], "vector", 1, 4, 0) : NULL;
+    double step = vector ? PyFloat_AsDouble(given[3]) : 0;
+    Py_buffer *signs = vector && !PyErr_Occurred() ? array(&buffers, given[4], "signs", 2, 8, 1) : NULL;
+    if (signs == NULL || !long_enough(vector, "vector", axes->shape[1]) || !long_enough(mean, "mean", axes->shape[1]))
+        goto end;
+    Py_ssize_t bits = signs->shape[0], rows = axes->shape[0], dim = axes->shape[1];
+    if (bits < 1 || bits > 8 || rows < 1 || signs->shape[1] * 64 != rows || signs->strides[0] % 8 != 0) {
+        PyErr_SetString(PyExc_ValueError, "signs: not up to eight rows of one bit per axis");
+        goto end;
+    }
+    centred = malloc((size_t)(dim + 1) * sizeof *centred);
+    turned = malloc((size_t)rows * sizeof *turned);
+    if (centred == NULL || turned == NULL) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    double size = 0;
+    for (Py_ssize_t d = 0; d < dim; d++)
+        centred[d] = ((const float *)vector->buf)[d] - ((const float *)mean->buf)[d];
+    generations[generation]->project(axes->buf, axes->strides[0], rows, dim, centred, turned);
+    for (Py_ssize_t i = 0; i < rows; i++)
+        size += (double)turned[i] * turned[i];
+    size = sqrt(size / (double)rows);
+    size = size > TINY ? size : TINY;
+    for (Py_ssize_t bit = 0; bit < bits; bit++)
+        memset((char *)signs->buf + bit * signs->strides[0], 0, (size_t)signs->shape[1] * 8);
+    code(turned, rows, (float)(0.5 / (step * size)), bits, signs->buf, signs->strides[0] / 8);
+    answer = PyFloat_FromDouble(size);
+end:
+    free(centred);
+    free(turned);
+    release(&buffers);
+    return answer;
+}
+
+PyMethodDef codes_methods[] = {
+    {"cosines", (PyCFunction)(void (*)(void))cosines, METH_FASTCALL, cosines_doc},
+    {"vectors", (PyCFunction)(void (*)(void))vectors, METH_FASTCALL, vectors_doc},
+    {"turn", (PyCFunction)(void (*)(void))turn, METH_FASTCALL, turn_doc},
+    {"probe", (PyCFunction)(void (*)(void))probe, METH_FASTCALL, probe_doc},
+    {NULL, NULL, 0, NULL},
+};

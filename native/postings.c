@@ -1,0 +1,241 @@
+/* BM25 over postings: `storage/segments/lexical.py` says what it means. Everything is added in the order numpy adds
+   it, so scores are the same to the last bit. */
+
+#include "native.h"
+
+PyDoc_STRVAR(find_doc, "find(keys, offsets, dead, asked, starts, sizes, live, /)\n--\n\n"
+                       "Where the postings of each term asked for begin, how many there are, and how many of them are of\n"
+                       "live rows; `dead` (None: nothing) says for every key how many are not.");
+
+static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("find", count, 7))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Py_buffer *keys = array(&buffers, given[0], "keys", 1, 8, 0);
+    Py_buffer *offsets = keys ? array(&buffers, given[1], "offsets", 1, 8, 0) : NULL;
+    Py_buffer *dead = offsets && given[2] != Py_None ? array(&buffers, given[2], "dead", 1, 8, 0) : NULL;
+    Py_buffer *asked = offsets && (dead || given[2] == Py_None) ? array(&buffers, given[3], "asked", 1, 8, 0) : NULL;
+    Py_buffer *starts = asked ? array(&buffers, given[4], "starts", 1, 8, 1) : NULL;
+    Py_buffer *sizes = starts ? array(&buffers, given[5], "sizes", 1, 8, 1) : NULL;
+    Py_buffer *live = sizes ? array(&buffers, given[6], "live", 1, 8, 1) : NULL;
+    int sound = live != NULL && long_enough(offsets, "offsets", keys->shape[0] + 1) &&
+                (dead == NULL || long_enough(dead, "dead", keys->shape[0])) &&
+                long_enough(starts, "starts", asked->shape[0]) && long_enough(sizes, "sizes", asked->shape[0]) &&
+                long_enough(live, "live", asked->shape[0]);
+    for (Py_ssize_t term = 0; sound && term < asked->shape[0]; term++) {
+        const uint64_t *known = keys->buf, key = ((const uint64_t *)asked->buf)[term];
+        const int64_t *offset = offsets->buf;
+        Py_ssize_t at = 0, end = keys->shape[0];
+        while (at < end) {
+            Py_ssize_t middle = at + (end - at) / 2;
+            if (known[middle] < key)
+                at = middle + 1;
+            else
+                end = middle;
+        }
+        int there = at < keys->shape[0] && known[at] == key;
+        int64_t size = there ? (int64_t)((uint64_t)offset[at + 1] - (uint64_t)offset[at]) : 0;
+        ((int64_t *)starts->buf)[term] = there ? offset[at] : 0;
+        ((int64_t *)sizes->buf)[term] = size;
+        ((int64_t *)live->buf)[term] = there && dead ? size - ((const int64_t *)dead->buf)[at] : size;
+    }
+    release(&buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* The postings of some terms in one part of the table, rarest term first. */
+typedef struct {
+    const uint32_t *docs;
+    const void *classes; /* NULL: each posting has an impact of its own */
+    int wide;            /* whether classes have four bytes */
+    const float *impacts, *worths;
+    const int64_t *starts, *sizes;
+    Py_ssize_t terms, kinds; /* kinds: how many impacts there are */
+} Lists;
+
+/* Scores by slot, and the slots whose score is not 0, each once. */
+typedef struct {
+    float *scores;
+    int64_t *slots;
+    Py_ssize_t count, room, filled, base;
+} Sums;
+
+#define OUTSIDE "postings: they lead out of the arrays"
+
+/* Lists from six arguments on; every stretch of them lies within the arrays. */
+static int lists_of(Buffers *buffers, PyObject *const *given, Lists *lists)
+{
+    Py_buffer *docs = array(buffers, given[0], "docs", 1, 4, 0);
+    Py_buffer *classes = NULL;
+    if (docs != NULL && given[1] != Py_None) {
+        classes = array(buffers, given[1], "classes", 1, 2, 0);
+        if (classes == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) {
+            PyErr_Clear();
+            classes = array(buffers, given[1], "classes", 1, 4, 0);
+        }
+        docs = classes == NULL ? NULL : docs;
+    }
+    Py_buffer *impacts = docs ? array(buffers, given[2], "impacts", 1, 4, 0) : NULL;
+    Py_buffer *starts = impacts ? array(buffers, given[3], "starts", 1, 8, 0) : NULL;
+    Py_buffer *sizes = starts ? array(buffers, given[4], "sizes", 1, 8, 0) : NULL;
+    Py_buffer *worths = sizes ? array(buffers, given[5], "worths", 1, 4, 0) : NULL;
+    if (worths == NULL)
+        return 0;
+    *lists = (Lists){docs->buf, classes ? classes->buf : NULL, classes && classes->itemsize == 4, impacts->buf,
+                     worths->buf, starts->buf, sizes->buf, starts->shape[0], impacts->shape[0]};
+    if (!long_enough(sizes, "sizes", lists->terms) || !long_enough(worths, "worths", lists->terms) ||
+        (classes != NULL && !long_enough(classes, "classes", docs->shape[0])))
+        return 0;
+    for (Py_ssize_t term = 0; term < lists->terms; term++) {
+        int64_t start = lists->starts[term], size = lists->sizes[term];
+        if (start < 0 || size < 0 || start > docs->shape[0] || size > docs->shape[0] - start) {
+            PyErr_SetString(PyExc_IndexError, OUTSIDE);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline Py_ssize_t kind_of(const Lists *lists, Py_ssize_t at)
+{
+    if (lists->classes == NULL)
+        return at;
+    return lists->wide ? (Py_ssize_t)((const uint32_t *)lists->classes)[at]
+                       : (Py_ssize_t)((const uint16_t *)lists->classes)[at];
+}
+
+/* 0 where a posting leads out of the arrays. */
+static int add_up(const Lists *lists, Sums *sums)
+{
+    Py_ssize_t left = sums->count - sums->base;
+    float *scores = sums->scores + sums->base;
+    for (Py_ssize_t term = 0; term < lists->terms; term++) {
+        Py_ssize_t end = (Py_ssize_t)(lists->starts[term] + lists->sizes[term]);
+        float worth = lists->worths[term];
+        for (Py_ssize_t i = (Py_ssize_t)lists->starts[term]; i < end; i++) {
+            Py_ssize_t doc = lists->docs[i], kind = kind_of(lists, i);
+            if (doc >= left || kind >= lists->kinds || sums->filled >= sums->room)
+                return 0;
+            float before = scores[doc], after = before + lists->impacts[kind] * worth;
+            scores[doc] = after;
+            sums->slots[sums->filled] = sums->base + doc;
+            sums->filled += before == 0 && after != 0;
+        }
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(score_doc,
+             "score(scores, base, docs, classes, impacts, starts, sizes, worths, touched, filled, /)\n--\n\n"
+             "Add the postings of some terms to the scores of the slots from `base` on. The slots whose score was 0 are\n"
+             "put after the `filled` ones; says how many there are then. Room for one more than slots is needed.");
+
+static PyObject *score(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("score", count, 10))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    PyObject *answer = NULL;
+    Lists lists;
+    Py_buffer *scores = array(&buffers, given[0], "scores", 1, 4, 1);
+    Py_ssize_t base = scores ? PyLong_AsSsize_t(given[1]) : -1;
+    int sound = scores && !PyErr_Occurred() && lists_of(&buffers, given + 2, &lists);
+    Py_buffer *touched = sound ? array(&buffers, given[8], "touched", 1, 8, 1) : NULL;
+    Py_ssize_t filled = touched ? PyLong_AsSsize_t(given[9]) : -1;
+    if (touched == NULL || PyErr_Occurred())
+        goto end;
+    Sums sums = {scores->buf, touched->buf, scores->shape[0], touched->shape[0], filled, base};
+    sound = base >= 0 && base <= sums.count && filled >= 0;
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        sound = add_up(&lists, &sums);
+        Py_END_ALLOW_THREADS
+    }
+    if (sound)
+        answer = PyLong_FromSsize_t(sums.filled);
+    else
+        PyErr_SetString(PyExc_IndexError, OUTSIDE);
+end:
+    release(&buffers);
+    return answer;
+}
+
+/* Where a row stands among the ascending rows of a term, or would stand. */
+static Py_ssize_t lower(const uint32_t *docs, Py_ssize_t count, uint32_t doc)
+{
+    Py_ssize_t at = 0;
+    while (count > 0) {
+        Py_ssize_t half = count / 2;
+        int before = docs[at + half] < doc;
+        at += before ? half + 1 : 0;
+        count = before ? count - half - 1 : half;
+    }
+    return at;
+}
+
+/* What each term (column) gives to each place (row of `out`); 0 where a class leads out of the impacts. */
+static int look_at(const Lists *lists, const int64_t *places, Py_ssize_t count, int64_t base, char *out,
+                   Py_ssize_t stride)
+{
+    for (Py_ssize_t term = 0; term < lists->terms; term++) {
+        const uint32_t *docs = lists->docs + lists->starts[term];
+        Py_ssize_t size = (Py_ssize_t)lists->sizes[term];
+        for (Py_ssize_t i = 0; i < count; i++) {
+            int64_t doc = places[i] - base;
+            Py_ssize_t at = doc < 0 || doc > UINT32_MAX ? size : lower(docs, size, (uint32_t)doc);
+            float gain = 0;
+            if (at < size && docs[at] == doc) {
+                Py_ssize_t kind = kind_of(lists, (Py_ssize_t)lists->starts[term] + at);
+                if (kind >= lists->kinds)
+                    return 0;
+                gain = lists->impacts[kind] * lists->worths[term];
+            }
+            ((float *)(out + i * stride))[term] = gain;
+        }
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(gains_doc, "gains(docs, classes, impacts, starts, sizes, worths, places, base, out, /)\n--\n\n"
+                        "What each term gives to each place, a row of `out`; a place, less the base, is a row of a term.");
+
+static PyObject *gains(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("gains", count, 9))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Lists lists;
+    int sound = lists_of(&buffers, given, &lists);
+    Py_buffer *places = sound ? array(&buffers, given[6], "places", 1, 8, 0) : NULL;
+    Py_ssize_t base = places ? PyLong_AsSsize_t(given[7]) : -1;
+    Py_buffer *out = places && !PyErr_Occurred() ? array(&buffers, given[8], "out", 2, 4, 1) : NULL;
+    sound = out != NULL && long_enough(out, "out", places->shape[0]);
+    if (sound && out->shape[1] < lists.terms) {
+        PyErr_SetString(PyExc_ValueError, "out: fewer columns than terms");
+        sound = 0;
+    }
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        sound = look_at(&lists, places->buf, places->shape[0], base, out->buf, out->strides[0]);
+        Py_END_ALLOW_THREADS
+        if (!sound)
+            PyErr_SetString(PyExc_IndexError, OUTSIDE);
+    }
+    release(&buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef postings_methods[] = {
+    {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, find_doc},
+    {"score", (PyCFunction)(void (*)(void))score, METH_FASTCALL, score_doc},
+    {"gains", (PyCFunction)(void (*)(void))gains, METH_FASTCALL, gains_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,291 @@
+"""The compiled loops look at every array before they read it, and never leave its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+native: Any = pytest.importorskip(
+    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
+)
+
+Wrong = list[tuple[int, Any]]
+
+PLANES, FLOATS = np.zeros((2, 10), np.uint64), np.zeros(10, np.float32)
+SIGNS, WORTHS = np.zeros((3, 2), np.uint64), np.ones(3, np.float32)
+SLOTS, PLACES = np.empty(10, np.int64), np.arange(4)
+CODES, HALVES = np.zeros((10, 8), np.int8), np.zeros((10, 4), np.uint8)
+DOCS, CLASSES = np.arange(6, dtype=np.uint32), np.zeros(6, np.uint16)
+ONES = np.ones(8, np.float32)
+
+
+def room(count: int = 10) -> Any:
+    return np.empty(count, np.float32)
+
+
+CALLS: dict[str, tuple[list[Any], Wrong]] = {
+    "rank": (
+        [PLANES, FLOATS, FLOATS, SIGNS, WORTHS, 1.0, room()],
+        [(0, np.zeros((5, 10), np.uint64)), (1, FLOATS[:9]), (3, np.zeros((3, 1), np.uint64)), (6, room(9))],
+    ),
+    "narrow": (
+        [PLANES, FLOATS, FLOATS, None, SIGNS, WORTHS, 1.0, 0.0, 0, SLOTS, room()],
+        [
+            (0, np.zeros((5, 10), np.uint64)),  # more words than a sketch has
+            (0, np.zeros((2, 20), np.uint64)[:, ::2]),  # not side by side
+            (0, np.zeros(10, np.uint64)),
+            (1, FLOATS[:9]),
+            (2, FLOATS.astype(np.float64)),
+            (3, np.ones(9, bool)),
+            (4, np.zeros((4, 2), np.uint64)),
+            (4, np.zeros((3, 1), np.uint64)),  # another number of words
+            (5, WORTHS[:2]),
+            (9, SLOTS[:9]),
+            (10, room(9)),
+        ],
+    ),
+    "weigh": (
+        [PLANES, FLOATS, FLOATS, SIGNS, WORTHS, PLACES, 0, room(4)],
+        [
+            (2, FLOATS[:9]),
+            (5, PLACES.astype(np.int32)),
+            (5, PLACES + 7),
+            (5, PLACES - 1),
+            (6, 1),
+            (6, -7),
+            (6, 2**62),
+            (7, room(3)),
+        ],
+    ),
+    "coarse": (
+        [CODES, PLACES, 0, ONES, FLOATS, room(4)],
+        [
+            (0, CODES.astype(np.int16)),
+            (0, CODES[:, ::2]),
+            (1, PLACES + 7),
+            (1, PLACES - 1),
+            (1, PLACES + (2**63 - 5)),
+            (2, 1),
+            (3, ONES[:7]),
+            (4, FLOATS[:9]),
+            (5, room(3)),
+        ],
+    ),
+    "cosines": (
+        [CODES, HALVES, FLOATS, PLACES, 0, np.zeros(8), 1.0, room(4)],
+        [
+            (1, HALVES[:, :3].copy()),
+            (1, HALVES[:9]),
+            (2, FLOATS[:9]),
+            (3, PLACES + 7),
+            (3, PLACES - 1),
+            (4, 1),
+            (5, np.zeros(7)),
+            (5, ONES),
+            (7, room(3)),
+        ],
+    ),
+    "vectors": (
+        [CODES, HALVES, FLOATS, PLACES, 0, ONES, 1.0, 1.0, np.empty((4, 8), np.float32)],
+        [
+            (0, CODES[:, :0]),
+            (1, HALVES[:9]),
+            (3, PLACES + 7),
+            (4, -7),
+            (5, ONES[:7]),
+            (8, np.empty((3, 8), np.float32)),
+            (8, np.empty((4, 7), np.float32)),
+            (8, np.empty((4, 16), np.float32)[:, ::2]),
+        ],
+    ),
+    "turn": (
+        [ONES, ONES, 1.0, 1.0, np.empty(8)],
+        [(0, np.ones(8)), (1, ONES[:7]), (4, np.empty(7)), (4, room(8))],
+    ),
+    "probe": (
+        [np.zeros((128, 8), np.float32), ONES, ONES, 0.3, SIGNS.copy()],
+        [
+            (0, np.zeros((64, 8), np.float32)),
+            (0, np.zeros((0, 8), np.float32)),
+            (1, ONES[:7]),
+            (2, ONES[:7]),
+            (4, np.empty((0, 2), np.uint64)),
+            (4, np.empty((9, 2), np.uint64)),
+            (4, np.empty((3, 3), np.uint64)),
+        ],
+    ),
+    "reach": ([FLOATS, 3], [(0, np.zeros(10)), (1, 0), (1, 11), (1, -1), (0, FLOATS[:2]), (0, FLOATS[:0])]),
+    "top": (
+        [FLOATS, 3, SLOTS, np.empty(10, np.int64)],
+        [
+            (1, 0),
+            (1, -1),
+            (2, SLOTS[:9]),
+            (3, SLOTS[:9]),
+            (3, SLOTS.astype(np.int32)),
+            (0, np.zeros(20)[::2]),
+        ],
+    ),
+    "best": (
+        [FLOATS, True, PLACES, np.ones(10, bool), np.arange(10), 2, np.empty(2, np.int64)],
+        [
+            (0, FLOATS[:3]),
+            (2, PLACES + 7),
+            (2, PLACES - 1),
+            (3, np.ones(3, bool)),
+            (4, np.arange(3)),
+            (5, 3),
+            (6, np.empty(1, np.int64)),
+        ],
+    ),
+    "locate": (
+        [np.arange(10), np.ones(10, bool), PLACES, 0, SLOTS],
+        [
+            (0, np.arange(11)),
+            (0, np.arange(20)[::2]),
+            (1, np.ones(9, bool)),
+            (2, PLACES.astype(np.int32)),
+            (2, PLACES[::-1]),
+            (4, np.empty(3, np.int64)),
+        ],
+    ),
+    "find": (
+        [
+            np.zeros(3, np.uint64),
+            np.zeros(4, np.int64),
+            None,
+            np.zeros(2, np.uint64),
+            *(np.empty((3, 2), np.int64)),
+        ],
+        [
+            (0, np.zeros(4, np.uint64)),
+            (1, np.zeros(3, np.int64)),
+            (2, np.zeros(2, np.int64)),
+            (3, np.zeros(3, np.uint64)),
+            (4, np.empty(1, np.int64)),
+            (5, np.empty(1, np.int64)),
+            (6, np.empty(1, np.int64)),
+        ],
+    ),
+    "score": (
+        [
+            np.zeros(9, np.float32),
+            3,
+            DOCS,
+            CLASSES,
+            ONES,
+            np.array([1]),
+            np.array([5]),
+            ONES,
+            np.empty(10, np.int64),
+            0,
+        ],
+        [
+            (0, np.zeros(8, np.float32)),  # the last row lies behind the scores
+            (1, 4),
+            (1, -1),
+            (1, 2**62),
+            (2, DOCS[:5]),
+            (3, CLASSES[:5]),
+            (3, CLASSES + np.uint16(8)),
+            (3, CLASSES.astype(np.uint64)),
+            (4, ONES[:0]),
+            (5, np.array([2])),
+            (5, np.array([-1])),
+            (5, np.array([2**62])),
+            (6, np.array([6])),
+            (6, np.array([-1])),
+            (6, np.array([2**63 - 1])),
+            (7, ONES[:0]),
+            (8, np.empty(4, np.int64)),  # no room for the fifth
+            (9, 9),
+            (9, -1),
+        ],
+    ),
+    "gains": (
+        [DOCS, CLASSES, ONES, np.array([1]), np.array([5]), ONES, PLACES, 0, np.empty((4, 1), np.float32)],
+        [
+            (0, DOCS[:5]),
+            (1, CLASSES[:5]),
+            (1, CLASSES + np.uint16(8)),
+            (2, ONES[:0]),
+            (3, np.array([2])),
+            (3, np.array([-1])),
+            (4, np.array([6])),
+            (4, np.array([-1])),
+            (5, ONES[:0]),
+            (6, PLACES.astype(np.int32)),
+            (8, np.empty((3, 1), np.float32)),
+            (8, np.empty((4, 0), np.float32)),
+        ],
+    ),
+}
+
+
+def fresh(arguments: list[Any]) -> list[Any]:
+    return [
+        each.copy() if isinstance(each, np.ndarray) and each.flags.owndata else each for each in arguments
+    ]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_arrays_are_refused_before_anything_is_read(name: str) -> None:
+    call, (good, wrong) = getattr(native, name), CALLS[name]
+    call(*fresh(good))
+    for place, value in wrong:
+        arguments = fresh(good)
+        arguments[place] = value
+        with pytest.raises((ValueError, IndexError), match=r"\w"):
+            call(*arguments)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
+    call, (good, _) = getattr(native, name), CALLS[name]
+    with pytest.raises(TypeError, match="arguments"):
+        call()
+    with pytest.raises(TypeError, match="arguments"):
+        call(*good, 1)
+    for place, value in enumerate(good):
+        if isinstance(value, bool) or value is None:
+            continue
+        arguments = fresh(good)
+        arguments[place] = "x"
+        with pytest.raises((TypeError, BufferError)):
+            call(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("rank", [6]),
+        ("narrow", [9, 10]),
+        ("weigh", [7]),
+        ("coarse", [5]),
+        ("cosines", [7]),
+        ("vectors", [8]),
+        ("turn", [4]),
+        ("probe", [4]),
+        ("top", [3]),
+        ("best", [6]),
+        ("locate", [4]),
+        ("gains", [8]),
+        ("find", [4, 5, 6]),
+        ("score", [0, 8]),
+    ],
+)
+def test_nothing_is_written_to_what_may_only_be_read(name: str, places: list[int]) -> None:
+    for place in places:
+        arguments = fresh(CALLS[name][0])
+        arguments[place] = arguments[place].copy()
+        arguments[place].flags.writeable = False
+        with pytest.raises((ValueError, BufferError)):
+            getattr(native, name)(*arguments)
+
+
+def test_only_generations_that_run_here_are_used() -> None:
+    for name in ("sse9", "", 3, None):
+        with pytest.raises(ValueError, match="generations"):
+            native.use(name)
