@@ -5,7 +5,7 @@
 static int fill(PyObject *module)
 {
     scan_start();
-    return PyModule_AddFunctions(module, scan_methods);
+    return PyModule_AddFunctions(module, scan_methods) < 0 ? -1 : text_fill(module);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};

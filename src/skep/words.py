@@ -121,6 +121,11 @@ def joined_chunk(chunk: str) -> str:
     return _indexed[chunk]
 
 
+def analysed(chunk: str) -> str:
+    """The same, found anew and not remembered; for whoever remembers it."""
+    return " ".join(_analyse(chunk, query=False))
+
+
 def query_terms(text: str) -> list[str]:
     """The distinct terms to look up for a query; stop words only when there is nothing else.
 

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-SWITCH = "SKEP_NATIVE"
-"""Set to 0 in the environment, numpy does everything."""
+from skep.compiled import found
 
-
-def _found() -> Any:
-    if os.environ.get(SWITCH) == "0":
-        return None
-    try:
-        import skep_native  # type: ignore[import-not-found]  # pyright: ignore
-    except ImportError:  # not there, or not made for this system
-        return None
-    return skep_native  # pyright: ignore[reportUnknownVariableType]
-
-
-native: Any = _found()
+native: Any = found()

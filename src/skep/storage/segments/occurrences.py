@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.storage.handover import Handover, Numbering
+from skep.storage.handover import Handover
+from skep.storage.numbering import numbering
 from skep.storage.segments.hashing import keys_of
-from skep.words import chunks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 CHUNKS = 1 << 18
 """Distinct chunks that are remembered at a time."""
-BLOCK = 1 << 16
 
 
 class Occurrences(NamedTuple):
@@ -49,24 +48,17 @@ class Counter:
 
     def __init__(self, given: Handover | None = None) -> None:
         self._given = given
-        self._numbers = Numbering() if given is None else given.numbers
+        self._numbers = numbering() if given is None else given.numbers
         self._blocks: list[Small] = [np.zeros(0, dtype=np.uint32)]
         self._sizes: list[int] = []
         """Per text, how many chunks it has."""
         self._parts: list[Occurrences] = []
 
-    def add(self, texts: Iterable[str]) -> None:
+    def add(self, texts: Sequence[str]) -> None:
         """Take in some texts."""
-        number = self._numbers.__getitem__
-        block: list[int] = []
-        for text in texts:
-            found = chunks(text)
-            self._sizes.append(len(found))
-            block.extend(map(number, found))
-            if len(block) >= BLOCK:
-                self._blocks.append(np.array(block, dtype=np.uint32))
-                block.clear()
-        self._blocks.append(np.array(block, dtype=np.uint32))
+        _, sizes, numbers = self._numbers.cut(texts, joined=False)
+        self._sizes.extend(sizes)
+        self._blocks.append(np.frombuffer(numbers, dtype=np.uint32))
         if len(self._numbers) > CHUNKS:
             self._seal()
 
@@ -101,9 +93,9 @@ class Counter:
 
     def _seal(self) -> None:
         """Turn chunks into terms, and forget the chunks."""
-        keys, terms, sizes = _terms_of(self._numbers.terms)
+        keys, terms, sizes = _terms_of(self._numbers.terms())
         blocks, counts = self._blocks, np.array(self._sizes, dtype=np.int64)
-        self._numbers = Numbering()
+        self._numbers = numbering()
         self._given = None
         self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
         if (sizes == 1).all():
