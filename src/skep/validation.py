@@ -132,6 +132,8 @@ def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
 
 def clean_text(field: str, value: object, limit: int) -> str:
     """A text that can be stored faithfully."""
+    if isinstance(value, str) and value.isprintable() and len(value) <= limit and value.strip():
+        return value  # nearly all are
     if not isinstance(value, str):
         raise WrongTypeError(f"{field} must be a string, got {type(value).__name__}", field=field)
     found = None if value.isprintable() else BAD.search(value)
