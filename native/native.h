@@ -46,8 +46,9 @@ static inline int long_enough(const Py_buffer *view, const char *name, Py_ssize_
 }
 
 /* The functions of each part, and what it does before the first call. */
-extern PyMethodDef scan_methods[];
+extern PyMethodDef scan_methods[], build_methods[];
 void scan_start(void);
+void build_start(void);
 int text_fill(PyObject *module);
 
 #endif

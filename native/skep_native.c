@@ -5,7 +5,10 @@
 static int fill(PyObject *module)
 {
     scan_start();
-    return PyModule_AddFunctions(module, scan_methods) < 0 ? -1 : text_fill(module);
+    build_start();
+    if (PyModule_AddFunctions(module, scan_methods) < 0 || PyModule_AddFunctions(module, build_methods) < 0)
+        return -1;
+    return text_fill(module);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};
