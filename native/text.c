@@ -514,6 +514,21 @@ end:
     return answer;
 }
 
+PyDoc_STRVAR(easy_doc, "easy(chunk, /)\n--\n\nThe terms of one chunk, joined by blanks; None if it has to be analysed.");
+
+static PyObject *cutter_easy(PyObject *self, PyObject *chunk)
+{
+    Py_ssize_t size, characters = PyUnicode_GetLength(chunk);
+    const char *bytes = characters < 0 || characters > LONGEST ? NULL : PyUnicode_AsUTF8AndSize(chunk, &size);
+    char easy[3 * LONGEST + 16];
+    int length = bytes == NULL ? -1 : easy_terms((Cutter *)self, bytes, (size_t)size, easy);
+    if (characters >= 0 && length < 0) {
+        PyErr_Clear(); /* half a pair: skep.words takes it as it is */
+        Py_RETURN_NONE;
+    }
+    return length < 0 ? NULL : text_of(easy, (size_t)length);
+}
+
 PyDoc_STRVAR(terms_doc, "terms()\n--\n\nPer number the terms of the chunk, joined by blanks.");
 
 static PyObject *cutter_terms(PyObject *self, PyObject *unused)
@@ -618,6 +633,7 @@ static void cutter_dealloc(PyObject *self)
 
 static PyMethodDef cutter_methods[] = {
     {"cut", (PyCFunction)(void (*)(void))cutter_cut, METH_FASTCALL, cut_doc},
+    {"easy", cutter_easy, METH_O, easy_doc},
     {"terms", cutter_terms, METH_NOARGS, terms_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep import words
 from skep.storage import numbering
 from skep.storage.numbering import CompiledNumbering, PlainNumbering
 from skep.words import STOP, chunks, terms
@@ -17,8 +19,8 @@ from skep.words import STOP, chunks, terms
 native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
 )
-if numbering.native is None:
-    pytest.skip("switched off by SKEP_NATIVE", allow_module_level=True)
+if not hasattr(numbering.native, "Cutter"):
+    pytest.skip("switched off by SKEP_NATIVE, or built from an older version", allow_module_level=True)
 
 SUFFIXES = """
 s es ed ing eed ational tional enci anci izer bli alli entli eli ousli ization ation ator alism iveness fulness ousness
@@ -39,6 +41,15 @@ texts = st.one_of(
     st.lists(pieces, max_size=30).map("".join),
     st.lists(english, max_size=12).map(" ".join),
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def python_alone() -> Iterator[None]:
+    """Nothing of what is compared with comes from the compiled package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "_easy", lambda chunk: None)
+        words._indexed.clear()  # pyright: ignore[reportPrivateUsage]
+        yield
 
 
 def assert_same(given: list[str]) -> None:
@@ -70,6 +81,16 @@ def test_words_with_marks_and_digits_are_cut_alike() -> None:
     inside = ["word", "Word", "WORD", "wOrd", "a", "A", "1", "2024", "v2", "2nd", "a1b", "r073350x", "x" * 64, "1" * 65]
     around = ["", *"([{<\"'`*)]}>.,:;!?#@$-_/", "...", "?!", "),", '."', "'s", "x" * 60]
     assert_same([before + word + after for word in inside for before in around for after in around])
+
+
+def test_one_chunk_is_easy_or_left_to_python() -> None:
+    mine = native.Cutter(str, chunks, STOP, 1)
+    assert [mine.easy(chunk) for chunk in ("(Memories),", "the", "v2", "2024", "r07x")] == [
+        *("memori", "the", "v2 v 2", "2024", "r07x")
+    ]
+    assert [mine.easy(chunk) for chunk in ("foo_bar", "naïve", "", "\ud800", "x" * 65, "camelCase")] == [None] * 6
+    with pytest.raises(TypeError):
+        mine.easy(b"word")
 
 
 def test_numbers_go_on_from_call_to_call() -> None:
