@@ -189,7 +189,11 @@ class _Memo(dict[str, str]):
 def _compiled() -> Callable[[str], str | None]:
     """A compiled function for the commonest chunks, which have the same terms on both sides; None for the others."""
     cutter = getattr(compiled.found(), "Cutter", None)
-    return (lambda chunk: None) if cutter is None else cutter(analysed, chunks, STOP, hash("chunks")).easy
+    return _never if cutter is None else cutter(analysed, chunks, STOP, hash("chunks")).easy
+
+
+def _never(_chunk: str) -> None:
+    return None
 
 
 _easy = _compiled()

@@ -14,7 +14,7 @@ from skep.storage.segments import kernels
 from skep.storage.segments.codes import FineCodes, Frame, encode, join, no_codes, sketch
 from skep.storage.segments.columns import COLUMNS, unpack_vectors, worth_storing
 from skep.storage.segments.hashing import key_of
-from skep.storage.segments.occurrences import Counter
+from skep.storage.segments.occurrences import Counter, Occurrences
 from skep.storage.segments.postings import (
     Postings,
     count_terms,
@@ -176,10 +176,10 @@ class Builder:
         )
 
     def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
-        keys, terms, lengths = self._words.finish()
         group = getattr(kernels.native, "group", None)
         if group is not None:
-            return grouped(group, keys, terms, lengths, kept)
+            return grouped(group, self._words.finish(), kept)
+        keys, terms, lengths = self._words.finish()
         pairs = pack_pairs(terms, np.repeat(place.astype(np.uint32), lengths))
         del terms
         if len(kept) < len(place):
@@ -190,16 +190,19 @@ class Builder:
         return make_postings(keys, *counted, lengths), lengths
 
 
-def grouped(
-    group: Callable[..., int], keys: Keys, terms: Small, lengths: Ints, kept: Ints
-) -> tuple[Postings, Ints]:
+def grouped(group: Callable[..., int], words: Occurrences, kept: Ints) -> tuple[Postings, Ints]:
     """Postings of the kept texts, and their lengths, by a compiled loop that sorts nothing but the terms of each."""
+    keys, terms, lengths = words
+    del words
     ends: Ints = np.cumsum(lengths)
     lengths = lengths[kept]
     doc_terms, docs, counts = (np.empty(int(lengths.sum()), dtype=np.uint32) for _ in range(3))
     doc_ends, found = np.empty(len(kept), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
     pairs = group(terms, ends, kept, doc_terms, doc_ends, docs, counts, found)
-    return postings_of(keys, doc_terms[:pairs], doc_ends, docs[:pairs], counts[:pairs], found, lengths), lengths
+    del terms  # as large as each of the others, and needed no more
+    return postings_of(
+        keys, doc_terms[:pairs], doc_ends, docs[:pairs], counts[:pairs], found, lengths
+    ), lengths
 
 
 def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, oldest: bool) -> Content:

@@ -33,8 +33,8 @@ VERSION = 2
 ALIGN = 64
 FILE_MODE = 0o600
 PIECE = 1 << 16
-"""Bytes written at a time. Linux keeps what was written at once in one piece of memory, up to two megabytes, and whoever
-then touches a byte of the mapped file has all of it in memory; small pieces also take less time to write."""
+"""Bytes written at a time. Linux keeps what was written at once in one piece of memory, up to two megabytes, and
+whoever then touches a byte of the mapped file has all of it in memory; small pieces also take less time to write."""
 _PREFIX = struct.Struct("<8sII")
 
 

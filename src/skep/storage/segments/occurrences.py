@@ -94,22 +94,28 @@ class Counter:
     def _seal(self) -> None:
         """Turn chunks into terms, and forget the chunks."""
         keys, terms, sizes = _terms_of(self._numbers.terms())
-        blocks, counts = self._blocks, np.array(self._sizes, dtype=np.int64)
+        blocks, counts = self._blocks[::-1], np.array(self._sizes, dtype=np.int64)
         self._numbers = numbering()
         self._given = None
         self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
-        if (sizes == 1).all():
-            lengths = counts
-            found = [terms[block] for block in blocks]
+        single = bool((sizes == 1).all())
+        if single:
+            lengths, total = counts, int(counts.sum())
         else:
             ends = np.cumsum(
-                np.concatenate([np.zeros(1, dtype=np.int64), *(sizes[block] for block in blocks)])
+                np.concatenate([np.zeros(1, dtype=np.int64), *(sizes[block] for block in reversed(blocks))])
             )
             last = np.cumsum(counts)
-            lengths = ends[last] - ends[last - counts]
-            starts: Ints = np.cumsum(sizes) - sizes
-            found = [terms[_stretches(starts[block], sizes[block])] for block in blocks]
-        self._parts.append(Occurrences(keys, np.concatenate(found), lengths))
+            lengths, total = ends[last] - ends[last - counts], int(ends[-1])
+            del ends
+        starts: Ints = np.cumsum(sizes) - sizes
+        found, at = np.empty(total, dtype=np.uint32), 0
+        while blocks:  # each is let go of as soon as it is taken in
+            block = blocks.pop()
+            some = terms[block if single else _stretches(starts[block], sizes[block])]
+            found[at : at + len(some)] = some
+            at += len(some)
+        self._parts.append(Occurrences(keys, found, lengths))
 
 
 def _stretches(starts: Ints, sizes: Ints) -> Ints:
