@@ -8,18 +8,25 @@
 #define LONGEST 64     /* longer chunks are asked of skep.words; so are words longer than it splits */
 #define LARGE 0x7fffffff
 
-/* Strings one after the other, each found again by what it says. */
+/* A string and what it stands for, which is often the same. */
+typedef struct {
+    uint32_t at, size;
+    uint32_t means_at, means;
+} Entry;
+
+/* Strings in order of appearance, each found again by what it says. A look-up touches one slot, one entry and the bytes
+   of both strings, which lie side by side. */
 typedef struct {
     char *bytes;
     size_t used, room;
-    uint32_t *ends;     /* where each string ends; it begins where the one before it does */
-    uint32_t *slots;    /* number + 1, or 0 */
+    Entry *entries;
+    uint32_t *slots; /* number + 1, or 0 */
     uint32_t count, fits, mask;
 } Strings;
 
 typedef struct {
     PyObject_HEAD
-    Strings chunks, terms, stop; /* the terms of chunk n are string n of `terms`, which is not looked up */
+    Strings chunks, stop; /* chunks with their terms, and words that stand for nothing */
     PyObject *analyse, *apart;
     uint64_t seed;
 } Cutter;
@@ -83,48 +90,45 @@ static uint64_t hash_of(const char *text, size_t size, uint64_t seed)
     return hash ^ (hash >> 29);
 }
 
-static inline const char *string_at(const Strings *strings, uint32_t number, size_t *size)
-{
-    uint32_t start = number ? strings->ends[number - 1] : 0;
-    *size = strings->ends[number] - start;
-    return strings->bytes + start;
-}
-
 /* Where a string is in the slots, or the empty slot where it would be. */
 static inline uint32_t slot_of(const Strings *strings, const char *text, size_t size, uint64_t hash)
 {
     uint32_t slot = (uint32_t)hash & strings->mask;
     for (; strings->slots[slot]; slot = (slot + 1) & strings->mask) {
-        size_t have;
-        const char *known = string_at(strings, strings->slots[slot] - 1, &have);
-        if (have == size && memcmp(known, text, size) == 0)
+        const Entry *known = &strings->entries[strings->slots[slot] - 1];
+        if (known->size == size && memcmp(strings->bytes + known->at, text, size) == 0)
             break;
     }
     return slot;
 }
 
-/* One more string at the end. */
-static int append(Strings *strings, const char *text, size_t size)
+/* One more string at the end, and what it stands for. */
+static int append(Strings *strings, const char *text, size_t size, const char *meaning, size_t means)
 {
-    if (strings->used + size > LARGE) {
+    int same = means == size && memcmp(text, meaning, size) == 0;
+    size_t more = same ? size : size + means;
+    if (size > LARGE || means > LARGE || strings->used + more > LARGE) {
         PyErr_SetString(PyExc_OverflowError, "more text than a table of chunks holds");
         return 0;
     }
-    if (strings->used + size > strings->room) {
-        size_t room = (strings->used + size) * 3 / 2 + 4096;
+    if (strings->used + more > strings->room) {
+        size_t room = (strings->used + more) * 3 / 2 + 4096;
         if (!grow((void **)&strings->bytes, room))
             return 0;
         strings->room = room;
     }
     if (strings->count == strings->fits) {
         uint32_t fits = strings->fits * 3 / 2 + 256;
-        if (!grow((void **)&strings->ends, fits * sizeof(uint32_t)))
+        if (!grow((void **)&strings->entries, fits * sizeof(Entry)))
             return 0;
         strings->fits = fits;
     }
-    memcpy(strings->bytes + strings->used, text, size);
-    strings->used += size;
-    strings->ends[strings->count++] = (uint32_t)strings->used;
+    uint32_t at = (uint32_t)strings->used;
+    memcpy(strings->bytes + at, text, size);
+    if (!same)
+        memcpy(strings->bytes + at + size, meaning, means);
+    strings->entries[strings->count++] = (Entry){at, (uint32_t)size, same ? at : at + (uint32_t)size, (uint32_t)means};
+    strings->used += more;
     return 1;
 }
 
@@ -143,9 +147,9 @@ static int widen(Strings *strings, uint64_t seed)
     strings->slots = slots;
     strings->mask = size - 1;
     for (uint32_t number = 0; number < strings->count; number++) {
-        size_t length;
-        const char *text = string_at(strings, number, &length);
-        slots[slot_of(strings, text, length, hash_of(text, length, seed))] = number + 1;
+        const Entry *entry = &strings->entries[number];
+        const char *text = strings->bytes + entry->at;
+        slots[slot_of(strings, text, entry->size, hash_of(text, entry->size, seed))] = number + 1;
     }
     return 1;
 }
@@ -153,7 +157,7 @@ static int widen(Strings *strings, uint64_t seed)
 static void let_go(Strings *strings)
 {
     free(strings->bytes);
-    free(strings->ends);
+    free(strings->entries);
     free(strings->slots);
     memset(strings, 0, sizeof *strings);
 }
@@ -366,16 +370,9 @@ static int64_t number_of(Cutter *cutter, const char *chunk, size_t size)
     int64_t number = -1;
     if (widen(chunks, cutter->seed)) {
         uint32_t slot = slot_of(chunks, chunk, size, hash); /* whoever was asked may have come by here */
-        if (chunks->slots[slot])
-            number = chunks->slots[slot] - 1;
-        else {
-            cutter->terms.count = chunks->count; /* what a failure has left between the two lines below */
-            cutter->terms.used = chunks->count ? cutter->terms.ends[chunks->count - 1] : 0;
-            if (append(&cutter->terms, terms, (size_t)length) && append(chunks, chunk, size)) {
-                chunks->slots[slot] = chunks->count;
-                number = chunks->count - 1;
-            }
-        }
+        if (!chunks->slots[slot] && append(chunks, chunk, size, terms, (size_t)length))
+            chunks->slots[slot] = chunks->count;
+        number = (int64_t)chunks->slots[slot] - 1;
     }
     Py_XDECREF(held);
     return number;
@@ -404,8 +401,8 @@ static int take(Cutter *cutter, Cut *cut, const char *chunk, size_t size)
     cut->numbers[cut->count++] = (uint32_t)number;
     if (!cut->wanted)
         return 1;
-    size_t length;
-    const char *terms = string_at(&cutter->terms, (uint32_t)number, &length);
+    const Entry *entry = &cutter->chunks.entries[number];
+    size_t length = entry->means;
     if (cut->used + length + 1 > cut->room) {
         size_t room = 2 * (cut->used + length + 1) + 1024;
         if (!grow((void **)&cut->joined, room))
@@ -414,7 +411,7 @@ static int take(Cutter *cutter, Cut *cut, const char *chunk, size_t size)
     }
     if (cut->count - cut->start > 1)
         cut->joined[cut->used++] = ' ';
-    memcpy(cut->joined + cut->used, terms, length);
+    memcpy(cut->joined + cut->used, cutter->chunks.bytes + entry->means_at, length);
     cut->used += length;
     return 1;
 }
@@ -537,9 +534,8 @@ static PyObject *cutter_terms(PyObject *self, PyObject *unused)
     Cutter *cutter = (Cutter *)self;
     PyObject *answer = PyList_New(0);
     for (uint32_t number = 0; answer != NULL && number < cutter->chunks.count; number++) {
-        size_t size;
-        const char *terms = string_at(&cutter->terms, number, &size);
-        PyObject *each = text_of(terms, size);
+        const Entry *entry = &cutter->chunks.entries[number];
+        PyObject *each = text_of(cutter->chunks.bytes + entry->means_at, entry->means);
         if (each == NULL || PyList_Append(answer, each) < 0)
             Py_CLEAR(answer);
         Py_XDECREF(each);
@@ -563,7 +559,7 @@ static int know_stop_words(Cutter *cutter, PyObject *words)
         if (sound) {
             uint32_t slot =
                 slot_of(&cutter->stop, word, (size_t)size, hash_of(word, (size_t)size, cutter->seed));
-            if (!cutter->stop.slots[slot] && (sound = append(&cutter->stop, word, (size_t)size)))
+            if (!cutter->stop.slots[slot] && (sound = append(&cutter->stop, word, (size_t)size, "", 0)))
                 cutter->stop.slots[slot] = cutter->stop.count;
         }
         Py_DECREF(each);
@@ -624,7 +620,6 @@ static void cutter_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     cutter_clear(self);
     let_go(&cutter->chunks);
-    let_go(&cutter->terms);
     let_go(&cutter->stop);
     freefunc unmake = (freefunc)PyType_GetSlot(type, Py_tp_free);
     unmake(self);
