@@ -83,6 +83,9 @@ extern int generation;
 
 /* The functions of each part, and what it does before the first call. */
 extern PyMethodDef scan_methods[], codes_methods[], choose_methods[], postings_methods[], generation_methods[];
+extern PyMethodDef build_methods[];
 void generation_start(void);
+void build_start(void);
+int text_fill(PyObject *module);
 
 #endif

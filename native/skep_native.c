@@ -2,14 +2,19 @@
 
 #include "native.h"
 
+#define VERSION 2 /* of what the functions take and give; `skep/compiled.py` names the one it knows */
+
 static int fill(PyObject *module)
 {
-    PyMethodDef *const parts[] = {scan_methods, codes_methods, choose_methods, postings_methods, generation_methods};
+    PyMethodDef *const parts[] = {
+        scan_methods, codes_methods, choose_methods, postings_methods, generation_methods, build_methods,
+    };
     generation_start();
+    build_start();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;
-    return 0;
+    return text_fill(module) < 0 ? -1 : PyModule_AddIntConstant(module, "VERSION", VERSION);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};

@@ -77,6 +77,22 @@ def marked(value: Any) -> bool:
     return _searched(value)
 
 
+def public_json(value: Any) -> tuple[Any, str | None]:
+    """The same as `public`, with the JSON of what is left, so that it need not be written out twice; None if it cannot.
+
+    >>> public_json({"a": "b"})
+    ({'a': 'b'}, '{"a":"b"}')
+    """
+    try:
+        written = _encode(value)
+        if b"<" in written or b"&" in written:
+            value = public(value)
+            written = _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return public(value), None  # whoever has to write it down will say so
+    return value, written.decode()
+
+
 def _searched(value: Any) -> bool:
     if isinstance(value, str):
         return MARK.search(value) is not None

@@ -168,6 +168,15 @@ def clean_line(field: str, value: object, limit: int) -> str:
 
 def public_text(field: str, value: object, limit: int) -> str:
     """A text without what is marked as private, if something is left of it."""
+    if (
+        isinstance(value, str)
+        and value.isprintable()
+        and "<" not in value
+        and "&" not in value
+        and len(value) <= limit
+        and value.strip()
+    ):
+        return value  # as nearly all are: nothing to take out, and nothing that the checks below would refuse
     if not isinstance(value, str) or ("<" not in value and "&" not in value):
         return clean_text(field, value, limit)
     kept = without_private(value)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 
+from skep import compiled
 from skep.patterns import lazy
 
 MEMO_ENTRIES = 1 << 16
@@ -121,6 +123,11 @@ def joined_chunk(chunk: str) -> str:
     return _indexed[chunk]
 
 
+def analysed(chunk: str) -> str:
+    """The same, found anew and not remembered; for whoever remembers it."""
+    return " ".join(_analyse(chunk, query=False))
+
+
 def query_terms(text: str) -> list[str]:
     """The distinct terms to look up for a query; stop words only when there is nothing else.
 
@@ -167,6 +174,8 @@ class _Memo(dict[str, str]):
     def __missing__(self, chunk: str) -> str:
         found = _indexed.get(chunk) if self.query and chunk.isascii() else None  # the same on both sides
         if found is None:
+            found = _easy(chunk)
+        if found is None:
             found = " ".join(_analyse(chunk, query=self.query))
         if found == chunk:
             found = chunk  # one text instead of two
@@ -177,6 +186,17 @@ class _Memo(dict[str, str]):
         return found
 
 
+def _compiled() -> Callable[[str], str | None]:
+    """A compiled function for the commonest chunks, which have the same terms on both sides; None for the others."""
+    cutter = getattr(compiled.found(), "Cutter", None)
+    return _never if cutter is None else cutter(analysed, chunks, STOP, hash("chunks")).easy
+
+
+def _never(_chunk: str) -> None:
+    return None
+
+
+_easy = _compiled()
 _indexed = _Memo(query=False)
 _queried = _Memo(query=True)
 

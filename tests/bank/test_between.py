@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from skep import Bank
+from skep import Bank, words
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import EmptyTextError
 from skep.lifecycle.maintain import MaintainConfig
-from skep.storage import handover
+from skep.storage import numbering
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.upkeep import Upkeep
 
@@ -70,26 +70,31 @@ def test_a_reader_that_builds_the_index_brings_nothing_back_that_was_forgotten_m
             assert b"zanzibarword" not in data, file
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 def test_an_interrupt_while_texts_are_cut_leaves_every_later_word_in_its_place(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
-    cut, calls = handover.joined_chunk, [0]
+    calls = [0]
 
     def interrupted(chunk: str) -> str:
         calls[0] += 1
         if calls[0] == 50:
             raise KeyboardInterrupt
-        return cut(chunk)
+        return words.analysed(chunk)
 
-    texts = [f"alpha{n} beta{n} gamma{n}" for n in range(300)]
+    texts = [f"alpha_{n} beta{n} gamma_{n}" for n in range(300)]
+    if compiled:
+        pytest.importorskip("skep_native", reason="not built")
+    else:
+        monkeypatch.setattr(numbering, "native", None)
+    monkeypatch.setattr(numbering, "analysed" if compiled else "joined_chunk", interrupted)
     with opened(":memory:") as bank:
-        monkeypatch.setattr(handover, "joined_chunk", interrupted)
         with pytest.raises(KeyboardInterrupt):
             bank.remember_many(texts)
         bank.remember_many(texts)
         for n in (0, 16, 17, 299):
             assert [m.text for m in bank.find(text=f"beta{n}")] == [texts[n]]
-            assert bank.recall(f"gamma{n}")[0].memory.text == texts[n]
+            assert bank.recall(f"gamma_{n}")[0].memory.text == texts[n]
         assert all(finding.level == "ok" for finding in bank.doctor(deep=True))
 
 

@@ -41,6 +41,11 @@ Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all."""
 
 
+def each_row(whole: bytes, size: int) -> list[bytes]:
+    """The rows of an array, each by itself; quicker than asking it for one after the other."""
+    return [whole[at : at + size] for at in range(0, len(whole), size)]
+
+
 class Asked(NamedTuple):
     """The vector of a question, or why there is none."""
 
@@ -308,7 +313,7 @@ class Embeddings:
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)
                 continue
-            made[space.number] = [row.tobytes() for row in rows.astype("<f4", copy=False)]
+            made[space.number] = each_row(rows.astype("<f4", copy=False).tobytes(), 4 * space.dim)
         return made
 
     def backlog(self) -> int:

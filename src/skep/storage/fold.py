@@ -183,8 +183,11 @@ def unit(value: float) -> float:
 
 
 def first_memory(event: Event) -> Memory:
-    """The memory after a `remember` that nothing else mentions: what `fold` gives, without the machinery."""
-    return Memory(id=f"{event.actor}-{event.counter}", **_known(_initial(event)))
+    """The memory after a `remember` that nothing else mentions: what `fold` gives, without the machinery.
+
+    The caller has seen that it says nothing that a newer skep would.
+    """
+    return Memory(id=f"{event.actor}-{event.counter}", **_initial(event))
 
 
 def _known(fields: dict[str, Any]) -> dict[str, Any]:
@@ -204,13 +207,12 @@ def _tombstone(memory_id: str) -> State:
 
 def _initial(event: Event) -> dict[str, Any]:
     at = event.at
-    body: dict[str, Any] = {"kind": "fact", "created_at": at, "tags": (), "evidence": (), **event.body}
-    created = body["created_at"]
-    scope, ttl = body.pop("scope", None), body.pop("ttl", None)
+    body: dict[str, Any] = {"kind": "fact", "created_at": at, "scope": None, "evidence": (), **event.body}
+    created, scope = body["created_at"], body["scope"]
     body["scope"] = Scope(**scope) if scope else SHARED
-    body["tags"], body["evidence"] = tuple(body["tags"]), tuple(body["evidence"])
-    body["last_evidence_at"] = max(created, at)  # told now, however long ago it was learnt
-    if ttl is not None:
+    body["tags"], body["evidence"] = tuple(body.get("tags", ())), tuple(body["evidence"])
+    body["last_evidence_at"] = created if created > at else at  # told now, however long ago it was learnt
+    if "ttl" in body and (ttl := body.pop("ttl")) is not None:
         body["expires_at"] = created + ttl
     return body
 

@@ -12,7 +12,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from skep.words import chunks, joined_chunk, joined_terms
+from skep.storage.numbering import Numbering, numbering
+from skep.words import joined_terms
 
 FEW = 256
 """Fewer rows at once are not worth it: they are not made into a segment of their own."""
@@ -20,23 +21,6 @@ ROWS = 1 << 17
 """Rows that are kept for the index at a time: about 100 bytes each."""
 CHUNKS = 1 << 17
 """Distinct chunks that are kept at a time."""
-
-
-class Numbering(dict[str, int]):
-    """Chunks numbered in order of appearance."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.terms: list[str] = []
-        """Per number the terms of the chunk, joined by blanks."""
-
-    def __missing__(self, chunk: str) -> int:
-        terms = joined_chunk(chunk)
-        number = len(self)
-        del self.terms[number:]  # what an interrupt has left between the two lines below
-        self.terms.append(terms)
-        self[chunk] = number
-        return number
 
 
 class Batch(NamedTuple):
@@ -68,7 +52,7 @@ class Handover:
     """What was written and not yet indexed. Every method is called with the lock of the connection held."""
 
     def __init__(self) -> None:
-        self.numbers = Numbering()
+        self.numbers = numbering()
         self._batches: list[Batch] = []
         self._rows = 0
 
@@ -76,16 +60,8 @@ class Handover:
         """The terms of each text, joined by blanks; and their chunks, if there is room for them."""
         if self._rows + len(texts) > ROWS or len(self.numbers) > CHUNKS:
             return list(map(joined_terms, texts)), None
-        batch = Batch(row, change, array("I"), array("I"), self.numbers)
-        number, joined = self.numbers.__getitem__, self.numbers.terms.__getitem__
-        size, extend = batch.sizes.append, batch.chunks.extend
-        terms: list[str] = []
-        for text in texts:
-            found = list(map(number, chunks(text)))
-            terms.append(" ".join(map(joined, found)))
-            size(len(found))
-            extend(found)
-        return terms, batch
+        terms, sizes, numbers = self.numbers.cut(texts)
+        return terms, Batch(row, change, sizes, numbers, self.numbers)
 
     def keep(self, batch: Batch) -> None:
         """Take note of what is now on disk."""
@@ -99,7 +75,7 @@ class Handover:
             return None
         taken = Handover()
         taken.numbers, taken._batches = self.numbers, self._batches
-        self.numbers, self._batches, self._rows = Numbering(), [], 0
+        self.numbers, self._batches, self._rows = numbering(), [], 0
         return taken
 
     def pieces(self, rows: Sequence[int], changes: Sequence[int]) -> list[Piece] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from skep.clock import tick
 from skep.model import Event
-from skep.private import public
+from skep.private import public_json
 from skep.storage.connection import Connection
 from skep.storage.fold import SETTING, mentioned, voided
 from skep.storage.newest import Newest
@@ -63,33 +64,44 @@ class Log:
         self._c = connection
         self.newest = Newest(connection)
 
-    def mint(self, actor: str, plans: Sequence[tuple[str, Any]], now: float) -> list[Event]:
-        """The next events of this bank's own actor, without private parts, not yet written. Call in a transaction."""
+    def mint(
+        self, actor: str, plans: Sequence[tuple[str, Any]], now: float
+    ) -> tuple[list[Event], list[str | None]]:
+        """The next events of this bank's own actor, without private parts, not yet written. Call in a transaction.
+
+        With them come the bodies as they will stand in the log, as far as they were written out on the way.
+        """
         newest = self.newest
-        counter, stamp = newest.actors.get(actor, (0, 0))[0], newest.stamp
+        counter, stamp = newest.actors.get(actor, (0, 0))[0], tick(newest.stamp, now) - 1
         events: list[Event] = []
+        bodies: list[str | None] = []
         for kind, body in plans:
             counter += 1
-            stamp = tick(stamp, now)
+            stamp += 1  # what `tick` gives from the second one on
             made: dict[str, Any] = body([event.id for event in events]) if callable(body) else body  # type: ignore[assignment]
+            written = None
             if kind != "use":  # the one gate that everything written here goes through
-                made = public(made)
+                made, written = public_json(made)
             events.append(Event(actor=actor, counter=counter, hlc=stamp, kind=kind, body=made))
-        return events
+            bodies.append(written)
+        return events, bodies
 
-    def insert(self, events: Sequence[Event], *, gaps: bool = False) -> None:
+    def insert(
+        self, events: Sequence[Event], *, bodies: Sequence[str | None] = (), gaps: bool = False
+    ) -> None:
         """Write events and what they mention. Call inside a transaction.
 
         The memory that an event creates bears its id, so that is not written down as a mention. With `gaps`, counters
-        may be missing before them; an actor's version then advances only as far as nothing is missing.
+        may be missing before them; an actor's version then advances only as far as nothing is missing. `bodies` is what
+        `mint` gave with them.
         """
         rows: list[tuple[Any, ...]] = []
         subjects: list[tuple[str, int]] = []
         reached: dict[str, tuple[int, int]] = {}
         newest = self.newest
-        for seq, event in enumerate(events, newest.seq + 1):
+        for seq, (event, body) in enumerate(zip_longest(events, bodies), newest.seq + 1):
             actor, counter, hlc, kind = event.actor, event.counter, event.hlc, event.kind
-            rows.append((seq, actor, counter, hlc, kind, encode_body(event.body), event.signature))
+            rows.append((seq, actor, counter, hlc, kind, body or encode_body(event.body), event.signature))
             if kind != "remember":
                 subjects.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
             before = reached.get(actor)

@@ -158,10 +158,10 @@ class SqliteStore(Reads):
         with self.writing():
             if check is not None:
                 check()
-            events = self.log.mint(actor, plans, now)
+            events, bodies = self.log.mint(actor, plans, now)
             if sign is not None:
                 events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
-            changes = self._take(events, fresh=True, embed=embed)
+            changes = self._take(events, fresh=True, embed=embed, bodies=bodies)
             if accept is not None:
                 accept(changes)
             self._take_note()
@@ -266,9 +266,10 @@ class SqliteStore(Reads):
         *,
         fresh: bool,
         embed: Embed | None,
+        bodies: Sequence[str | None] = (),
         gaps: bool = False,
     ) -> Changes:
-        self.log.insert(events, gaps=gaps)
+        self.log.insert(events, bodies=bodies, gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
         if changes.created:
             rows = [row for row, _m, _t in changes.created]

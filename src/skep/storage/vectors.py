@@ -63,7 +63,7 @@ class Vectors:
         """Store the vectors of rows that are new, and so were never queued."""
         self._c.db.executemany(
             "INSERT INTO vectors(key, vector) VALUES(?,?)",
-            [((space << SHIFT) | row, vector) for row, vector in zip(rows, vectors, strict=True)],
+            zip(map((space << SHIFT).__or__, rows), vectors, strict=True),
         )
 
     def queue(self, space: int, rows: Iterable[int]) -> None:

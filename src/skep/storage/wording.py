@@ -104,7 +104,7 @@ class Wording:
             terms, batch = self._handover.cut(texts, rows[0][0], change)
         db.executemany(
             "INSERT INTO words(rowid, terms) VALUES(?,?)",
-            [(row, joined) for (row, _, _), joined in zip(rows, terms, strict=True)],
+            zip([row for row, _, _ in rows], terms, strict=True),
         )
         tagged: dict[str, list[int]] = {}
         for row, _, its in rows:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep.storage import numbering
 from skep.storage.segments import SegmentIndex, occurrences
 from skep.storage.segments.columns import COLUMNS
 from skep.storage.segments.hashing import key_of
@@ -25,13 +26,12 @@ texts = st.lists(
 )
 
 
-@given(
-    st.lists(texts.map(" ".join), max_size=12), st.sampled_from([1, 3, 1000]), st.sampled_from([1, 1 << 16])
-)
-def test_terms_counted_in_bulk_are_those_of_each_text(given: list[str], chunks: int, block: int) -> None:
+@given(st.lists(texts.map(" ".join), max_size=12), st.sampled_from([1, 3, 1000]), st.booleans())
+def test_terms_counted_in_bulk_are_those_of_each_text(given: list[str], chunks: int, compiled: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(occurrences, "CHUNKS", chunks)
-        patch.setattr(occurrences, "BLOCK", block)
+        if not compiled:
+            patch.setattr(numbering, "native", None)
         counter = occurrences.Counter()
         for start in range(0, len(given), 4):
             counter.add(given[start : start + 4])

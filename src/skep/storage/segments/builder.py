@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,15 +10,17 @@ import numpy as np
 from msgspec.structs import astuple
 
 from skep.storage.base import IndexRow
-from skep.storage.segments.codes import FineCodes, Frame, encode, join, sketch
+from skep.storage.segments import kernels
+from skep.storage.segments.codes import FineCodes, Frame, encode, join, no_codes, sketch
 from skep.storage.segments.columns import COLUMNS, unpack_vectors, worth_storing
 from skep.storage.segments.hashing import key_of
-from skep.storage.segments.occurrences import Counter
+from skep.storage.segments.occurrences import Counter, Occurrences
 from skep.storage.segments.postings import (
     Postings,
     count_terms,
     make_postings,
     pack_pairs,
+    postings_of,
     sort_pairs,
 )
 
@@ -62,7 +64,7 @@ class _Codes:
     def __init__(self, dim: int) -> None:
         self._dim = dim
         self._count = 0
-        self._codes = _no_codes(0, dim)
+        self._codes = no_codes(0, dim)
 
     def add(self, vectors: Sequence[bytes | None]) -> None:
         """Take in the vectors of some rows."""
@@ -174,6 +176,9 @@ class Builder:
         )
 
     def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
+        group = getattr(kernels.native, "group", None)
+        if group is not None:
+            return grouped(group, self._words.finish(), kept)
         keys, terms, lengths = self._words.finish()
         pairs = pack_pairs(terms, np.repeat(place.astype(np.uint32), lengths))
         del terms
@@ -183,6 +188,21 @@ class Builder:
         del pairs
         lengths = lengths[kept]
         return make_postings(keys, *counted, lengths), lengths
+
+
+def grouped(group: Callable[..., int], words: Occurrences, kept: Ints) -> tuple[Postings, Ints]:
+    """Postings of the kept texts, and their lengths, by a compiled loop that sorts nothing but the terms of each."""
+    keys, terms, lengths = words
+    del words
+    ends: Ints = np.cumsum(lengths)
+    lengths = lengths[kept]
+    doc_terms, docs, counts = (np.empty(int(lengths.sum()), dtype=np.uint32) for _ in range(3))
+    doc_ends, found = np.empty(len(kept), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
+    pairs = group(terms, ends, kept, doc_terms, doc_ends, docs, counts, found)
+    del terms  # as large as each of the others, and needed no more
+    return postings_of(
+        keys, doc_terms[:pairs], doc_ends, docs[:pairs], counts[:pairs], found, lengths
+    ), lengths
 
 
 def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, oldest: bool) -> Content:
@@ -261,7 +281,7 @@ def _merge_codes(
     parts: list[FineCodes] = []
     for segment, flags in zip(segments, keep, strict=True):
         if segment.codes is None:
-            parts.append(_no_codes(int(flags.sum()), dim))
+            parts.append(no_codes(int(flags.sum()), dim))
         else:
             parts.append(segment.codes.pick(np.flatnonzero(flags)))
     return join(parts).pick(order)
@@ -284,14 +304,6 @@ def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:
         if frame is not None:
             arrays |= {f"sketch.{n}": array for n, array in sketch(content.codes, frame)._asdict().items()}
     return arrays
-
-
-def _no_codes(count: int, dim: int) -> FineCodes:
-    return FineCodes(
-        np.zeros((count, dim), dtype=np.int8),
-        np.zeros((count, -(-dim // 2)), dtype=np.uint8),
-        np.zeros(count, dtype=np.float32),
-    )
 
 
 def _group(keys: Keys, docs: Ints) -> tuple[Keys, Ints, NDArray[np.uint32]]:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skep.linear import alone
-from skep.storage.segments.turning import turn, turn_back, turn_one, unit_of_one
+from skep.storage.segments import kernels
+from skep.storage.segments.turning import constants, turn, turn_back, turn_one, unit_of_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,8 @@ AXES_SAMPLE = 4096
 """Rows the foremost axes of long vectors are found from."""
 SEED = 20240229
 TINY = 1e-12
+COMPILED = 16
+"""Shorter vectors are left to numpy: the compiled loop rounds no number as large as theirs become."""
 _BLOCK = 2048
 _PARTS = np.float32(15)
 """The low half divides a step of the high one into this many."""
@@ -116,6 +119,11 @@ def encode(vectors: NDArray[Any]) -> FineCodes:
         sound = np.isfinite(norms) & (norms > 0)
         data[~sound] = 0
         data /= np.where(sound, norms, 1)[:, None]
+    compiled = getattr(kernels.native, "encode", None)
+    if compiled is not None and data.shape[1] >= COMPILED:
+        codes = no_codes(*data.shape)
+        compiled(data, sound, *constants(data.shape[1]), *codes)
+        return codes
     data = turn(data)
     scale = np.maximum(data.max(axis=1, initial=0), -data.min(axis=1, initial=0)) / np.float32(127)
     data /= np.where(sound, scale, 1)[:, None]
@@ -129,6 +137,15 @@ def encode(vectors: NDArray[Any]) -> FineCodes:
     low = parts[:, :half].copy()
     low[:, : data.shape[1] - half] |= parts[:, half:] << 4
     return FineCodes(high.astype(np.int8), low, np.where(sound, scale, 0).astype(np.float32))
+
+
+def no_codes(count: int, dim: int) -> FineCodes:
+    """The codes of rows without a vector, to be filled in."""
+    return FineCodes(
+        np.zeros((count, dim), dtype=np.int8),
+        np.zeros((count, -(-dim // 2)), dtype=np.uint8),
+        np.zeros(count, dtype=np.float32),
+    )
 
 
 def _spread_out(codes: FineCodes, kind: type[np.floating[Any]] = np.float32) -> NDArray[Any]:
@@ -182,7 +199,9 @@ def fit_frame(codes: FineCodes) -> Frame | None:
         return None
     if len(there) > SAMPLE:
         there = there[np.linspace(0, len(there) - 1, SAMPLE).astype(np.int64)]
-    rows = decode(codes.pick(there))
+    rows = np.empty((len(there), codes.high.shape[1]), dtype=np.float32)
+    for start in range(0, len(there), _BLOCK):
+        rows[start : start + _BLOCK] = decode(codes.pick(there[start : start + _BLOCK]))
     mean = rows.mean(axis=0)
     rows = rows[:: max(1, len(rows) // AXES_SAMPLE)] - mean
     axes = _axes(rows)

@@ -32,6 +32,9 @@ MAGIC = b"skepseg1"
 VERSION = 2
 ALIGN = 64
 FILE_MODE = 0o600
+PIECE = 1 << 16
+"""Bytes written at a time. Linux keeps what was written at once in one piece of memory, up to two megabytes, and
+whoever then touches a byte of the mapped file has all of it in memory; small pieces also take less time to write."""
 _PREFIX = struct.Struct("<8sII")
 
 
@@ -219,4 +222,4 @@ def _read_header(prefix: bytes, read: Any) -> Header:
 def _write_all(descriptor: int, data: bytes | memoryview) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        view = view[os.write(descriptor, view[:PIECE]) :]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.storage.handover import Handover, Numbering
+from skep.storage.handover import Handover
+from skep.storage.numbering import numbering
 from skep.storage.segments.hashing import keys_of
-from skep.words import chunks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 CHUNKS = 1 << 18
 """Distinct chunks that are remembered at a time."""
-BLOCK = 1 << 16
 
 
 class Occurrences(NamedTuple):
@@ -49,24 +48,17 @@ class Counter:
 
     def __init__(self, given: Handover | None = None) -> None:
         self._given = given
-        self._numbers = Numbering() if given is None else given.numbers
+        self._numbers = numbering() if given is None else given.numbers
         self._blocks: list[Small] = [np.zeros(0, dtype=np.uint32)]
         self._sizes: list[int] = []
         """Per text, how many chunks it has."""
         self._parts: list[Occurrences] = []
 
-    def add(self, texts: Iterable[str]) -> None:
+    def add(self, texts: Sequence[str]) -> None:
         """Take in some texts."""
-        number = self._numbers.__getitem__
-        block: list[int] = []
-        for text in texts:
-            found = chunks(text)
-            self._sizes.append(len(found))
-            block.extend(map(number, found))
-            if len(block) >= BLOCK:
-                self._blocks.append(np.array(block, dtype=np.uint32))
-                block.clear()
-        self._blocks.append(np.array(block, dtype=np.uint32))
+        _, sizes, numbers = self._numbers.cut(texts, joined=False)
+        self._sizes.extend(sizes)
+        self._blocks.append(np.frombuffer(numbers, dtype=np.uint32))
         if len(self._numbers) > CHUNKS:
             self._seal()
 
@@ -101,23 +93,29 @@ class Counter:
 
     def _seal(self) -> None:
         """Turn chunks into terms, and forget the chunks."""
-        keys, terms, sizes = _terms_of(self._numbers.terms)
-        blocks, counts = self._blocks, np.array(self._sizes, dtype=np.int64)
-        self._numbers = Numbering()
+        keys, terms, sizes = _terms_of(self._numbers.terms())
+        blocks, counts = self._blocks[::-1], np.array(self._sizes, dtype=np.int64)
+        self._numbers = numbering()
         self._given = None
         self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
-        if (sizes == 1).all():
-            lengths = counts
-            found = [terms[block] for block in blocks]
+        single = bool((sizes == 1).all())
+        if single:
+            lengths, total = counts, int(counts.sum())
         else:
             ends = np.cumsum(
-                np.concatenate([np.zeros(1, dtype=np.int64), *(sizes[block] for block in blocks)])
+                np.concatenate([np.zeros(1, dtype=np.int64), *(sizes[block] for block in reversed(blocks))])
             )
             last = np.cumsum(counts)
-            lengths = ends[last] - ends[last - counts]
-            starts: Ints = np.cumsum(sizes) - sizes
-            found = [terms[_stretches(starts[block], sizes[block])] for block in blocks]
-        self._parts.append(Occurrences(keys, np.concatenate(found), lengths))
+            lengths, total = ends[last] - ends[last - counts], int(ends[-1])
+            del ends
+        starts: Ints = np.cumsum(sizes) - sizes
+        found, at = np.empty(total, dtype=np.uint32), 0
+        while blocks:  # each is let go of as soon as it is taken in
+            block = blocks.pop()
+            some = terms[block if single else _stretches(starts[block], sizes[block])]
+            found[at : at + len(some)] = some
+            at += len(some)
+        self._parts.append(Occurrences(keys, found, lengths))
 
 
 def _stretches(starts: Ints, sizes: Ints) -> Ints:

@@ -107,6 +107,34 @@ def make_postings(
     )
 
 
+def postings_of(
+    keys: NDArray[np.uint64],
+    doc_terms: Small,
+    doc_ends: Ints,
+    docs: Small,
+    counts: Small,
+    found: Ints,
+    lengths: Ints,
+) -> Postings:
+    """The same, from pairs that are in order both by row (`doc_terms`, up to `doc_ends`) and by term (`docs`)."""
+    used = np.flatnonzero(found)
+    if len(used) < len(keys):
+        place = np.zeros(len(keys), dtype=np.uint32)
+        place[used] = np.arange(len(used), dtype=np.uint32)
+        keys, found, doc_terms = keys[used], found[used], place[doc_terms]
+    classes, class_count, class_length = _classes(counts, lengths, docs)
+    return Postings(
+        keys=keys,
+        offsets=_offsets(found),
+        docs=docs,
+        classes=classes,
+        class_count=class_count,
+        class_length=class_length,
+        doc_offsets=np.concatenate(([0], doc_ends)).astype(np.int64),
+        doc_terms=doc_terms,
+    )
+
+
 def _offsets(sizes: Array) -> Ints:
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 

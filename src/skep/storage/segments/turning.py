@@ -57,6 +57,13 @@ def _turned(rows: Floats) -> Floats:
     return data
 
 
+@lru_cache(maxsize=8)
+def constants(dim: int) -> tuple[Floats, float, float, float]:
+    """What a compiled turn needs: the signs, a length of 1 before rounding and back, and how much a part shrinks."""
+    size, unit = 1 << (dim.bit_length() - 1), _unit(dim)
+    return _signs(size), float(unit), float(1 / unit), float(_shrink(slice(0, size)))
+
+
 def turn_back(steps: Floats) -> Floats:
     """Turned rows of whole numbers of 12 bits in the axes they came in.
 

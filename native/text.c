@@ -1,0 +1,676 @@
+/* Texts cut into chunks, every distinct chunk a number, and the terms of each found once. `skep.words` says what the
+   terms of a chunk are; the commonest chunks (plain English words, and words with digits) are done here and give what
+   it gives, all others are asked of it. */
+
+#include "native.h"
+#include <stdlib.h>
+
+#define LONGEST 64     /* longer chunks are asked of skep.words; so are words longer than it splits */
+#define LARGE 0x7fffffff
+
+/* A string and what it stands for, which is often the same. */
+typedef struct {
+    uint32_t at, size;
+    uint32_t means_at, means;
+} Entry;
+
+/* Strings in order of appearance, each found again by what it says. A look-up touches one slot, one entry and the bytes
+   of both strings, which lie side by side. */
+typedef struct {
+    char *bytes;
+    size_t used, room;
+    Entry *entries;
+    uint32_t *slots; /* number + 1, or 0 */
+    uint32_t count, fits, mask;
+} Strings;
+
+typedef struct {
+    PyObject_HEAD
+    Strings chunks, stop; /* chunks with their terms, and words that stand for nothing */
+    PyObject *analyse, *apart;
+    uint64_t seed;
+} Cutter;
+
+/* What a byte of ASCII is. */
+enum { BLANK = 1, UPPER = 2, LOWER = 4, DIGIT = 8, BEFORE = 16, AFTER = 32, ENDS = 64 };
+static uint8_t kinds[256];
+
+static int grow(void **memory, size_t size)
+{
+    void *larger = realloc(*memory, size);
+    if (larger == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    *memory = larger;
+    return 1;
+}
+
+/* A text as UTF-8, half pairs included; `held` keeps the bytes, and is NULL if something went wrong. */
+static const char *bytes_of(PyObject *text, Py_ssize_t *size, PyObject **held)
+{
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, size);
+    if (bytes != NULL) {
+        Py_INCREF(text);
+        *held = text;
+        return bytes;
+    }
+    *held = NULL;
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+        return NULL;
+    PyErr_Clear();
+    *held = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
+    if (*held == NULL)
+        return NULL;
+    *size = PyBytes_Size(*held);
+    return PyBytes_AsString(*held);
+}
+
+static PyObject *text_of(const char *bytes, size_t size)
+{
+    return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, "surrogatepass");
+}
+
+static uint64_t hash_of(const char *text, size_t size, uint64_t seed)
+{
+    uint64_t hash = seed ^ (size * 0x9e3779b97f4a7c15u);
+    while (size >= 8) {
+        uint64_t word;
+        memcpy(&word, text, 8);
+        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+        text += 8;
+        size -= 8;
+    }
+    uint64_t word = 0;
+    memcpy(&word, text, size);
+    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+    hash ^= hash >> 32;
+    hash *= 0xc4ceb9fe1a85ec53u;
+    return hash ^ (hash >> 29);
+}
+
+/* Where a string is in the slots, or the empty slot where it would be. */
+static inline uint32_t slot_of(const Strings *strings, const char *text, size_t size, uint64_t hash)
+{
+    uint32_t slot = (uint32_t)hash & strings->mask;
+    for (; strings->slots[slot]; slot = (slot + 1) & strings->mask) {
+        const Entry *known = &strings->entries[strings->slots[slot] - 1];
+        if (known->size == size && memcmp(strings->bytes + known->at, text, size) == 0)
+            break;
+    }
+    return slot;
+}
+
+/* One more string at the end, and what it stands for. */
+static int append(Strings *strings, const char *text, size_t size, const char *meaning, size_t means)
+{
+    int same = means == size && memcmp(text, meaning, size) == 0;
+    size_t more = same ? size : size + means;
+    if (size > LARGE || means > LARGE || strings->used + more > LARGE) {
+        PyErr_SetString(PyExc_OverflowError, "more text than a table of chunks holds");
+        return 0;
+    }
+    if (strings->used + more > strings->room) {
+        size_t room = (strings->used + more) * 3 / 2 + 4096;
+        if (!grow((void **)&strings->bytes, room))
+            return 0;
+        strings->room = room;
+    }
+    if (strings->count == strings->fits) {
+        uint32_t fits = strings->fits * 3 / 2 + 256;
+        if (!grow((void **)&strings->entries, fits * sizeof(Entry)))
+            return 0;
+        strings->fits = fits;
+    }
+    uint32_t at = (uint32_t)strings->used;
+    memcpy(strings->bytes + at, text, size);
+    if (!same)
+        memcpy(strings->bytes + at + size, meaning, means);
+    strings->entries[strings->count++] = (Entry){at, (uint32_t)size, same ? at : at + (uint32_t)size, (uint32_t)means};
+    strings->used += more;
+    return 1;
+}
+
+/* Slots enough for one more string. */
+static int widen(Strings *strings, uint64_t seed)
+{
+    if (strings->slots != NULL && 2 * (strings->count + 1) <= strings->mask)
+        return 1;
+    uint32_t size = strings->slots == NULL ? 1024 : 2 * (strings->mask + 1);
+    uint32_t *slots = calloc(size, sizeof(uint32_t));
+    if (slots == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    free(strings->slots);
+    strings->slots = slots;
+    strings->mask = size - 1;
+    for (uint32_t number = 0; number < strings->count; number++) {
+        const Entry *entry = &strings->entries[number];
+        const char *text = strings->bytes + entry->at;
+        slots[slot_of(strings, text, entry->size, hash_of(text, entry->size, seed))] = number + 1;
+    }
+    return 1;
+}
+
+static void let_go(Strings *strings)
+{
+    free(strings->bytes);
+    free(strings->entries);
+    free(strings->slots);
+    memset(strings, 0, sizeof *strings);
+}
+
+/* Porter's stem, step by step as in skep.words. */
+
+static inline int is_vowel(char c)
+{
+    return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u';
+}
+
+/* y is a vowel after a consonant that is no y itself. */
+static inline int vowel_at(const char *word, int at)
+{
+    if (word[at] != 'y')
+        return is_vowel(word[at]);
+    return at > 0 && word[at - 1] != 'y' && !is_vowel(word[at - 1]);
+}
+
+static int has_vowel(const char *word, int size)
+{
+    for (int i = 0; i < size; i++)
+        if (vowel_at(word, i))
+            return 1;
+    return 0;
+}
+
+static int measure(const char *word, int size)
+{
+    int found = 0;
+    for (int i = 1; i < size; i++)
+        found += vowel_at(word, i - 1) && !vowel_at(word, i);
+    return found;
+}
+
+static int short_syllable(const char *word, int size)
+{
+    if (size < 3)
+        return 0;
+    const char *last = word + size - 3;
+    return !vowel_at(last, 0) && vowel_at(last, 1) && !vowel_at(last, 2) && last[2] != 'w' && last[2] != 'x' &&
+           last[2] != 'y';
+}
+
+static inline int ends(const char *word, int size, const char *ending)
+{
+    int length = (int)strlen(ending);
+    return size >= length && memcmp(word + size - length, ending, (size_t)length) == 0;
+}
+
+typedef struct {
+    const char *from, *to;
+} Suffix;
+
+/* Longest first. */
+static const Suffix LONG_SUFFIXES[] = {
+    {"ational", "ate"}, {"ization", "ize"}, {"iveness", "ive"}, {"fulness", "ful"}, {"ousness", "ous"},
+    {"tional", "tion"}, {"biliti", "ble"},  {"entli", "ent"},   {"ousli", "ous"},   {"ation", "ate"},
+    {"alism", "al"},    {"aliti", "al"},    {"iviti", "ive"},   {"enci", "ence"},   {"anci", "ance"},
+    {"izer", "ize"},    {"alli", "al"},     {"ator", "ate"},    {"logi", "log"},    {"bli", "ble"},
+    {"eli", "e"},       {NULL, NULL},
+};
+static const Suffix SHORT_SUFFIXES[] = {
+    {"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"}, {"ical", "ic"}, {"ness", ""}, {"ful", ""},
+    {NULL, NULL},
+};
+static const Suffix RESIDUAL_SUFFIXES[] = {
+    {"ement", ""}, {"ance", ""}, {"ence", ""}, {"able", ""}, {"ible", ""}, {"ment", ""},  {"sion", "s"},
+    {"tion", "t"}, {"ant", ""},  {"ent", ""},  {"ism", ""},  {"ate", ""},  {"iti", ""},   {"ous", ""},
+    {"ive", ""},   {"ize", ""},  {"al", ""},   {"er", ""},   {"ic", ""},   {"ou", ""},    {NULL, NULL},
+};
+
+/* The longest of the suffixes that a word has, replaced where what is left has enough syllables. */
+static int replaced(char *word, int size, const Suffix *suffixes, int least, int with)
+{
+    for (; suffixes->from; suffixes++)
+        if (ends(word, size, suffixes->from)) {
+            int to = (int)strlen(suffixes->to), root = size - (int)strlen(suffixes->from);
+            char changed[LONGEST + 8];
+            memcpy(changed, word, (size_t)root);
+            memcpy(changed + root, suffixes->to, (size_t)to);
+            if (measure(changed, with ? root + to : root) < least)
+                return size;
+            memcpy(word, changed, (size_t)(root + to));
+            return root + to;
+        }
+    return size;
+}
+
+static int without_past(char *word, int size)
+{
+    if (ends(word, size, "eed"))
+        return measure(word, size - 3) ? size - 1 : size;
+    int cut = ends(word, size, "ed") ? 2 : ends(word, size, "ing") ? 3 : 0;
+    if (!cut || !has_vowel(word, size - cut))
+        return size;
+    size -= cut;
+    int longer = ends(word, size, "at") || ends(word, size, "bl") || ends(word, size, "iz");
+    if (!longer) {
+        if (size > 1 && word[size - 1] == word[size - 2] && strchr("aeioulsz", word[size - 1]) == NULL)
+            return size - 1;
+        longer = measure(word, size) == 1 && short_syllable(word, size);
+    }
+    if (longer)
+        word[size++] = 'e';
+    return size;
+}
+
+/* The size of the stem, which takes the place of the word. */
+static int stem(char *word, int size)
+{
+    if (size <= 2 || strchr("abfhjkopqvwxz", word[size - 1]) != NULL)
+        return size;
+    if (ends(word, size, "sses") || ends(word, size, "ies"))
+        size -= 2;
+    else if (word[size - 1] == 's' && !ends(word, size, "ss") && !ends(word, size, "us"))
+        size--;
+    size = without_past(word, size);
+    if (word[size - 1] == 'y' && has_vowel(word, size - 1))
+        word[size - 1] = 'i';
+    size = replaced(word, size, LONG_SUFFIXES, 1, 0);
+    size = replaced(word, size, SHORT_SUFFIXES, 1, 0);
+    size = replaced(word, size, RESIDUAL_SUFFIXES, 2, 1);
+    if (word[size - 1] == 'e') {
+        int syllables = measure(word, size - 1);
+        if (syllables > 1 || (syllables == 1 && !short_syllable(word, size - 1)))
+            size--;
+    }
+    return ends(word, size, "ll") && measure(word, size) > 1 ? size - 1 : size;
+}
+
+/* A word of lower-case letters, stemmed unless it is one that carries no meaning. */
+static int plain_word(const Cutter *cutter, char *word, int size)
+{
+    uint64_t hash = hash_of(word, (size_t)size, cutter->seed);
+    return cutter->stop.slots[slot_of(&cutter->stop, word, (size_t)size, hash)] ? size : stem(word, size);
+}
+
+/* The terms of a chunk, with blanks between them, into `out` (3 * LONGEST); -1 if skep.words has to be asked. */
+static int easy_terms(const Cutter *cutter, const char *chunk, size_t length, char *out)
+{
+    if (length > LONGEST)
+        return -1;
+    int start = 0, end = (int)length, marks = 0;
+    while (start < end && kinds[(uint8_t)chunk[start]] & BEFORE)
+        start++;
+    while (end > start && kinds[(uint8_t)chunk[end - 1]] & AFTER)
+        marks |= !(kinds[(uint8_t)chunk[--end]] & ENDS);
+    int size = end - start, all = 0, rest = 0;
+    if (size == 0)
+        return -1;
+    for (int i = 0; i < size; i++) {
+        uint8_t kind = kinds[(uint8_t)chunk[start + i]];
+        if (!(kind & (UPPER | LOWER | DIGIT)))
+            return -1;
+        out[i] = (char)(chunk[start + i] | (kind & UPPER ? 0x20 : 0));
+        all |= kind;
+        rest |= i ? kind : 0;
+    }
+    if (rest & UPPER)
+        return -1;
+    if (!(all & DIGIT))
+        return plain_word(cutter, out, size);
+    if (start || marks)
+        return -1;
+    if (!(all & (UPPER | LOWER)))
+        return size;
+    /* Letters and digits. Where one follows the other once, both parts are terms too. */
+    int first = kinds[(uint8_t)out[0]], turn = 1;
+    while (turn < size && kinds[(uint8_t)out[turn]] == first)
+        turn++;
+    for (int i = turn; i < size; i++)
+        if (kinds[(uint8_t)out[i]] == first)
+            return size;
+    char *next = out + size;
+    *next++ = ' ';
+    memcpy(next, out, (size_t)turn);
+    next += first == LOWER ? plain_word(cutter, next, turn) : turn;
+    *next++ = ' ';
+    memcpy(next, out + turn, (size_t)(size - turn));
+    next += first == LOWER ? size - turn : plain_word(cutter, next, size - turn);
+    return (int)(next - out);
+}
+
+/* The number of a chunk; -1 if something went wrong. */
+static int64_t number_of(Cutter *cutter, const char *chunk, size_t size)
+{
+    Strings *chunks = &cutter->chunks;
+    uint64_t hash = hash_of(chunk, size, cutter->seed);
+    if (chunks->slots != NULL) {
+        uint32_t found = chunks->slots[slot_of(chunks, chunk, size, hash)];
+        if (found)
+            return found - 1;
+    }
+    char easy[3 * LONGEST + 16];
+    const char *terms = easy;
+    Py_ssize_t length = easy_terms(cutter, chunk, size, easy);
+    PyObject *held = NULL;
+    if (length < 0) {
+        PyObject *asked = text_of(chunk, size);
+        PyObject *answer = asked ? PyObject_CallFunctionObjArgs(cutter->analyse, asked, NULL) : NULL;
+        Py_XDECREF(asked);
+        terms = answer ? bytes_of(answer, &length, &held) : NULL;
+        Py_XDECREF(answer);
+        if (terms == NULL) {
+            Py_XDECREF(held);
+            return -1;
+        }
+    }
+    int64_t number = -1;
+    if (widen(chunks, cutter->seed)) {
+        uint32_t slot = slot_of(chunks, chunk, size, hash); /* whoever was asked may have come by here */
+        if (!chunks->slots[slot] && append(chunks, chunk, size, terms, (size_t)length))
+            chunks->slots[slot] = chunks->count;
+        number = (int64_t)chunks->slots[slot] - 1;
+    }
+    Py_XDECREF(held);
+    return number;
+}
+
+/* What is being put together for a call. */
+typedef struct {
+    char *joined;
+    size_t used, room;
+    uint32_t *numbers;
+    Py_ssize_t count, fits, start; /* of the numbers; `start` is where those of this text begin */
+    int wanted;                    /* whether the terms are, too */
+} Cut;
+
+static int take(Cutter *cutter, Cut *cut, const char *chunk, size_t size)
+{
+    int64_t number = number_of(cutter, chunk, size);
+    if (number < 0)
+        return 0;
+    if (cut->count == cut->fits) {
+        Py_ssize_t fits = 2 * cut->fits + 4096;
+        if (!grow((void **)&cut->numbers, (size_t)fits * sizeof(uint32_t)))
+            return 0;
+        cut->fits = fits;
+    }
+    cut->numbers[cut->count++] = (uint32_t)number;
+    if (!cut->wanted)
+        return 1;
+    const Entry *entry = &cutter->chunks.entries[number];
+    size_t length = entry->means;
+    if (cut->used + length + 1 > cut->room) {
+        size_t room = 2 * (cut->used + length + 1) + 1024;
+        if (!grow((void **)&cut->joined, room))
+            return 0;
+        cut->room = room;
+    }
+    if (cut->count - cut->start > 1)
+        cut->joined[cut->used++] = ' ';
+    memcpy(cut->joined + cut->used, cutter->chunks.bytes + entry->means_at, length);
+    cut->used += length;
+    return 1;
+}
+
+/* The chunks of a text that is not plain ASCII, from skep.words. */
+static int take_apart(Cutter *cutter, Cut *cut, PyObject *text)
+{
+    PyObject *parts = PyObject_CallFunctionObjArgs(cutter->apart, text, NULL);
+    int sound = parts != NULL && PyList_Check(parts);
+    if (parts != NULL && !sound)
+        PyErr_SetString(PyExc_TypeError, "the parts of a text are not a list");
+    for (Py_ssize_t i = 0; sound && i < PyList_Size(parts); i++) {
+        PyObject *part = PyList_GetItem(parts, i), *held = NULL;
+        Py_ssize_t size;
+        const char *bytes = part ? bytes_of(part, &size, &held) : NULL;
+        sound = bytes != NULL && take(cutter, cut, bytes, (size_t)size);
+        Py_XDECREF(held);
+    }
+    Py_XDECREF(parts);
+    return sound;
+}
+
+static int take_text(Cutter *cutter, Cut *cut, PyObject *text)
+{
+    Py_ssize_t size, characters = PyUnicode_GetLength(text);
+    const char *bytes = characters < 0 ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
+    if (bytes == NULL && (characters < 0 || !PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)))
+        return 0;
+    if (bytes == NULL)
+        PyErr_Clear();
+    if (bytes == NULL || characters != size)
+        return take_apart(cutter, cut, text);
+    for (Py_ssize_t at = 0; at < size;) {
+        while (at < size && kinds[(uint8_t)bytes[at]] & BLANK)
+            at++;
+        Py_ssize_t start = at;
+        while (at < size && !(kinds[(uint8_t)bytes[at]] & BLANK))
+            at++;
+        if (at > start && !take(cutter, cut, bytes + start, (size_t)(at - start)))
+            return 0;
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(cut_doc, "cut(texts, wanted, /)\n--\n\n"
+                      "The terms of each of a list of texts, joined by blanks (or none, if they are not wanted); how\n"
+                      "many chunks each has; and the numbers of the chunks, text after text, four bytes each.");
+
+static PyObject *cutter_cut(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    Cutter *cutter = (Cutter *)self;
+    if (count != 2 || !PyList_Check(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "cut takes a list of texts and a flag");
+        return NULL;
+    }
+    PyObject *texts = given[0], *joined = NULL, *sizes = NULL, *numbers = NULL, *answer = NULL;
+    Py_ssize_t many = PyList_Size(texts);
+    Cut cut = {.wanted = PyObject_IsTrue(given[1])};
+    uint32_t *counts = malloc((size_t)(many + 1) * sizeof(uint32_t));
+    joined = cut.wanted < 0 ? NULL : PyList_New(0);
+    if (counts == NULL || joined == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        goto end;
+    }
+    for (Py_ssize_t i = 0; i < many; i++) {
+        PyObject *text = PyList_GetItem(texts, i); /* whoever is asked on the way may change the list */
+        if (text == NULL)
+            goto end;
+        Py_INCREF(text);
+        cut.used = 0;
+        cut.start = cut.count;
+        int sound = take_text(cutter, &cut, text);
+        Py_DECREF(text);
+        if (!sound)
+            goto end;
+        counts[i] = (uint32_t)(cut.count - cut.start);
+        if (cut.wanted) {
+            PyObject *terms = text_of(cut.used ? cut.joined : "", cut.used);
+            sound = terms != NULL && PyList_Append(joined, terms) == 0;
+            Py_XDECREF(terms);
+            if (!sound)
+                goto end;
+        }
+    }
+    sizes = PyBytes_FromStringAndSize((char *)counts, many * (Py_ssize_t)sizeof(uint32_t));
+    numbers = PyBytes_FromStringAndSize((char *)cut.numbers, cut.count * (Py_ssize_t)sizeof(uint32_t));
+    if (sizes != NULL && numbers != NULL)
+        answer = PyTuple_Pack(3, joined, sizes, numbers);
+end:
+    free(counts);
+    free(cut.joined);
+    free(cut.numbers);
+    Py_XDECREF(joined);
+    Py_XDECREF(sizes);
+    Py_XDECREF(numbers);
+    return answer;
+}
+
+PyDoc_STRVAR(easy_doc, "easy(chunk, /)\n--\n\nThe terms of one chunk, joined by blanks; None if it has to be analysed.");
+
+static PyObject *cutter_easy(PyObject *self, PyObject *chunk)
+{
+    Py_ssize_t size, characters = PyUnicode_GetLength(chunk);
+    const char *bytes = characters < 0 || characters > LONGEST ? NULL : PyUnicode_AsUTF8AndSize(chunk, &size);
+    char easy[3 * LONGEST + 16];
+    int length = bytes == NULL ? -1 : easy_terms((Cutter *)self, bytes, (size_t)size, easy);
+    if (characters >= 0 && length < 0) {
+        PyErr_Clear(); /* half a pair: skep.words takes it as it is */
+        Py_RETURN_NONE;
+    }
+    return length < 0 ? NULL : text_of(easy, (size_t)length);
+}
+
+PyDoc_STRVAR(terms_doc, "terms()\n--\n\nPer number the terms of the chunk, joined by blanks.");
+
+static PyObject *cutter_terms(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    Cutter *cutter = (Cutter *)self;
+    PyObject *answer = PyList_New(0);
+    for (uint32_t number = 0; answer != NULL && number < cutter->chunks.count; number++) {
+        const Entry *entry = &cutter->chunks.entries[number];
+        PyObject *each = text_of(cutter->chunks.bytes + entry->means_at, entry->means);
+        if (each == NULL || PyList_Append(answer, each) < 0)
+            Py_CLEAR(answer);
+        Py_XDECREF(each);
+    }
+    return answer;
+}
+
+static Py_ssize_t cutter_length(PyObject *self)
+{
+    return ((Cutter *)self)->chunks.count;
+}
+
+static int know_stop_words(Cutter *cutter, PyObject *words)
+{
+    PyObject *each = NULL, *rest = PyObject_GetIter(words);
+    int sound = rest != NULL && widen(&cutter->stop, cutter->seed);
+    while (sound && (each = PyIter_Next(rest)) != NULL) {
+        Py_ssize_t size;
+        const char *word = PyUnicode_AsUTF8AndSize(each, &size);
+        sound = word != NULL && widen(&cutter->stop, cutter->seed);
+        if (sound) {
+            uint32_t slot =
+                slot_of(&cutter->stop, word, (size_t)size, hash_of(word, (size_t)size, cutter->seed));
+            if (!cutter->stop.slots[slot] && (sound = append(&cutter->stop, word, (size_t)size, "", 0)))
+                cutter->stop.slots[slot] = cutter->stop.count;
+        }
+        Py_DECREF(each);
+    }
+    Py_XDECREF(rest);
+    return sound && !PyErr_Occurred();
+}
+
+static PyObject *cutter_new(PyTypeObject *type, PyObject *given, PyObject *named)
+{
+    PyObject *analyse, *apart, *stop, *seed;
+    if (named != NULL && PyDict_Size(named)) {
+        PyErr_SetString(PyExc_TypeError, "Cutter takes no arguments by name");
+        return NULL;
+    }
+    if (!PyArg_UnpackTuple(given, "Cutter", 4, 4, &analyse, &apart, &stop, &seed))
+        return NULL;
+    if (!PyCallable_Check(analyse) || !PyCallable_Check(apart)) {
+        PyErr_SetString(PyExc_TypeError, "Cutter asks two functions");
+        return NULL;
+    }
+    uint64_t number = PyLong_AsUnsignedLongLongMask(seed);
+    allocfunc make = PyErr_Occurred() ? NULL : (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Cutter *cutter = make ? (Cutter *)make(type, 0) : NULL;
+    if (cutter == NULL)
+        return NULL;
+    cutter->seed = number;
+    Py_INCREF(analyse);
+    Py_INCREF(apart);
+    cutter->analyse = analyse;
+    cutter->apart = apart;
+    if (!know_stop_words(cutter, stop)) {
+        Py_DECREF(cutter);
+        return NULL;
+    }
+    return (PyObject *)cutter;
+}
+
+static int cutter_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(((Cutter *)self)->analyse);
+    Py_VISIT(((Cutter *)self)->apart);
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+static int cutter_clear(PyObject *self)
+{
+    Py_CLEAR(((Cutter *)self)->analyse);
+    Py_CLEAR(((Cutter *)self)->apart);
+    return 0;
+}
+
+static void cutter_dealloc(PyObject *self)
+{
+    Cutter *cutter = (Cutter *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    cutter_clear(self);
+    let_go(&cutter->chunks);
+    let_go(&cutter->stop);
+    freefunc unmake = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    unmake(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef cutter_methods[] = {
+    {"cut", (PyCFunction)(void (*)(void))cutter_cut, METH_FASTCALL, cut_doc},
+    {"easy", cutter_easy, METH_O, easy_doc},
+    {"terms", cutter_terms, METH_NOARGS, terms_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot cutter_slots[] = {
+    {Py_tp_doc, "Cutter(analyse, apart, stop, seed, /)\n--\n\nCuts texts into numbered chunks."},
+    {Py_tp_new, cutter_new},
+    {Py_tp_dealloc, cutter_dealloc},
+    {Py_tp_traverse, cutter_traverse},
+    {Py_tp_clear, cutter_clear},
+    {Py_tp_methods, cutter_methods},
+    {Py_sq_length, cutter_length},
+    {0, NULL},
+};
+
+static PyType_Spec cutter_spec = {
+    .name = "skep_native.Cutter",
+    .basicsize = sizeof(Cutter),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = cutter_slots,
+};
+
+static void mark(const char *characters, int kind)
+{
+    for (; *characters; characters++)
+        kinds[(uint8_t)*characters] |= (uint8_t)kind;
+}
+
+int text_fill(PyObject *module)
+{
+    for (int c = 0; c < 26; c++) {
+        kinds['A' + c] = UPPER;
+        kinds['a' + c] = LOWER;
+    }
+    for (int c = 0; c < 10; c++)
+        kinds['0' + c] = DIGIT;
+    mark("\t\n\v\f\r\x1c\x1d\x1e\x1f ", BLANK);
+    mark("([{<\"'`*", BEFORE);
+    mark(")]}>\"'`*.,:;!?", AFTER);
+    mark(".,:;!?", ENDS);
+    PyObject *type = PyType_FromModuleAndSpec(module, &cutter_spec, NULL);
+    int done = type == NULL ? -1 : PyModule_AddObjectRef(module, "Cutter", type);
+    Py_XDECREF(type);
+    return done;
+}

@@ -1,0 +1,23 @@
+"""The compiled loops of the package `skep-native`, where it is installed; Python and numpy do the same without it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+SWITCH = "SKEP_NATIVE"
+"""Set to 0 in the environment, Python and numpy do everything."""
+VERSION = 2
+"""Of what the functions take and give. A build of another version is not used, and `skep doctor` says so."""
+
+
+def found() -> Any:
+    """The package, or None."""
+    if os.environ.get(SWITCH) == "0":
+        return None
+    try:
+        import skep_native  # type: ignore[import-not-found]  # pyright: ignore
+    except ImportError:  # not there, or not made for this system
+        return None
+    loops: Any = skep_native
+    return loops if getattr(loops, "VERSION", None) == VERSION else None
