@@ -5,7 +5,10 @@
 static int fill(PyObject *module)
 {
     scan_start();
-    return PyModule_AddFunctions(module, scan_methods);
+    joining_start();
+    if (PyModule_AddFunctions(module, scan_methods) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, joining_methods);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};
