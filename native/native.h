@@ -50,5 +50,6 @@ extern PyMethodDef scan_methods[];
 void scan_start(void);
 extern PyMethodDef joining_methods[];
 void joining_start(void);
+extern PyMethodDef matching_methods[];
 
 #endif

@@ -6,9 +6,9 @@ static int fill(PyObject *module)
 {
     scan_start();
     joining_start();
-    if (PyModule_AddFunctions(module, scan_methods) < 0)
+    if (PyModule_AddFunctions(module, scan_methods) < 0 || PyModule_AddFunctions(module, joining_methods) < 0)
         return -1;
-    return PyModule_AddFunctions(module, joining_methods);
+    return PyModule_AddFunctions(module, matching_methods);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};
