@@ -184,8 +184,8 @@ static float plain_product(const int8_t *codes, const float *query, Py_ssize_t d
 }
 
 #ifdef INTEL
-#define AVX2 __attribute__((target("avx2,fma")))
-#define AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
+#define WITH_AVX2 __attribute__((target("avx2,fma")))
+#define WITH_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 
 static inline int32_t four(const void *bytes)
 {
@@ -194,7 +194,7 @@ static inline int32_t four(const void *bytes)
     return word;
 }
 
-AVX2 static float avx2_product(const int8_t *codes, const float *query, Py_ssize_t dim)
+WITH_AVX2 static float avx2_product(const int8_t *codes, const float *query, Py_ssize_t dim)
 {
     __m256 sums[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
     Py_ssize_t d = 0;
@@ -211,7 +211,7 @@ AVX2 static float avx2_product(const int8_t *codes, const float *query, Py_ssize
     return sum;
 }
 
-AVX512 static float avx512_product(const int8_t *codes, const float *query, Py_ssize_t dim)
+WITH_AVX512 static float avx512_product(const int8_t *codes, const float *query, Py_ssize_t dim)
 {
     __m512 sums[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
     Py_ssize_t d = 0;
@@ -225,7 +225,7 @@ AVX512 static float avx512_product(const int8_t *codes, const float *query, Py_s
     return _mm512_reduce_add_ps(sums[0]) + plain_product(codes + d, query + d, dim - d);
 }
 
-AVX2 static void avx2_project(const int16_t *rows, Py_ssize_t half, const int16_t *axes, Py_ssize_t count, int32_t *out)
+WITH_AVX2 static void avx2_project(const int16_t *rows, Py_ssize_t half, const int16_t *axes, Py_ssize_t count, int32_t *out)
 {
     for (Py_ssize_t j = 0; j < count; j += 8) {
         __m256i sums[FOUR] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
@@ -243,12 +243,12 @@ AVX2 static void avx2_project(const int16_t *rows, Py_ssize_t half, const int16_
     }
 }
 
-AVX2 static void avx2_see(const Lens *lens, const int64_t *places, int count, Group *group)
+WITH_AVX2 static void avx2_see(const Lens *lens, const int64_t *places, int count, Group *group)
 {
     see(lens, places, count, group, avx2_project);
 }
 
-AVX2 static Py_ssize_t avx2_sweep(const Group *group, Py_ssize_t axes, const Asked *asked, Hit *hits)
+WITH_AVX2 static Py_ssize_t avx2_sweep(const Group *group, Py_ssize_t axes, const Asked *asked, Hit *hits)
 {
     const __m256i ones = _mm256_set1_epi16(1);
     Py_ssize_t found = 0;
@@ -277,7 +277,7 @@ AVX2 static Py_ssize_t avx2_sweep(const Group *group, Py_ssize_t axes, const Ask
     return found;
 }
 
-AVX512 static void avx512_project(const int16_t *rows, Py_ssize_t half, const int16_t *axes, Py_ssize_t count,
+WITH_AVX512 static void avx512_project(const int16_t *rows, Py_ssize_t half, const int16_t *axes, Py_ssize_t count,
                                   int32_t *out)
 {
     for (Py_ssize_t j = 0; j < count; j += 32) {
@@ -302,12 +302,12 @@ AVX512 static void avx512_project(const int16_t *rows, Py_ssize_t half, const in
     }
 }
 
-AVX512 static void avx512_see(const Lens *lens, const int64_t *places, int count, Group *group)
+WITH_AVX512 static void avx512_see(const Lens *lens, const int64_t *places, int count, Group *group)
 {
     see(lens, places, count, group, avx512_project);
 }
 
-AVX512 static inline uint32_t avx512_lanes(__m512i sum, __m512 unit, __m512 unseen, __m512 slack, const float *worth)
+WITH_AVX512 static inline uint32_t avx512_lanes(__m512i sum, __m512 unit, __m512 unseen, __m512 slack, const float *worth)
 {
     __m512 reach = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), unit);
     reach = _mm512_fmadd_ps(unseen, _mm512_set1_ps(worth[0]), reach);
@@ -315,7 +315,7 @@ AVX512 static inline uint32_t avx512_lanes(__m512i sum, __m512 unit, __m512 unse
     return _mm512_cmp_ps_mask(reach, _mm512_set1_ps(worth[2]), _CMP_GE_OQ);
 }
 
-AVX512 static Py_ssize_t avx512_sweep(const Group *group, Py_ssize_t axes, const Asked *asked, Hit *hits)
+WITH_AVX512 static Py_ssize_t avx512_sweep(const Group *group, Py_ssize_t axes, const Asked *asked, Hit *hits)
 {
     const __m512 unit = _mm512_loadu_ps(group->unit), unseen = _mm512_loadu_ps(group->unseen);
     const __m512 slack = _mm512_loadu_ps(group->slack);

@@ -50,6 +50,6 @@ extern PyMethodDef scan_methods[];
 void scan_start(void);
 extern PyMethodDef joining_methods[];
 void joining_start(void);
-extern PyMethodDef matching_methods[];
+extern PyMethodDef matching_methods[], comparing_methods[];
 
 #endif

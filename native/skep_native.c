@@ -4,11 +4,13 @@
 
 static int fill(PyObject *module)
 {
+    PyMethodDef *const parts[] = {scan_methods, joining_methods, matching_methods, comparing_methods};
     scan_start();
     joining_start();
-    if (PyModule_AddFunctions(module, scan_methods) < 0 || PyModule_AddFunctions(module, joining_methods) < 0)
-        return -1;
-    return PyModule_AddFunctions(module, matching_methods);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (PyModule_AddFunctions(module, parts[i]) < 0)
+            return -1;
+    return 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};

@@ -56,13 +56,18 @@ class WordTable:
 
     def rows(self, words: Sequence[str]) -> Rows:
         """One centred unit row per word."""
+        at, table = self.located(words)
+        return table.take(at, axis=0)
+
+    def located(self, words: Sequence[str]) -> tuple[list[int], Rows]:
+        """Which row of a table is the centred unit vector of each word, and the table, of which only those are read."""
         with self._lock:
             try:
-                at = [self._places[word] for word in words]
+                at = [*map(self._places.__getitem__, words)]
             except KeyError:
                 self.learn(words)
-                at = [self._places[word] for word in words]
-            return self._vectors.take(at, axis=0)
+                at = [*map(self._places.__getitem__, words)]
+            return at, self._vectors
 
     def learn(self, words: Iterable[str]) -> None:
         """Make the vectors of many words at once, so that asking for them later costs little."""
@@ -102,7 +107,8 @@ class Scorer:
         asked = np.stack([arrays["feature"].astype(np.float32), arrays["threshold"]])
         conditions, which = np.unique(asked, axis=1, return_inverse=True)
         self._feature: NDArray[np.intp] = conditions[0].astype("intp")
-        self._threshold: Rows = conditions[1]
+        self._asked: NDArray[np.int64] = self._feature.astype(np.int64)
+        self._threshold: Rows = np.ascontiguousarray(conditions[1])
         """Every condition that some node asks, once."""
         node: NDArray[np.intp] = arrays["roots"].astype("intp")
         self._levels: list[NDArray[np.intp]] = []
@@ -110,6 +116,8 @@ class Scorer:
         for _ in range(int(arrays["depth"])):
             self._levels.append(which.reshape(-1).take(node))
             node = children.take(node, axis=0).reshape(-1)
+        self._conditions: NDArray[np.int64] = np.concatenate(self._levels).astype(np.int64)
+        """The same of all levels, one after the other."""
         self._value: Rows = arrays["value"].take(node)
         self._bounds: list[int] = arrays["bounds"].tolist()
         self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
@@ -122,8 +130,17 @@ class Scorer:
         """The raw score of each class (column) for each row of features."""
         import numpy as np
 
+        from skep.storage.segments import kernels
+
         values: Rows = np.asarray(rows, np.float32)
         out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
+        if hasattr(kernels.native, "descend"):
+            leaves: Rows = np.empty((len(values), len(self._levels[0])), np.float32)
+            kernels.native.descend(
+                values, self._asked, self._threshold, self._conditions, self._value, leaves
+            )
+            np.add.reduceat(leaves, self._bounds, axis=1, out=out)
+            return out
         trees: NDArray[np.intp] = np.arange(len(self._levels[0]))
         for start in range(0, len(values), AT_ONCE):
             met: NDArray[np.bool_] = (
