@@ -250,53 +250,52 @@ end:
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(descend_doc, "descend(values, feature, threshold, conditions, leaves, out, /)\n--\n\n"
-                          "For every row of values the leaf that each tree comes to. Trees are held level by level: the condition\n"
-                          "of every node, and the values of all leaves.");
+#define ROWS_AT_ONCE 64 /* so many rows of values stay in the nearest cache */
+
+PyDoc_STRVAR(descend_doc, "descend(values, feature, threshold, leaves, out, /)\n--\n\n"
+                          "For every row of values the leaf that each tree comes to. Every tree is full: its nodes stand level by\n"
+                          "level, then its leaves.");
 
 static PyObject *descend(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!enough(count, 6))
+    if (!enough(count, 5))
         return NULL;
     Buffers buffers = {.count = 0};
     int done = 0;
     Py_buffer *values = array(&buffers, given[0], "values", 2, 4, 0);
-    Py_buffer *features = values ? array(&buffers, given[1], "feature", 1, 8, 0) : NULL;
-    Py_buffer *thresholds = features ? array(&buffers, given[2], "threshold", 1, 4, 0) : NULL;
-    Py_buffer *conditions = thresholds ? array(&buffers, given[3], "conditions", 1, 8, 0) : NULL;
-    Py_buffer *leaves = conditions ? array(&buffers, given[4], "leaves", 1, 4, 0) : NULL;
-    Py_buffer *out = leaves ? array(&buffers, given[5], "out", 2, 4, 1) : NULL;
-    if (out == NULL || !long_enough(out, "out", values->shape[0]) ||
-        !long_enough(thresholds, "threshold", features->shape[0]))
+    Py_buffer *features = values ? array(&buffers, given[1], "feature", 2, 2, 0) : NULL;
+    Py_buffer *thresholds = features ? array(&buffers, given[2], "threshold", 2, 4, 0) : NULL;
+    Py_buffer *leaves = thresholds ? array(&buffers, given[3], "leaves", 2, 4, 0) : NULL;
+    Py_buffer *out = leaves ? array(&buffers, given[4], "out", 2, 4, 1) : NULL;
+    if (out == NULL || !long_enough(out, "out", values->shape[0]))
         goto end;
-    const int64_t *feature = features->buf, *condition = conditions->buf;
-    Py_ssize_t trees = out->shape[1];
-    int sound = trees > 0 && conditions->shape[0] + trees == leaves->shape[0]; /* every level has twice the last */
-    for (Py_ssize_t size = trees; sound && size != leaves->shape[0]; size *= 2)
-        sound = size < leaves->shape[0];
-    for (Py_ssize_t i = 0; sound && i < features->shape[0]; i++)
-        sound = 0 <= feature[i] && feature[i] < values->shape[1];
-    for (Py_ssize_t i = 0; sound && i < conditions->shape[0]; i++)
-        sound = 0 <= condition[i] && condition[i] < features->shape[0];
+    Py_ssize_t trees = leaves->shape[0], ends = leaves->shape[1], nodes = ends - 1, rows = values->shape[0];
+    int sound = ends >= 2 && (ends & nodes) == 0 && out->shape[1] == trees && features->shape[0] == trees &&
+                features->shape[1] == nodes && thresholds->shape[0] == trees && thresholds->shape[1] == nodes;
+    for (Py_ssize_t tree = 0; sound && tree < trees; tree++) {
+        const uint16_t *feature = (const uint16_t *)((char *)features->buf + tree * features->strides[0]);
+        for (Py_ssize_t node = 0; node < nodes; node++)
+            sound &= feature[node] < values->shape[1];
+    }
     if (!sound) {
         PyErr_SetString(PyExc_ValueError, "descend: these are no trees, or not for these values");
         goto end;
     }
-    const float *threshold = thresholds->buf, *leaf = leaves->buf;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < values->shape[0]; i++) {
-        const float *row = (const float *)((char *)values->buf + i * values->strides[0]);
-        float *reached = (float *)((char *)out->buf + i * out->strides[0]);
+    for (Py_ssize_t start = 0; start < rows; start += ROWS_AT_ONCE)
         for (Py_ssize_t tree = 0; tree < trees; tree++) {
-            Py_ssize_t node = tree, first = 0;
-            for (Py_ssize_t size = trees; size < leaves->shape[0]; first += size, size *= 2) {
-                int64_t asked = condition[first + node];
-                node = 2 * node + (row[feature[asked]] > threshold[asked]);
+            const uint16_t *feature = (const uint16_t *)((char *)features->buf + tree * features->strides[0]);
+            const float *threshold = (const float *)((char *)thresholds->buf + tree * thresholds->strides[0]);
+            const float *leaf = (const float *)((char *)leaves->buf + tree * leaves->strides[0]);
+            for (Py_ssize_t i = start; i < rows && i < start + ROWS_AT_ONCE; i++) {
+                const float *row = (const float *)((char *)values->buf + i * values->strides[0]);
+                Py_ssize_t node = 0;
+                while (node < nodes)
+                    node = 2 * node + 1 + (row[feature[node]] > threshold[node]);
+                ((float *)((char *)out->buf + i * out->strides[0]))[tree] = leaf[node - nodes];
             }
-            reached[tree] = leaf[node];
         }
-    }
     Py_END_ALLOW_THREADS
     done = 1;
 end:

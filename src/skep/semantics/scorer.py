@@ -29,7 +29,8 @@ MODEL_FILE = os.path.join(os.path.dirname(__file__), "data", "conflicts.npz")
 MAX_REMEMBERED = 20_000
 """How many word vectors are kept before the memory starts anew."""
 AT_ONCE = 64
-"""Rows of features that are scored at once; what is made of them stays in a processor's cache."""
+"""Rows of features that are scored at once, and words that are embedded; what is made of them stays in a processor's
+cache."""
 
 
 class WordTable:
@@ -80,7 +81,7 @@ class WordTable:
                 missing = list(wanted)
                 self._places, self._vectors = {}, self._vectors[:0]
             if missing:
-                fresh = self._embedder.embed(missing) - self._mean
+                fresh = self._embedded(missing) - self._mean
                 fresh /= np.sqrt(np.einsum("ij,ij->i", fresh, fresh))[:, None] + 1e-9
                 known = len(self._places)  # places come last: an interrupt in between must not shift them
                 room = known + len(missing)
@@ -90,6 +91,26 @@ class WordTable:
                     self._vectors = grown
                 self._vectors[known:room] = fresh
                 self._places |= {word: place for place, word in enumerate(missing, known)}
+
+    def _embedded(self, words: Sequence[str]) -> Rows:
+        """What the embedder makes of words; most are one piece, so all pieces are looked up at once."""
+        import numpy as np
+
+        out: Rows = np.zeros((len(words), len(self._mean)), np.float32)
+        for start in range(0, len(words), AT_ONCE):
+            here = out[start : start + AT_ONCE]
+            pieces = [*map(self._embedder.wordpiece.ids, words[start : start + AT_ONCE])]
+            flat = [number for each in pieces for number in each]
+            found = self._embedder.token_vectors(flat)
+            found *= self._embedder.token_weights(flat)[:, None]
+            sizes = np.array([*map(len, pieces)], dtype=np.intp)
+            starts = np.cumsum(sizes) - sizes
+            for number in range(int(sizes.max())):
+                there = np.flatnonzero(sizes > number)
+                here[there] += found.take(starts[there] + number, axis=0)
+            norms = np.sqrt(np.vecdot(here, here))
+            here /= np.where(norms > 0, norms, 1)[:, None]
+        return out
 
 
 class Scorer:
@@ -107,7 +128,6 @@ class Scorer:
         asked = np.stack([arrays["feature"].astype(np.float32), arrays["threshold"]])
         conditions, which = np.unique(asked, axis=1, return_inverse=True)
         self._feature: NDArray[np.intp] = conditions[0].astype("intp")
-        self._asked: NDArray[np.int64] = self._feature.astype(np.int64)
         self._threshold: Rows = np.ascontiguousarray(conditions[1])
         """Every condition that some node asks, once."""
         node: NDArray[np.intp] = arrays["roots"].astype("intp")
@@ -116,9 +136,15 @@ class Scorer:
         for _ in range(int(arrays["depth"])):
             self._levels.append(which.reshape(-1).take(node))
             node = children.take(node, axis=0).reshape(-1)
-        self._conditions: NDArray[np.int64] = np.concatenate(self._levels).astype(np.int64)
-        """The same of all levels, one after the other."""
         self._value: Rows = arrays["value"].take(node)
+        count = len(arrays["roots"])
+        every = np.concatenate([level.reshape(count, -1) for level in self._levels], axis=1)
+        self._trees = (
+            self._feature.take(every).astype(np.uint16),
+            self._threshold.take(every),
+            self._value.reshape(count, -1),
+        )
+        """Tree by tree: what its nodes ask, level by level, and its leaves."""
         self._bounds: list[int] = arrays["bounds"].tolist()
         self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
         if tuple(bytes(arrays["names"]).decode().split()) != NAMES:
@@ -136,9 +162,7 @@ class Scorer:
         out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
         if hasattr(kernels.native, "descend"):
             leaves: Rows = np.empty((len(values), len(self._levels[0])), np.float32)
-            kernels.native.descend(
-                values, self._asked, self._threshold, self._conditions, self._value, leaves
-            )
+            kernels.native.descend(values, *self._trees, leaves)
             np.add.reduceat(leaves, self._bounds, axis=1, out=out)
             return out
         trees: NDArray[np.intp] = np.arange(len(self._levels[0]))
