@@ -69,7 +69,9 @@ def sort_conflicts(
     Only memories of one scope are compared: what is private to one does not change what everybody sees.
     """
     found = Sorted()
-    with undisturbed():  # thousands of small values are made that stay; looking for garbage among them finds none
+    with (
+        undisturbed()
+    ):  # thousands of small values are made that stay; looking for garbage among them finds none
         pairs = _pairs(engine, memories, decided, found)
     for start in range(0, len(pairs), COMPARED):
         with undisturbed():

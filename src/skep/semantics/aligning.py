@@ -156,9 +156,7 @@ def _meet(pairs: Sequence[tuple[Told, Told]], exact: Sequence[Flags], words: Wor
     return [_meet_one(*both, *flags, words) for both, flags in zip(pairs, exact, strict=True)]
 
 
-def _meet_one(
-    a: Told, b: Told, exact_a: tuple[bool, ...], exact_b: tuple[bool, ...], words: Words
-) -> Met:
+def _meet_one(a: Told, b: Told, exact_a: tuple[bool, ...], exact_b: tuple[bool, ...], words: Words) -> Met:
     import numpy as np
 
     places, table = words.located([*a.words, *b.words])
@@ -173,9 +171,7 @@ def _meet_one(
         rest = cosines.take(free_a, axis=0).take(free_b, axis=1)
         to_b: list[int] = rest.argmax(1).tolist()
         to_a: list[int] = rest.argmax(0).tolist()
-        partners = [
-            (free_a[x], free_b[y], float(rest[x, y])) for x, y in enumerate(to_b) if to_a[y] == x
-        ]
+        partners = [(free_a[x], free_b[y], float(rest[x, y])) for x, y in enumerate(to_b) if to_a[y] == x]
     np.maximum(cosines, 0, out=cosines)
     return Met(cosines.max(1).tolist(), cosines.max(0).tolist(), partners)
 
@@ -194,9 +190,7 @@ def _meet_compiled(pairs: Sequence[tuple[Told, Told]], exact: Sequence[Flags], w
     nearest = np.empty(len(places), dtype=np.float32)
     partner, closeness = np.empty(len(places), dtype=np.int64), np.empty(len(places), dtype=np.float32)
     texts = np.stack([edges[:-1:2], edges[1::2], edges[1::2], edges[2::2]], axis=1)
-    kernels.native.align(
-        table, np.array(places, dtype=np.int64), same, texts, nearest, partner, closeness
-    )
+    kernels.native.align(table, np.array(places, dtype=np.int64), same, texts, nearest, partner, closeness)
     near: list[float] = nearest.tolist()
     with_: list[int] = partner.tolist()
     how: list[float] = closeness.tolist()

@@ -58,7 +58,7 @@ class Side(NamedTuple):
 def _side(text: Text, words: Words) -> Side:
     mine = told(text, words)
     first = text.words[0] if text.words else ""
-    numbers = ((q.dimension, f"{q.value:.10g}") for q in text.quantities.values() if q.dimension != "id")
+    numbers = [(q.dimension, f"{q.value:.10g}") for q in text.quantities.values() if q.dimension != "id"]
     return Side(
         text=text,
         told=mine,
@@ -280,7 +280,7 @@ def _row(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) ->
     swapped = [(al.weights_a[s.left] + al.weights_b[s.right], s.opposed) for s in al.swaps]
     swap_total = sum([weight for weight, _ in swapped])
     opposed = sum([weight for weight, against in swapped if against])
-    prefixed = any([lx.negated_form(x, y) for x, y in listed])
+    prefixed = any(lx.negated_form(x, y) for x, y in listed)
     return [
         similarity,
         min(cover_a, cover_b),
@@ -294,7 +294,7 @@ def _row(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) ->
         *_negation(a, b, al, cover_a, cover_b),
         float(min(len(listed), 3)),
         opposed / swap_total if swap_total else 0.0,
-        float(any([s.exclusive for s in al.swaps])),
+        float(any(s.exclusive for s in al.swaps)),
         float(prefixed),
         *_numbers(one.numbers, other.numbers),
         *_swaps(a, b, al, total_a or 1.0, total_b or 1.0),
