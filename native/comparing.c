@@ -250,55 +250,85 @@ end:
     Py_RETURN_NONE;
 }
 
-#define ROWS_AT_ONCE 64 /* so many rows of values stay in the nearest cache */
+#if defined(__GNUC__)
+#define first_one(word) __builtin_ctzll(word)
+#else
+static int first_one(uint64_t word)
+{
+    int at = 0;
+    while (!(word >> at & 1))
+        at++;
+    return at;
+}
+#endif
 
-PyDoc_STRVAR(descend_doc, "descend(values, feature, threshold, leaves, out, /)\n--\n\n"
-                          "For every row of values the leaf that each tree comes to. Every tree is full: its nodes stand level by\n"
-                          "level, then its leaves.");
+PyDoc_STRVAR(descend_doc, "descend(values, feature, threshold, ends, tree, stays, leaves, out, /)\n--\n\n"
+                          "For every row of values the leaf that each tree comes to. A condition that is met rules out leaves of\n"
+                          "some trees: `tree` and `stays`, one bit per leaf, up to `ends` of the condition. The first leaf that is\n"
+                          "left is the one. Conditions on one feature follow each other, the least threshold first.");
 
 static PyObject *descend(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!enough(count, 5))
+    if (!enough(count, 8))
         return NULL;
     Buffers buffers = {.count = 0};
+    uint64_t *left = NULL;
     int done = 0;
     Py_buffer *values = array(&buffers, given[0], "values", 2, 4, 0);
-    Py_buffer *features = values ? array(&buffers, given[1], "feature", 2, 2, 0) : NULL;
-    Py_buffer *thresholds = features ? array(&buffers, given[2], "threshold", 2, 4, 0) : NULL;
-    Py_buffer *leaves = thresholds ? array(&buffers, given[3], "leaves", 2, 4, 0) : NULL;
-    Py_buffer *out = leaves ? array(&buffers, given[4], "out", 2, 4, 1) : NULL;
+    Py_buffer *features = values ? array(&buffers, given[1], "feature", 1, 8, 0) : NULL;
+    Py_buffer *thresholds = features ? array(&buffers, given[2], "threshold", 1, 4, 0) : NULL;
+    Py_buffer *ends = thresholds ? array(&buffers, given[3], "ends", 1, 8, 0) : NULL;
+    Py_buffer *whose = ends ? array(&buffers, given[4], "tree", 1, 2, 0) : NULL;
+    Py_buffer *masks = whose ? array(&buffers, given[5], "stays", 1, 8, 0) : NULL;
+    Py_buffer *leaves = masks ? array(&buffers, given[6], "leaves", 2, 4, 0) : NULL;
+    Py_buffer *out = leaves ? array(&buffers, given[7], "out", 2, 4, 1) : NULL;
     if (out == NULL || !long_enough(out, "out", values->shape[0]))
         goto end;
-    Py_ssize_t trees = leaves->shape[0], ends = leaves->shape[1], nodes = ends - 1, rows = values->shape[0];
-    int sound = ends >= 2 && (ends & nodes) == 0 && out->shape[1] == trees && features->shape[0] == trees &&
-                features->shape[1] == nodes && thresholds->shape[0] == trees && thresholds->shape[1] == nodes;
-    for (Py_ssize_t tree = 0; sound && tree < trees; tree++) {
-        const uint16_t *feature = (const uint16_t *)((char *)features->buf + tree * features->strides[0]);
-        for (Py_ssize_t node = 0; node < nodes; node++)
-            sound &= feature[node] < values->shape[1];
-    }
+    Py_ssize_t conditions = features->shape[0], nodes = whose->shape[0], trees = leaves->shape[0];
+    const int64_t *feature = features->buf, *until = ends->buf;
+    const uint16_t *tree = whose->buf;
+    int sound = leaves->shape[1] == 64 && out->shape[1] == trees && masks->shape[0] == nodes &&
+                thresholds->shape[0] == conditions && ends->shape[0] == conditions;
+    for (Py_ssize_t i = 0; sound && i < conditions; i++)
+        sound = 0 <= feature[i] && feature[i] < values->shape[1] && (i ? until[i - 1] : 0) <= until[i] &&
+                until[i] <= nodes;
+    for (Py_ssize_t i = 0; sound && i < nodes; i++)
+        sound = tree[i] < trees;
     if (!sound) {
         PyErr_SetString(PyExc_ValueError, "descend: these are no trees, or not for these values");
         goto end;
     }
+    left = PyMem_Malloc((size_t)(trees ? trees : 1) * sizeof *left);
+    if (left == NULL) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    const float *threshold = thresholds->buf;
+    const uint64_t *stays = masks->buf;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t start = 0; start < rows; start += ROWS_AT_ONCE)
-        for (Py_ssize_t tree = 0; tree < trees; tree++) {
-            const uint16_t *feature = (const uint16_t *)((char *)features->buf + tree * features->strides[0]);
-            const float *threshold = (const float *)((char *)thresholds->buf + tree * thresholds->strides[0]);
-            const float *leaf = (const float *)((char *)leaves->buf + tree * leaves->strides[0]);
-            for (Py_ssize_t i = start; i < rows && i < start + ROWS_AT_ONCE; i++) {
-                const float *row = (const float *)((char *)values->buf + i * values->strides[0]);
-                Py_ssize_t node = 0;
-                while (node < nodes)
-                    node = 2 * node + 1 + (row[feature[node]] > threshold[node]);
-                ((float *)((char *)out->buf + i * out->strides[0]))[tree] = leaf[node - nodes];
-            }
+    for (Py_ssize_t row = 0; row < values->shape[0]; row++) {
+        const float *value = (const float *)((char *)values->buf + row * values->strides[0]);
+        float *reached = (float *)((char *)out->buf + row * out->strides[0]);
+        memset(left, 0xff, (size_t)trees * sizeof *left);
+        for (Py_ssize_t i = 0; i < conditions;) {
+            int64_t asked = feature[i];
+            float here = value[asked];
+            for (; i < conditions && feature[i] == asked && here > threshold[i]; i++)
+                for (int64_t node = i ? until[i - 1] : 0; node < until[i]; node++)
+                    left[tree[node]] &= stays[node];
+            while (i < conditions && feature[i] == asked)
+                i++;
         }
+        for (Py_ssize_t at = 0; at < trees; at++) {
+            const float *mine = (const float *)((char *)leaves->buf + at * leaves->strides[0]);
+            reached[at] = mine[left[at] ? first_one(left[at]) : 63];
+        }
+    }
     Py_END_ALLOW_THREADS
     done = 1;
 end:
+    PyMem_Free(left);
     release(&buffers);
     if (!done)
         return NULL;

@@ -120,19 +120,26 @@ def test_wrong_arrays_are_refused_before_anything_is_read() -> None:
     ):
         with pytest.raises(ValueError, match=r"\w"):
             native.differ(*bad)
-    values, feature = np.zeros((2, 3), np.float32), np.zeros((1, 3), np.uint16)
-    threshold, leaves = np.zeros((1, 3), np.float32), np.ones((1, 4), np.float32)
-    reached = np.empty((2, 1), np.float32)
-    native.descend(values, feature, threshold, leaves, reached)
-    assert reached.tolist() == [[1.0], [1.0]]
-    for bad in (
-        (values, feature + np.uint16(3), threshold, leaves, reached),  # no such feature
-        (values, feature, threshold, leaves[:, :3], reached),
-        (values, feature[:, :2], threshold, leaves, reached),
-        (values, feature, threshold, leaves, reached[:1]),
-    ):
+    values, feature, threshold = np.ones((2, 3), np.float32), np.array([0, 2]), np.zeros(2, np.float32)
+    ends, tree, stays = np.array([1, 2]), np.zeros(2, np.uint16), np.array([~1, ~2], dtype=np.int64)
+    leaves, reached = np.arange(64, dtype=np.float32).reshape(1, 64), np.empty((2, 1), np.float32)
+    good = [values, feature, threshold, ends, tree, stays, leaves, reached]
+    native.descend(*good)
+    assert reached.tolist() == [[2.0], [2.0]]
+    wrong = [
+        (0, values[:, :2]),  # no such feature
+        (1, feature[:1]),
+        (2, threshold[:1]),
+        (3, np.array([1, 3])),
+        (3, np.array([2, 1])),
+        (4, tree + np.uint16(1)),  # no such tree
+        (5, stays[:1]),
+        (6, leaves[:, :63]),
+        (7, reached[:1]),
+    ]
+    for place, value in wrong:
         with pytest.raises(ValueError, match=r"\w"):
-            native.descend(*bad)
+            native.descend(*good[:place], value, *good[place + 1 :])
     for call in (native.align, native.differ, native.descend):
         with pytest.raises(TypeError, match="arguments"):
             call()

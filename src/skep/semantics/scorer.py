@@ -28,6 +28,8 @@ CLASSES: tuple[str, str, str] = ("duplicate", "contradiction", "neutral")
 MODEL_FILE = os.path.join(os.path.dirname(__file__), "data", "conflicts.npz")
 MAX_REMEMBERED = 20_000
 """How many word vectors are kept before the memory starts anew."""
+LEVELS = 6
+"""The greatest depth of a tree: its leaves are the bits of one machine word."""
 AT_ONCE = 64
 """Rows of features that are scored at once, and words that are embedded; what is made of them stays in a processor's
 cache."""
@@ -131,26 +133,55 @@ class Scorer:
         self._threshold: Rows = np.ascontiguousarray(conditions[1])
         """Every condition that some node asks, once."""
         node: NDArray[np.intp] = arrays["roots"].astype("intp")
+        depth = int(arrays["depth"])
+        if depth > LEVELS:
+            raise ValueError(f"the conflict model has trees of more than {LEVELS} levels")
         self._levels: list[NDArray[np.intp]] = []
         """Per level: the condition of each node."""
-        for _ in range(int(arrays["depth"])):
+        real: list[NDArray[np.intp]] = []
+        """Per level: the nodes that are no leaves."""
+        for _ in range(depth):
+            below = children.take(node, axis=0)
             self._levels.append(which.reshape(-1).take(node))
-            node = children.take(node, axis=0).reshape(-1)
+            real.append(np.flatnonzero(below[:, 0] != node))
+            node = below.reshape(-1)
         self._value: Rows = arrays["value"].take(node)
-        count = len(arrays["roots"])
-        every = np.concatenate([level.reshape(count, -1) for level in self._levels], axis=1)
-        self._trees = (
-            self._feature.take(every).astype(np.uint16),
-            self._threshold.take(every),
-            self._value.reshape(count, -1),
-        )
-        """Tree by tree: what its nodes ask, level by level, and its leaves."""
+        self._ruling = self._ruled_out(real)
         self._bounds: list[int] = arrays["bounds"].tolist()
         self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
         if tuple(bytes(arrays["names"]).decode().split()) != NAMES:
             raise ValueError(
                 "the conflict model was trained with other features; run scripts/train_conflicts.py"
             )
+
+    def _ruled_out(self, real: Sequence[NDArray[np.intp]]) -> tuple[NDArray[Any], ...]:
+        """The trees as compiled loops take them: which leaves a condition rules out where it is met.
+
+        Every condition with its feature, threshold and where its nodes end; the tree of each node and a bit for every
+        leaf that it leaves; the leaves, sixty-four per tree.
+        """
+        import numpy as np
+
+        asked: list[NDArray[np.intp]] = []
+        trees: list[NDArray[np.intp]] = []
+        stays: list[NDArray[np.uint64]] = []
+        for level, (conditions, nodes) in enumerate(zip(self._levels, real, strict=True)):
+            half = 1 << (LEVELS - 1 - level)
+            first = (nodes % (1 << level)) * 2 * half
+            asked.append(conditions[nodes])
+            trees.append(nodes >> level)
+            stays.append(~(np.uint64((1 << half) - 1) << first.astype(np.uint64)))
+        every = np.concatenate(asked)
+        order = np.argsort(every, kind="stable")
+        leaves = self._value.reshape(len(self._levels[0]), -1)
+        return (
+            self._feature.astype(np.int64),
+            self._threshold,
+            np.cumsum(np.bincount(every, minlength=len(self._feature))).astype(np.int64),
+            np.concatenate(trees)[order].astype(np.uint16),
+            np.concatenate(stays)[order],
+            np.repeat(leaves, 1 << (LEVELS - len(real)), axis=1),
+        )
 
     def scores(self, rows: Sequence[Sequence[float]]) -> Rows:
         """The raw score of each class (column) for each row of features."""
@@ -162,7 +193,7 @@ class Scorer:
         out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
         if hasattr(kernels.native, "descend"):
             leaves: Rows = np.empty((len(values), len(self._levels[0])), np.float32)
-            kernels.native.descend(values, *self._trees, leaves)
+            kernels.native.descend(values, *self._ruling, leaves)
             np.add.reduceat(leaves, self._bounds, axis=1, out=out)
             return out
         trees: NDArray[np.intp] = np.arange(len(self._levels[0]))
