@@ -121,7 +121,7 @@ def _alignment(a: Told, b: Told, exact: Flags, met: Met) -> Alignment:
         _best(exact[0], met.nearest_a),
         _best(exact[1], met.nearest_b),
         swaps,
-        _opposed_pairs(a.text, b.text),
+        lx.opposed_among(a.text.stem_bag - b.text.stem_bag, b.text.stem_bag - a.text.stem_bag),
     )
 
 
@@ -129,20 +129,6 @@ def _best(exact: tuple[bool, ...], nearest: list[float]) -> list[float]:
     if not nearest:
         return [*map(float, exact)]
     return [1.0 if same else near for same, near in zip(exact, nearest, strict=True)]
-
-
-def _opposed_pairs(a: Text, b: Text) -> list[tuple[str, str]]:
-    only_a, only_b = a.stem_bag - b.stem_bag, b.stem_bag - a.stem_bag
-    if not only_a or not only_b:
-        return []
-    table = lx.antonyms()
-    return [
-        (x, y)
-        for x in only_a
-        for y in only_b
-        if (x, y) in table
-        or (len(x) != len(y) and (x.endswith(y) or y.endswith(x)) and lx.negated_form(x, y))
-    ]
 
 
 def _meet(pairs: Sequence[tuple[Told, Told]], exact: Sequence[Flags], words: Words) -> list[Met]:

@@ -45,8 +45,6 @@ class Side(NamedTuple):
     total: float
     """The weight of all of its words."""
     solid: list[str]
-    sorted: list[str]
-    """The stems of its words."""
     places: dict[str, int]
     names: frozenset[str]
     numbers: frozenset[tuple[str, str]]
@@ -64,7 +62,6 @@ def _side(text: Text, words: Words) -> Side:
         told=mine,
         total=sum(mine.weights),
         solid=solid(text),
-        sorted=sorted(text.told),
         places=_places(text),
         names=frozenset(compress(text.stems, text.capital)),
         numbers=frozenset(numbers),
@@ -289,7 +286,7 @@ def _row(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) ->
         max(soft_a, soft_b),
         shared / total if total else 0.0,
         min(na, nb) / max(na, nb, 1),
-        float(na == nb and one.sorted == other.sorted),
+        float(na == nb and one.told.stems == other.told.stems and sorted(a.told) == sorted(b.told)),
         _order(one.places, other.places),
         *_negation(a, b, al, cover_a, cover_b),
         float(min(len(listed), 3)),
