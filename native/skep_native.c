@@ -7,10 +7,12 @@
 static int fill(PyObject *module)
 {
     PyMethodDef *const parts[] = {
-        scan_methods, codes_methods, choose_methods, postings_methods, generation_methods, build_methods,
+        scan_methods,  codes_methods,   choose_methods,   postings_methods,  generation_methods,
+        build_methods, joining_methods, matching_methods, comparing_methods,
     };
     generation_start();
     build_start();
+    joining_start();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;

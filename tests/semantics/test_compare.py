@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skep.embedding.static import StaticEmbedder
 from skep.semantics import scorer
 from skep.semantics.compare import REASONS, THRESHOLDS, Verdict, compare
-from skep.semantics.features import _blocks  # pyright: ignore[reportPrivateUsage]
+from skep.semantics.editing import blocks_of
 
 EMBEDDER = StaticEmbedder()
 
@@ -195,5 +195,7 @@ def test_the_model_was_trained_with_the_table_that_ships() -> None:
 
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=7), st.lists(st.sampled_from("abcdefghij"), max_size=7))
 def test_the_short_way_to_the_edits_is_that_of_difflib(left: list[str], right: list[str]) -> None:
-    wanted = [each for each in SequenceMatcher(None, left, right).get_opcodes() if each[0] != "equal"]
-    assert wanted == _blocks(left, right)
+    wanted = [
+        tuple(each[1:]) for each in SequenceMatcher(None, left, right).get_opcodes() if each[0] != "equal"
+    ]
+    assert wanted == blocks_of(left, right)

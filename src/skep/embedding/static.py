@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -75,8 +75,7 @@ class StaticEmbedder:
     @cached_property
     def wordpiece(self) -> WordPiece:
         """The tokenizer, read on first use."""
-        paths = [self._path(name) for name in VOCABULARIES]
-        return WordPiece.from_file(next(filter(os.path.exists, paths), paths[0]))
+        return _bundled() if self._folder == DATA else _wordpiece(self._folder)
 
     @cached_property
     def _table(self) -> _Table:
@@ -139,3 +138,14 @@ class StaticEmbedder:
         chosen = np.asarray(ids, np.intp)
         rows = self._table.rows[chosen].astype(np.float32)
         return self._table.scales[chosen] * np.sqrt(np.einsum("ij,ij->i", rows, rows))
+
+
+@lru_cache(maxsize=1)
+def _bundled() -> WordPiece:
+    """One for the whole process: what one embedder has cut, the others need not."""
+    return _wordpiece(DATA)
+
+
+def _wordpiece(folder: str) -> WordPiece:
+    paths = [os.path.join(folder, name) for name in VOCABULARIES]
+    return WordPiece.from_file(next(filter(os.path.exists, paths), paths[0]))

@@ -47,7 +47,9 @@ def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
 
 
 def _has_episodes(engine: Engine) -> bool:
-    return bool(engine.store.find(Filter(kinds=("episode",), statuses=CURRENT), limit=1))
+    """Asked of the index: where there is none, a store has to look at everything to tell."""
+    episodes, facts = (Filter(kinds=(kind,), statuses=CURRENT) for kind in ("episode", "fact"))
+    return bool(len(engine.index.rows_where(episodes, unless=facts)))
 
 
 def _evidence(fact: Memory, sources: list[str]) -> Action:

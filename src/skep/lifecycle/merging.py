@@ -17,6 +17,7 @@ from skep.lifecycle.judge import Case
 from skep.lifecycle.nearness import neighbours, rows_by_id, sharing_words
 from skep.lifecycle.queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.report import Action
+from skep.loading import undisturbed
 from skep.model import Conflict, Memory
 from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, judge_many
 from skep.storage.sqlite import Plan
@@ -68,10 +69,14 @@ def sort_conflicts(
     Only memories of one scope are compared: what is private to one does not change what everybody sees.
     """
     found = Sorted()
-    pairs = _pairs(engine, memories, decided, found)
+    with (
+        undisturbed()
+    ):  # thousands of small values are made that stay; looking for garbage among them finds none
+        pairs = _pairs(engine, memories, decided, found)
     for start in range(0, len(pairs), COMPARED):
-        part = pairs[start : start + COMPARED]
-        for number, conflict in enumerate(judge_many(part), start + 1):
+        with undisturbed():
+            judged = judge_many(pairs[start : start + COMPARED])
+        for number, conflict in enumerate(judged, start + 1):
             if conflict is None:
                 pass
             elif conflict.kind == "duplicate":

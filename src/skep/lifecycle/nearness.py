@@ -10,7 +10,7 @@ from skep.model import CURRENT, Memory, Scope
 from skep.semantics.conflicts import in_common, whole_words
 from skep.storage.base import Filter
 from skep.storage.rows import searched_text
-from skep.words import query_terms
+from skep.words import STOP, query_terms
 
 Neighbours = dict[str, list[tuple[Memory, float]]]
 """By id: the others with their similarity, nearest first."""
@@ -110,12 +110,10 @@ def sharing_words(
             pools.append((memory, words, sorted(row for row in found.tolist() if row != mine)))
     texts = engine.store.texts_of(sorted({row for _, _, found in pools for row in found}))
     texts = {row: text.casefold() for row, text in texts.items()}
-    pairs = [
-        (memory, row)
-        for memory, words, found in pools
-        for row in found
-        if row in texts and _share(words, texts[row], least)
-    ]
+    pairs: list[tuple[Memory, int]] = []
+    for memory, words, found in pools:
+        there = [(row, texts[row]) for row in found if row in texts]
+        pairs += [(memory, row) for row in _sharing(words, there, least)]
     known = load(engine, {row for _, row in pairs})
     pairs = [(memory, row) for memory, row in pairs if row in known]
     left = engine.index.vectors(np.array([rows[memory.id] for memory, _ in pairs], dtype=np.int64))
@@ -127,25 +125,35 @@ def sharing_words(
     return out
 
 
-def _share(words: set[str], text: str, least: float) -> bool:
-    """Whether a casefolded text has so much in common with some words; most texts need not be split to tell."""
-    there = sum(map(text.__contains__, words))
-    return there >= least * len(words) and in_common(words, whole_words(text)) >= least
+def _sharing(words: set[str], texts: Sequence[tuple[int, str]], least: float) -> list[int]:
+    """Which casefolded texts have so much in common with some words; most need not be split to tell."""
+    needed = least * len(words)
+    return [
+        row
+        for row, text in texts
+        if sum([word in text for word in words]) >= needed and in_common(words, whole_words(text)) >= least
+    ]
 
 
 def _by_word(text: str, terms_of: Callable[[str], list[str]]) -> list[list[str]]:
     """The terms of a text, word by word: an identifier and its parts are one word, however rare all of them are."""
-    every = query_terms(text)
-    left = set(every)
+    left = set(query_terms(text)) if not text.isascii() else None
+    seen: set[str] = set()
     out: list[list[str]] = []
+    common: list[list[str]] = []
     for chunk in text.split():
-        terms = [term for term in terms_of(chunk) if term in left]
-        left.difference_update(terms)
+        terms = [term for term in terms_of(chunk) if term not in seen and (left is None or term in left)]
+        seen.update(terms)
+        if not terms:
+            continue
+        into = common if left is None and terms[0] in STOP else out
         if len(terms) > PARTS:  # not a word: text of a language that is written without blanks
-            out += ([term] for term in terms)
-        elif terms:
-            out.append(terms)
-    return out + [[term] for term in every if term in left]
+            into += ([term] for term in terms)
+        else:
+            into.append(terms)
+    if left is not None:
+        out += ([term] for term in query_terms(text) if term not in seen)
+    return out or common
 
 
 def raw_bar(engine: Engine, threshold: float) -> float:

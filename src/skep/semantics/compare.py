@@ -51,6 +51,7 @@ CLASHES = (
     "question_one", "universal", "hedged",
 )  # fmt: skip
 """Features of which none may be set where two memories are merged without asking."""
+ARTICLES = ("a", "an", "the")
 Row = dict[str, float]
 Chances = tuple[float, float, float]
 
@@ -160,7 +161,9 @@ def _past(text: Text) -> bool:
 
 def _same_words(a: Text, b: Text) -> bool:
     """Whether only case, articles, punctuation or the way a number is written differ."""
-    left, right = ([w for w in t.words if w[0].isalnum() and w not in ("a", "an", "the")] for t in (a, b))
+    if any(word[0].isalnum() and word not in ARTICLES for word in a.bag ^ b.bag):
+        return False
+    left, right = ([w for w in t.words if w[0].isalnum() and w not in ARTICLES] for t in (a, b))
     return left == right and a.question == b.question and a.marks == b.marks and a.whole and b.whole
 
 

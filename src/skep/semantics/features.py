@@ -7,20 +7,16 @@ the other covers), the lower and the higher of the two values are given.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from itertools import compress, pairwise
 from operator import mul
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from skep.semantics import lexicon as lx
+from skep.semantics.aligning import Alignment, Told, Words, align_many, told
+from skep.semantics.editing import Edits, edits_many, solid
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from skep.semantics.reading import Text
-
-    Rows = NDArray[np.float32]
 
 NAMES: tuple[str, ...] = (
     "similarity", "cover_lo", "cover_hi", "soft_lo", "soft_hi", "jaccard", "length_ratio", "same_bag", "order",
@@ -41,188 +37,37 @@ RARE = 0.85
 """The weight from which a word counts as a name."""
 
 
-class Words(Protocol):
-    """Word vectors and word weights, as the alignment needs them."""
+class Side(NamedTuple):
+    """What is asked of a text in every pair it is in; found out once."""
 
-    def rows(self, words: Sequence[str]) -> Rows:
-        """One unit row per word."""
-        ...
-
-    def weight(self, stem: str) -> float:
-        """How much a word tells: near 0 for "thing", 1 for a rare name."""
-        ...
-
-
-class Swap(NamedTuple):
-    """A word of one text that stands where another word stands in the other text."""
-
-    left: int
-    right: int
-    cosine: float
-    opposed: bool
-    exclusive: bool
+    text: Text
+    told: Told
+    total: float
+    """The weight of all of its words."""
+    solid: list[str]
+    places: dict[str, int]
+    names: frozenset[str]
+    numbers: frozenset[tuple[str, str]]
+    indefinite: bool
+    named: bool
+    personal: bool
 
 
-class Alignment(NamedTuple):
-    """Which words of two texts answer to each other."""
-
-    exact_a: tuple[bool, ...]
-    exact_b: tuple[bool, ...]
-    weights_a: tuple[float, ...]
-    weights_b: tuple[float, ...]
-    best_a: tuple[float, ...]
-    best_b: tuple[float, ...]
-    swaps: tuple[Swap, ...]
-    opposites: tuple[tuple[str, str], ...]
-    """Opposed stems anywhere in the parts the texts do not share, function words included."""
-
-
-def _opposed_pairs(a: Text, b: Text) -> list[tuple[str, str]]:
-    only_a, only_b = a.stem_bag - b.stem_bag, b.stem_bag - a.stem_bag
-    if not only_a or not only_b:
-        return []
-    table = lx.antonyms()
-    return [
-        (x, y)
-        for x in only_a
-        for y in only_b
-        if (x, y) in table
-        or (len(x) != len(y) and (x.endswith(y) or y.endswith(x)) and lx.negated_form(x, y))
-    ]
-
-
-def align(a: Text, b: Text, words: Words) -> Alignment:
-    """Pair every content word with its counterpart: the same stem, or the nearest word that is left over."""
-    stems_a, stems_b = a.told, b.told
-    exact_a = tuple(map(set(stems_b).__contains__, stems_a))
-    exact_b = tuple(map(set(stems_a).__contains__, stems_b))
-    best_a = [*map(float, exact_a)]
-    best_b = [*map(float, exact_b)]
-    free_a = [i for i, e in enumerate(exact_a) if not e]
-    free_b = [i for i, e in enumerate(exact_b) if not e]
-    swaps: list[Swap] = []
-    opposites = _opposed_pairs(a, b)
-    if stems_a and stems_b and (free_a or free_b):
-        import numpy as np
-
-        rows_a = words.rows([a.words[i] for i in a.content])
-        rows_b = words.rows([b.words[i] for i in b.content])
-        cosines = np.vecdot(
-            rows_a[:, None], rows_b
-        )  # so small a product of matrices slows down what comes after it
-        nearest_a: list[float] = cosines.max(1).tolist() if free_a else []
-        nearest_b: list[float] = cosines.max(0).tolist() if free_b else []
-        for i in free_a:
-            best_a[i] = max(0.0, nearest_a[i])
-        for j in free_b:
-            best_b[j] = max(0.0, nearest_b[j])
-        if free_a and free_b:
-            rest = cosines.take(free_a, axis=0).take(free_b, axis=1)
-            to_b: list[int] = rest.argmax(1).tolist()
-            to_a: list[int] = rest.argmax(0).tolist()
-            groups, table = lx.exclusive_groups(), lx.antonyms()
-            for x, y in enumerate(to_b):
-                if to_a[y] != x:
-                    continue
-                i, j = free_a[x], free_b[y]
-                s, t = stems_a[i], stems_b[j]
-                group = groups.get(s)
-                swaps.append(
-                    Swap(
-                        i,
-                        j,
-                        float(rest[x, y]),
-                        (s, t) in table or lx.negated_form(s, t),
-                        group is not None and group == groups.get(t),
-                    )
-                )
-    return Alignment(
-        exact_a,
-        exact_b,
-        tuple(map(words.weight, stems_a)),
-        tuple(map(words.weight, stems_b)),
-        tuple(best_a),
-        tuple(best_b),
-        tuple(swaps),
-        tuple(opposites),
-    )
-
-
-_LIGHT = lx.word_set("a an the # . ; : ! ? ( ) is are was were be been being")
-
-
-class Edits(NamedTuple):
-    """The shape of the change that turns one text into the other."""
-
-    blocks: int
-    replaced: int
-    inserted: int
-    prefix: float
-    suffix: float
-    head: bool
-    tail: bool
-    lone_swap: bool
-    lone_insert: bool
-    modifier: bool
-    head_noun: bool
-    function_only: bool
-    swapped: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-
-
-def _blocks(left: list[str], right: list[str]) -> list[tuple[str, int, int, int, int]]:
-    """Where two lists differ, as `difflib` has it.
-
-    Two lists that differ in one place only, and share no word but those before and after it, need no search.
-    """
-    most = min(len(left), len(right))
-    start = next((i for i in range(most) if left[i] != right[i]), most)
-    most -= start
-    end = next((i for i in range(most) if left[-1 - i] != right[-1 - i]), most)
-    i, j = len(left) - end, len(right) - end
-    shared = {*left[:start], *left[i:]}
-    if len(shared) == start + end and not ({*left[start:i]} & {*right} or {*right[start:j]} & {*left}):
-        if start == i == j:
-            return []
-        kind = "replace" if start < i and start < j else "delete" if start < i else "insert"
-        return [(kind, start, i, start, j)]
-    opcodes = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
-    return [each for each in opcodes if each[0] != "equal"]
-
-
-def edits(a: Text, b: Text) -> Edits:
-    """Align two texts word by word, in order, and describe what was replaced, inserted or dropped."""
-    left = [s for s in a.stems if s not in _LIGHT]
-    right = [s for s in b.stems if s not in _LIGHT]
-    blocks = _blocks(left, right)
-    shortest = max(1, min(len(left), len(right)))
-    if not blocks:
-        return Edits(0, 0, 0, 1.0, 1.0, False, False, False, False, False, False, False, ())
-    first, last = blocks[0], blocks[-1]
-    swapped = tuple((tuple(left[i:j]), tuple(right[k:m])) for o, i, j, k, m in blocks if o == "replace")
-    changed = [w for _, i, j, k, m in blocks for w in (*left[i:j], *right[k:m])]
-    modifier = head_noun = False
-    for o, _, j, _, m in blocks:
-        if o != "replace":
-            continue
-        follows = left[j] if j < len(left) else ""
-        if j < len(left) and m < len(right) and follows == right[m] and follows not in lx.STOP:
-            modifier = True
-        else:
-            head_noun = True
-    return Edits(
-        blocks=len(blocks),
-        replaced=len(swapped),
-        inserted=len(blocks) - len(swapped),
-        prefix=min(first[1], first[3]) / shortest,
-        suffix=min(len(left) - last[2], len(right) - last[4]) / shortest,
-        head=first[1] == 0 or first[3] == 0,
-        tail=last[2] == len(left) or last[4] == len(right),
-        lone_swap=len(blocks) == 1 and first[0] == "replace",
-        lone_insert=len(blocks) == 1 and first[0] != "replace",
-        modifier=modifier,
-        head_noun=head_noun,
-        function_only=all(w in lx.STOP for w in changed),
-        swapped=swapped,
+def _side(text: Text, words: Words) -> Side:
+    mine = told(text, words)
+    first = text.words[0] if text.words else ""
+    numbers = [(q.dimension, f"{q.value:.10g}") for q in text.quantities.values() if q.dimension != "id"]
+    return Side(
+        text=text,
+        told=mine,
+        total=sum(mine.weights),
+        solid=solid(text),
+        places=_places(text),
+        names=frozenset(compress(text.stems, text.capital)),
+        numbers=frozenset(numbers),
+        indefinite=first in lx.INDEFINITE,
+        named=any(text.capital[:4]),
+        personal=first in lx.PERSONAL,
     )
 
 
@@ -251,12 +96,17 @@ def _places(text: Text) -> dict[str, int]:
 
 
 def _order(here: dict[str, int], there: dict[str, int]) -> float:
-    """The share of shared words that stand in the same order in both texts."""
-    shared = sorted([(p, there[s]) for s, p in here.items() if s in there])
-    steps = len(shared) - 1
-    if steps <= 0:
+    """The share of shared words that stand in the same order in both texts, seen from both."""
+    shared = [(place, there[stem]) for stem, place in here.items() if stem in there]
+    if len(shared) < 2:
         return 1.0
-    return sum([x[1] <= y[1] or x[0] == y[0] for x, y in pairwise(shared)]) / steps
+    shared.sort()
+    turned = sorted([(other, place) for place, other in shared])
+    return (_rising(shared) + _rising(turned)) / 2
+
+
+def _rising(places: list[tuple[int, int]]) -> float:
+    return sum([x[1] <= y[1] or x[0] == y[0] for x, y in pairwise(places)]) / (len(places) - 1)
 
 
 def _negation(a: Text, b: Text, al: Alignment, cover_a: float, cover_b: float) -> tuple[float, ...]:
@@ -288,11 +138,9 @@ def _negation(a: Text, b: Text, al: Alignment, cover_a: float, cover_b: float) -
     )
 
 
-def _numbers(a: Text, b: Text) -> tuple[float, ...]:
-    if not a.quantities and not b.quantities:
+def _numbers(left: frozenset[tuple[str, str]], right: frozenset[tuple[str, str]]) -> tuple[float, ...]:
+    if not left and not right:
         return (0.0,) * 5
-    left = {(q.dimension, f"{q.value:.10g}") for q in a.quantities.values() if q.dimension != "id"}
-    right = {(q.dimension, f"{q.value:.10g}") for q in b.quantities.values() if q.dimension != "id"}
     only_a, only_b = left - right, right - left
     same_dimension = {d for d, _ in only_a} & {d for d, _ in only_b}
     dated = same_dimension & {"year", "day", "time", "date"}
@@ -307,7 +155,13 @@ def _numbers(a: Text, b: Text) -> tuple[float, ...]:
 
 def _unpaired(exact: Sequence[bool], weights: Sequence[float], partnered: Sequence[int]) -> float:
     """The weight of the words that have no counterpart at all."""
-    return sum(w for i, w in enumerate(weights) if not exact[i] and i not in partnered)
+    return sum(
+        [
+            weight
+            for i, (same, weight) in enumerate(zip(exact, weights, strict=True))
+            if not same and i not in partnered
+        ]
+    )
 
 
 def _swaps(a: Text, b: Text, al: Alignment, total_a: float, total_b: float) -> tuple[float, ...]:
@@ -332,24 +186,26 @@ def _swaps(a: Text, b: Text, al: Alignment, total_a: float, total_b: float) -> t
     )
 
 
-def _names(a: Text, b: Text) -> tuple[float, ...]:
-    left, right = set(compress(a.stems, a.capital)), set(compress(b.stems, b.capital))
-    only_a = len(left - b.stem_bag)
-    only_b = len(right - a.stem_bag)
+def _names(a: Side, b: Side) -> tuple[float, ...]:
+    left, right = a.names, b.names
+    if not left and not right:
+        return 0.0, 0.0, 0.0
+    only_a = len(left - b.text.stem_bag)
+    only_b = len(right - a.text.stem_bag)
     shared = len(left & right)
     return (float(min(shared, 4)), float(min(only_a, only_b, 4)), float(min(max(only_a, only_b), 5)))
 
 
-def _shape(a: Text, b: Text) -> tuple[float, ...]:
-    first_a, first_b = a.words[0] if a.words else "", b.words[0] if b.words else ""
+def _shape(one: Side, other: Side) -> tuple[float, ...]:
+    a, b = one.text, other.text
     apart = a.bag ^ b.bag
     return (
         float(a.question and b.question),
         float(a.question != b.question),
-        float(first_a in lx.INDEFINITE) + float(first_b in lx.INDEFINITE),
-        float(any(a.capital[:4])) + float(any(b.capital[:4])),
+        float(one.indefinite) + float(other.indefinite),
+        float(one.named) + float(other.named),
         float(a.told[:1] == b.told[:1]),
-        float(first_a in lx.PERSONAL) + float(first_b in lx.PERSONAL),
+        float(one.personal) + float(other.personal),
         float(not lx.HEDGES.isdisjoint(apart)),
         float(not lx.UPDATE_MARKERS.isdisjoint(apart)),
         float(not lx.UNIVERSAL.isdisjoint(apart)),
@@ -375,11 +231,28 @@ def examine(a: Text, b: Text, similarity: float, words: Words) -> Pair:
 
 def examine_many(given: Sequence[tuple[Text, Text, float]], words: Words) -> list[Pair]:
     """Compare many pairs of texts; one part of the work after the other for all of them, which a processor likes."""
-    ordered = [(b, a, similarity) if b.words < a.words else (a, b, similarity) for a, b, similarity in given]
-    aligned = [align(a, b, words) for a, b, _ in ordered]
-    edited = [edits(a, b) for a, b, _ in ordered]
+    known: dict[int, Side] = {}
+    for a, b, _ in given:
+        for text in (a, b):
+            if id(text) not in known:
+                known[id(text)] = _side(text, words)
+    ordered = [
+        (known[id(b)], known[id(a)], similarity)
+        if b.words < a.words
+        else (known[id(a)], known[id(b)], similarity)
+        for a, b, similarity in given
+    ]
+    aligned = align_many([(a.told, b.told) for a, b, _ in ordered], words)
+    edited = edits_many([(a.solid, b.solid) for a, b, _ in ordered])
     return [
-        Pair(a, b, al, ed, _row(a, b, similarity, al, ed), _rare(a, b, al) if ed.lone_swap else frozenset())
+        Pair(
+            a.text,
+            b.text,
+            al,
+            ed,
+            _row(a, b, similarity, al, ed),
+            _rare(a.text, b.text, al) if ed.lone_swap else frozenset(),
+        )
         for (a, b, similarity), al, ed in zip(ordered, aligned, edited, strict=True)
     ]
 
@@ -389,21 +262,21 @@ def _rare(a: Text, b: Text, al: Alignment) -> frozenset[str]:
     return frozenset(stem for stem, weight in weighed if weight >= RARE)
 
 
-def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[float]:
+def _row(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) -> list[float]:
     """The numbers, in the order of `NAMES`."""
-    total_a, total_b = sum(al.weights_a), sum(al.weights_b)
+    a, b = one.text, other.text
+    total_a, total_b = one.total, other.total
     cover_a = _share(al.exact_a, al.weights_a, total_a)
     cover_b = _share(al.exact_b, al.weights_b, total_b)
     soft_a, soft_b = _mean(al.best_a, al.weights_a, total_a), _mean(al.best_b, al.weights_b, total_b)
     total = total_a + total_b
     shared = cover_a * total_a + cover_b * total_b
-    places_a, places_b = _places(a), _places(b)
     na, nb = len(a.content), len(b.content)
     listed = al.opposites
     worst_a, worst_b = min(al.best_a, default=0.0), min(al.best_b, default=0.0)
     swapped = [(al.weights_a[s.left] + al.weights_b[s.right], s.opposed) for s in al.swaps]
-    swap_total = sum(weight for weight, _ in swapped)
-    opposed = sum(weight for weight, against in swapped if against)
+    swap_total = sum([weight for weight, _ in swapped])
+    opposed = sum([weight for weight, against in swapped if against])
     prefixed = any(lx.negated_form(x, y) for x, y in listed)
     return [
         similarity,
@@ -413,16 +286,16 @@ def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[
         max(soft_a, soft_b),
         shared / total if total else 0.0,
         min(na, nb) / max(na, nb, 1),
-        float(na == nb and sorted(a.told) == sorted(b.told)),
-        (_order(places_a, places_b) + _order(places_b, places_a)) / 2,
+        float(na == nb and one.told.stems == other.told.stems and sorted(a.told) == sorted(b.told)),
+        _order(one.places, other.places),
         *_negation(a, b, al, cover_a, cover_b),
         float(min(len(listed), 3)),
         opposed / swap_total if swap_total else 0.0,
         float(any(s.exclusive for s in al.swaps)),
         float(prefixed),
-        *_numbers(a, b),
+        *_numbers(one.numbers, other.numbers),
         *_swaps(a, b, al, total_a or 1.0, total_b or 1.0),
-        *_names(a, b),
+        *_names(one, other),
         float(min(ed.blocks, 12)),
         float(min(ed.replaced, 8)),
         float(min(ed.inserted, 8)),
@@ -435,7 +308,7 @@ def _row(a: Text, b: Text, similarity: float, al: Alignment, ed: Edits) -> list[
         float(ed.modifier),
         float(ed.head_noun),
         float(ed.function_only),
-        *_shape(a, b),
+        *_shape(one, other),
         min(worst_a, worst_b),
         max(worst_a, worst_b),
     ]

@@ -349,6 +349,35 @@ def antonyms() -> frozenset[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1)
+def _opposites() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for one, other in antonyms():
+        found.setdefault(one, set()).add(other)
+    return found
+
+
+def opposed_among(these: frozenset[str], those: frozenset[str]) -> list[tuple[str, str]]:
+    """The pairs of one stem of these and one of those that are opposites.
+
+    >>> opposed_among(frozenset({"tea", "happi"}), frozenset({"coffee", "unhappi"}))
+    [('happi', 'unhappi')]
+    """
+    table = _opposites()
+    found = {(one, other) for one in table.keys() & these for other in table[one] & those}
+    found |= {(one, other) for one in these for other in _without_prefix(one) if other in those}
+    found |= {(one, other) for other in those for one in _without_prefix(other) if one in these}
+    return sorted(found)
+
+
+def _without_prefix(word: str) -> list[str]:
+    """What is left of a word without a prefix that negates; mostly nothing has one."""
+    if not word.startswith(_PREFIXES):
+        return []
+    rests = [word.removeprefix(prefix) for prefix in _PREFIXES if word.startswith(prefix)]
+    return [rest for rest in rests if len(rest) >= SHORTEST]
+
+
+@lru_cache(maxsize=1)
 def _irregular() -> tuple[dict[str, str], dict[str, str]]:
     tables = [dict(entry.split() for entry in listed.split(";")) for listed in (PASTS, PLURALS)]
     return tables[0], tables[1]
@@ -386,6 +415,8 @@ def synonyms() -> frozenset[tuple[str, str]]:
     return _stems("synonyms")
 
 
+SHORTEST = 5
+"""Letters that a word has at least where a prefix negates it: "inside" is no opposite of "side"."""
 _PREFIXES = ("un", "in", "im", "il", "ir", "non", "dis", "mis", "anti", "de")
 
 
@@ -396,7 +427,7 @@ def negated_form(a: str, b: str) -> bool:
     (True, False)
     """
     short, long = (a, b) if len(a) < len(b) else (b, a)
-    if len(short) < 5 or not long.endswith(short):
+    if len(short) < SHORTEST or not long.endswith(short):
         return False
     return long[: len(long) - len(short)] in _PREFIXES
 

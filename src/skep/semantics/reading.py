@@ -166,7 +166,7 @@ def _quantity(words: Sequence[str], start: int) -> tuple[Quantity, int] | None:
 
 def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool], dict[int, Quantity]]:
     """Replace every number with its unit by one canonical word, so that "16 GB" and "16384 MB" are one."""
-    if _NUMERIC.isdisjoint(words) and not any(word[0] in _DIGITS for word in words):
+    if _NUMERIC.isdisjoint(words) and not any([word[0] in _DIGITS for word in words]):  # noqa: C419 - quicker
         return words, capital, {}
     out: list[str] = []
     upper: list[bool] = []

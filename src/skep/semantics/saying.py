@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import NamedTuple
 
 from skep.semantics import lexicon as lx
@@ -113,7 +114,7 @@ def _lone(text: Text, only: frozenset[str], others: frozenset[str]) -> bool:
     """Whether too many words that stand in one text alone are no other form of a word of the other."""
     if not only:
         return False
-    if any(upper and word in only for word, upper in zip(text.words, text.capital, strict=True)):
+    if not only.isdisjoint(compress(text.words, text.capital)):
         return True
     lone: list[str] = []
     for word in only:

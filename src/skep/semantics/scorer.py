@@ -28,8 +28,11 @@ CLASSES: tuple[str, str, str] = ("duplicate", "contradiction", "neutral")
 MODEL_FILE = os.path.join(os.path.dirname(__file__), "data", "conflicts.npz")
 MAX_REMEMBERED = 20_000
 """How many word vectors are kept before the memory starts anew."""
+LEVELS = 6
+"""The greatest depth of a tree: its leaves are the bits of one machine word."""
 AT_ONCE = 64
-"""Rows of features that are scored at once; what is made of them stays in a processor's cache."""
+"""Rows of features that are scored at once, and words that are embedded; what is made of them stays in a processor's
+cache."""
 
 
 class WordTable:
@@ -56,13 +59,18 @@ class WordTable:
 
     def rows(self, words: Sequence[str]) -> Rows:
         """One centred unit row per word."""
+        at, table = self.located(words)
+        return table.take(at, axis=0)
+
+    def located(self, words: Sequence[str]) -> tuple[list[int], Rows]:
+        """Which row of a table is the centred unit vector of each word, and the table, of which only those are read."""
         with self._lock:
             try:
-                at = [self._places[word] for word in words]
+                at = [*map(self._places.__getitem__, words)]
             except KeyError:
                 self.learn(words)
-                at = [self._places[word] for word in words]
-            return self._vectors.take(at, axis=0)
+                at = [*map(self._places.__getitem__, words)]
+            return at, self._vectors
 
     def learn(self, words: Iterable[str]) -> None:
         """Make the vectors of many words at once, so that asking for them later costs little."""
@@ -75,7 +83,7 @@ class WordTable:
                 missing = list(wanted)
                 self._places, self._vectors = {}, self._vectors[:0]
             if missing:
-                fresh = self._embedder.embed(missing) - self._mean
+                fresh = self._embedded(missing) - self._mean
                 fresh /= np.sqrt(np.einsum("ij,ij->i", fresh, fresh))[:, None] + 1e-9
                 known = len(self._places)  # places come last: an interrupt in between must not shift them
                 room = known + len(missing)
@@ -85,6 +93,26 @@ class WordTable:
                     self._vectors = grown
                 self._vectors[known:room] = fresh
                 self._places |= {word: place for place, word in enumerate(missing, known)}
+
+    def _embedded(self, words: Sequence[str]) -> Rows:
+        """What the embedder makes of words; most are one piece, so all pieces are looked up at once."""
+        import numpy as np
+
+        out: Rows = np.zeros((len(words), len(self._mean)), np.float32)
+        for start in range(0, len(words), AT_ONCE):
+            here = out[start : start + AT_ONCE]
+            pieces = [*map(self._embedder.wordpiece.ids, words[start : start + AT_ONCE])]
+            flat = [number for each in pieces for number in each]
+            found = self._embedder.token_vectors(flat)
+            found *= self._embedder.token_weights(flat)[:, None]
+            sizes = np.array([*map(len, pieces)], dtype=np.intp)
+            starts = np.cumsum(sizes) - sizes
+            for number in range(int(sizes.max())):
+                there = np.flatnonzero(sizes > number)
+                here[there] += found.take(starts[there] + number, axis=0)
+            norms = np.sqrt(np.vecdot(here, here))
+            here /= np.where(norms > 0, norms, 1)[:, None]
+        return out
 
 
 class Scorer:
@@ -102,15 +130,23 @@ class Scorer:
         asked = np.stack([arrays["feature"].astype(np.float32), arrays["threshold"]])
         conditions, which = np.unique(asked, axis=1, return_inverse=True)
         self._feature: NDArray[np.intp] = conditions[0].astype("intp")
-        self._threshold: Rows = conditions[1]
+        self._threshold: Rows = np.ascontiguousarray(conditions[1])
         """Every condition that some node asks, once."""
         node: NDArray[np.intp] = arrays["roots"].astype("intp")
+        depth = int(arrays["depth"])
+        if depth > LEVELS:
+            raise ValueError(f"the conflict model has trees of more than {LEVELS} levels")
         self._levels: list[NDArray[np.intp]] = []
         """Per level: the condition of each node."""
-        for _ in range(int(arrays["depth"])):
+        real: list[NDArray[np.intp]] = []
+        """Per level: the nodes that are no leaves."""
+        for _ in range(depth):
+            below = children.take(node, axis=0)
             self._levels.append(which.reshape(-1).take(node))
-            node = children.take(node, axis=0).reshape(-1)
+            real.append(np.flatnonzero(below[:, 0] != node))
+            node = below.reshape(-1)
         self._value: Rows = arrays["value"].take(node)
+        self._ruling = self._ruled_out(real)
         self._bounds: list[int] = arrays["bounds"].tolist()
         self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
         if tuple(bytes(arrays["names"]).decode().split()) != NAMES:
@@ -118,12 +154,48 @@ class Scorer:
                 "the conflict model was trained with other features; run scripts/train_conflicts.py"
             )
 
+    def _ruled_out(self, real: Sequence[NDArray[np.intp]]) -> tuple[NDArray[Any], ...]:
+        """The trees as compiled loops take them: which leaves a condition rules out where it is met.
+
+        Every condition with its feature, threshold and where its nodes end; the tree of each node and a bit for every
+        leaf that it leaves; the leaves, sixty-four per tree.
+        """
+        import numpy as np
+
+        asked: list[NDArray[np.intp]] = []
+        trees: list[NDArray[np.intp]] = []
+        stays: list[NDArray[np.uint64]] = []
+        for level, (conditions, nodes) in enumerate(zip(self._levels, real, strict=True)):
+            half = 1 << (LEVELS - 1 - level)
+            first = (nodes % (1 << level)) * 2 * half
+            asked.append(conditions[nodes])
+            trees.append(nodes >> level)
+            stays.append(~(np.uint64((1 << half) - 1) << first.astype(np.uint64)))
+        every = np.concatenate(asked)
+        order = np.argsort(every, kind="stable")
+        leaves = self._value.reshape(len(self._levels[0]), -1)
+        return (
+            self._feature.astype(np.int64),
+            self._threshold,
+            np.cumsum(np.bincount(every, minlength=len(self._feature))).astype(np.int64),
+            np.concatenate(trees)[order].astype(np.uint16),
+            np.concatenate(stays)[order],
+            np.repeat(leaves, 1 << (LEVELS - len(real)), axis=1),
+        )
+
     def scores(self, rows: Sequence[Sequence[float]]) -> Rows:
         """The raw score of each class (column) for each row of features."""
         import numpy as np
 
+        from skep.storage.segments import kernels
+
         values: Rows = np.asarray(rows, np.float32)
         out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
+        if hasattr(kernels.native, "descend"):
+            leaves: Rows = np.empty((len(values), len(self._levels[0])), np.float32)
+            kernels.native.descend(values, *self._ruling, leaves)
+            np.add.reduceat(leaves, self._bounds, axis=1, out=out)
+            return out
         trees: NDArray[np.intp] = np.arange(len(self._levels[0]))
         for start in range(0, len(values), AT_ONCE):
             met: NDArray[np.bool_] = (

@@ -2,7 +2,8 @@
 
 Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the axes
 along which the bank's rows reach furthest, a quarter of all. What the other axes could add is at most the product of
-the lengths that two rows have there (Cauchy and Schwarz). The whole codes of the pairs that are left decide.
+the lengths that two rows have there (Cauchy and Schwarz). The whole codes of the pairs that are left decide. Compiled
+loops (`native/joining.c`) do the same with small numbers, and add what these may be off to what the rest could add.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skep.storage.segments import kernels
 from skep.storage.segments.codes import decode, join
 from skep.storage.segments.scan import codes_of
+from skep.storage.segments.turning import turn
 
 if TYPE_CHECKING:
     from skep.storage.segments.table import Table
@@ -57,6 +60,14 @@ DENSE = 32
 """Pairs per row from which they are scored as one product."""
 MANY = 200_000
 """Pairs held before all but the nearest of each row are let go."""
+ROOM = 65_536
+"""Pairs that compiled loops put down at once, or those of sixteen rows, if that is more."""
+TOP = 127
+"""The largest number of a row asked for, in compiled loops."""
+SIXTEEN = 16
+"""Compiled loops take so many rows, and so many axes, at once."""
+WIDEST = 4096
+"""The largest dimension they know."""
 
 
 class Near(NamedTuple):
@@ -104,6 +115,13 @@ class Lens(NamedTuple):
             return rows.high, bars[:, None]
         return self._seen(rows.high, bars), np.zeros((1, 1), np.float32)
 
+    def level(self) -> Floats:
+        """The axes alone, turned within what they span so that rows reach about as far along each."""
+        count = self.axes.shape[1] - 2
+        axes = np.zeros((len(self.axes), -(-count // SIXTEEN) * SIXTEEN), dtype=np.float32)
+        axes[:, :count] = self.axes[:, :count]
+        return turn(axes)
+
     def _seen(self, rows: Floats, bars: Floats | float) -> Floats:
         """Rows along the axes, the length of the rest, and a bar."""
         out = rows @ self.axes
@@ -129,7 +147,8 @@ def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: in
         part = there[start : start + TURN]
         queries = _vectors(table, asked[part])
         lens = lens or _lens(table, queries, slots, least)
-        pairs = _nearest(table, _pairs(table, asked[part], queries, slots, lens, least, most), most)
+        way = _pairs if lens.plain or not _compiled(table) else _pairs_compiled
+        pairs = _nearest(table, way(table, asked[part], queries, slots, lens, least, most), most)
         found.append(pairs._replace(asked=part[pairs.asked]))
     return _all(found)
 
@@ -167,6 +186,86 @@ def _pairs(
             room = max(MANY, 2 * len(kept[0].asked))
     kept.append(_exact(table, asked, queries, passed, least))
     return _all(kept)
+
+
+def _compiled(table: Table) -> bool:
+    return hasattr(kernels.native, "join") and table.dim <= WIDEST
+
+
+def _pairs_compiled(
+    table: Table, asked: Ints, queries: Floats, slots: Ints, lens: Lens, least: float, most: int
+) -> Near:
+    """The same in one pass over the codes; no pair is lost, whatever the unseen parts of two rows are."""
+    small = Small.of(lens, queries, least)
+    room = max(ROOM, SIXTEEN * len(queries))
+    columns, places = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    passed = Passed()
+    kept: list[Near] = []
+    held = 0
+    for number, part in table.parts(slots):
+        codes = _bytes_of(table, number)
+        if codes is None:
+            continue
+        local = slots[part] - table.bases[number]
+        while len(local):
+            done, found = kernels.native.join(*codes, local, *small, queries, columns, places, -1)
+            passed.add(columns[:found].copy(), places[:found] + table.bases[number])
+            local = local[done:]
+            if passed.count > PASSED:
+                kept.append(_exact(table, asked, queries, passed, least))
+                passed = Passed()
+                held += len(kept[-1].asked)
+            if held > MANY:
+                kept = [_nearest(table, _all(kept), most)]
+                held = len(kept[0].asked) // 2
+    kept.append(_exact(table, asked, queries, passed, least))
+    return _all(kept)
+
+
+def _bytes_of(table: Table, number: int) -> tuple[NDArray[np.int8], Floats] | None:
+    """The coarse half of the codes of a segment or of the tail, and the scale of each row."""
+    if number == len(table.segments):
+        return table.tail.high.astype(np.int8), table.tail.scale
+    codes = table.segments[number].codes
+    return None if codes is None else (codes.high, codes.scale)
+
+
+class Small(NamedTuple):
+    """A lens, and rows seen through it, in small numbers."""
+
+    axes: NDArray[np.int16]
+    """By half of the dimension, axis and parity."""
+    numbers: Floats
+    """A step of the axes; how far they are from the exact ones; how far the coarse half of a code may be from the
+    whole; what the rows asked for are off, at most; their greatest length; the bar."""
+    seen: NDArray[np.int8]
+    worth: Floats
+    """Per row asked for: the length that is not seen, 1 and the bar, all in steps of its numbers."""
+
+    @classmethod
+    def of(cls, lens: Lens, queries: Floats, least: float) -> Small:
+        """Make them."""
+        axes = lens.level()
+        dim, count = axes.shape
+        step = max(float(np.abs(axes).max()) / 0x7FFF, 127 * dim**0.5 / 0x7FFFFF00)
+        rounded = np.zeros((dim + dim % 2, count), dtype=np.float32)
+        np.rint(axes / np.float32(step), out=rounded[:dim])
+        bent = float(np.linalg.norm(rounded[:dim] * np.float32(step) - axes))
+        along = queries @ axes
+        steps = np.maximum(np.abs(along).max(axis=1), np.float32(1e-6)) / np.float32(TOP)
+        seen = np.rint(along / steps[:, None])
+        off = along - seen * steps[:, None]
+        unseen = np.sqrt(np.maximum(1 - np.vecdot(along, along), 0))
+        loose = bent + float(np.sqrt(np.vecdot(off, off).max(initial=0)))
+        longest = float(np.sqrt(np.vecdot(along, along).max(initial=0))) + loose
+        low = LOW * dim**0.5
+        bar = least - ROUNDED
+        return cls(
+            rounded.reshape(-1, 2, count).transpose(0, 2, 1).astype(np.int16, order="C"),
+            np.array([step, bent, low, loose, longest, bar], dtype=np.float32),
+            seen.astype(np.int8),
+            (np.stack([unseen, np.ones_like(unseen), np.full_like(unseen, bar)], axis=1) / steps[:, None]),
+        )
 
 
 class Closer:

@@ -1,4 +1,8 @@
-"""The best rows by words for many queries in one go: each term is looked up and read once for all of them."""
+"""The best rows by words for many queries in one go: each term is looked up and read once for all of them.
+
+What the terms of a query give is added by numpy or, where there are compiled loops, by `native/matching.c`: the same
+sums in the same order.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skep.storage.segments import kernels
 from skep.storage.segments.lexical import best_of, distinct_sorted, look_up
 from skep.storage.segments.postings import idf
 
@@ -49,10 +54,10 @@ def best_by_words(table: Table, mask: Mask, queries: Sequence[Sequence[str]], k:
     number = {word: place for place, word in enumerate(words)}
     terms = Terms(words, number, worth, np.argsort(order).tolist(), lookup.found.tolist())
     scores = np.zeros(table.count, dtype=np.float32)
+    best = _best_compiled if k and hasattr(kernels.native, "match") else _best_of_all
     out: list[Ints] = []
     for part in _parts(terms, queries):
-        held = _Held(table, mask, terms, part)
-        out += (_best(table, held.of(query), scores, k) for query in part)
+        out += best(table, _Held(table, mask, terms, part), part, scores, k)
     return out
 
 
@@ -79,13 +84,13 @@ class _Held:
     """The postings of the terms of some queries, source by source: admitted slots, and what a term gives to each."""
 
     def __init__(self, table: Table, mask: Mask, terms: Terms, queries: Sequence[Sequence[str]]) -> None:
-        self._terms = terms
-        used = list(dict.fromkeys(term for query in queries for term in query))
+        used = list({term for query in queries for term in query})
+        used.sort(key=lambda term: terms.rank[terms.number[term]])
         self._place = {term: place for place, term in enumerate(used)}
         worth = terms.worth[[terms.number[word] for word in used]]
         lookup = look_up(table, used)
-        self._sources: list[tuple[Ints, Floats, list[int]]] = []
-        """Slots, gains, and where those of each term begin."""
+        self._sources: list[tuple[Ints, Floats, Ints]] = []
+        """Slots, gains, and where those of each term begin; terms that count first stand first."""
         for number, segment in enumerate(table.segments):
             sizes = np.array(lookup.sizes[number], dtype=np.int64)
             starts = np.array(lookup.starts[number], dtype=np.int64)
@@ -103,18 +108,54 @@ class _Held:
         if not admitted.all():
             edges = np.concatenate([[0], np.cumsum(admitted)])[edges]
             slots, gains = slots[admitted], gains[admitted]
-        self._sources.append((slots, gains, edges.tolist()))
+        self._sources.append((slots, gains, edges))
 
     def of(self, query: Sequence[str]) -> list[tuple[Ints, Floats]]:
         """The postings of a query's terms, rarest first."""
-        rank, number = self._terms.rank, self._terms.number
-        places = [self._place[term] for term in sorted(set(query), key=lambda term: rank[number[term]])]
-        return [
+        lists = [
             (slots[edges[place] : edges[place + 1]], gains[edges[place] : edges[place + 1]])
-            for place in places
+            for place in self._places(query)
             for slots, gains, edges in self._sources
-            if edges[place] < edges[place + 1]
         ]
+        return [each for each in lists if len(each[0])]
+
+    def joined(self, queries: Sequence[Sequence[str]]) -> tuple[Ints, Floats, Ints, Ints]:
+        """All slots and gains, the stretches of both that belong to the terms of queries, and those of each query."""
+        none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
+        places = [self._places(query) for query in queries]
+        flat = np.array([place for each in places for place in each], dtype=np.int64)
+        ranges = np.empty((len(flat), len(self._sources), 2), dtype=np.int64)
+        base = 0
+        for number, (slots, _, edges) in enumerate(self._sources):
+            ranges[:, number, 0] = base + edges[flat]
+            ranges[:, number, 1] = base + edges[flat + 1]
+            base += len(slots)
+        sizes = np.array([0, *map(len, places)], dtype=np.int64)
+        return (
+            np.concatenate([none[0], *(slots for slots, _, _ in self._sources)]),
+            np.concatenate([none[1], *(gains for _, gains, _ in self._sources)]),
+            ranges.reshape(-1, 2),
+            np.cumsum(sizes) * len(self._sources),
+        )
+
+    def _places(self, query: Sequence[str]) -> list[int]:
+        return sorted({self._place[term] for term in query})
+
+
+def _best_compiled(
+    table: Table, held: _Held, queries: Sequence[Sequence[str]], scores: Floats, k: int
+) -> list[Ints]:
+    """Some queries, in one go."""
+    out, found = np.empty((len(queries), k), dtype=np.int64), np.empty(len(queries), dtype=np.int64)
+    kernels.native.match(*held.joined(queries), table.rows, scores, out, found)
+    return [best[:count] for best, count in zip(out, found.tolist(), strict=True)]
+
+
+def _best_of_all(
+    table: Table, held: _Held, queries: Sequence[Sequence[str]], scores: Floats, k: int
+) -> list[Ints]:
+    """Some queries, one after the other."""
+    return [_best(table, held.of(query), scores, k) for query in queries]
 
 
 def _best(table: Table, lists: list[tuple[Ints, Floats]], scores: Floats, k: int) -> Ints:

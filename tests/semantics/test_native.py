@@ -1,0 +1,145 @@
+"""The compiled loops of the comparison give what Python and numpy give, and never leave their memory."""
+
+from __future__ import annotations
+
+import itertools
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks.maintenance.planted import planted
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from skep.semantics import aligning, editing, features, scorer
+from skep.semantics.compare import Asked, Verdict, compare_many
+from skep.semantics.reading import analyse
+from skep.storage.segments import kernels
+
+native: Any = pytest.importorskip(
+    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
+)
+
+
+def asked() -> list[Asked]:
+    """Pairs of made sentences, of which most share some words; and texts without any."""
+    texts = [each.text for each in planted(150, 4)]
+    pairs = [Asked(a, b, 0.8) for a, b in itertools.pairwise(texts)]
+    return [*pairs, Asked("", "tea", 0.1), Asked("The.", "is it?", 0.1), Asked("Tea", "Coffee", 0.7)]
+
+
+def test_verdicts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts: list[list[Verdict]] = []
+    for loops in (None, native):
+        monkeypatch.setattr(kernels, "native", loops)
+        verdicts.append(compare_many(asked()))
+    assert {verdict.kind for verdict in verdicts[0]} >= {"duplicate", "contradiction", "neutral"}
+    for plain, compiled in zip(*verdicts, strict=True):
+        assert (plain.kind, plain.reason, plain.clear) == (compiled.kind, compiled.reason, compiled.clear)
+        assert plain.probabilities == pytest.approx(compiled.probabilities, abs=1e-3)
+
+
+def test_words_meet_as_they_do_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = scorer.load()[1]
+    pairs = [
+        (aligning.told(analyse(each.a), words), aligning.told(analyse(each.b), words)) for each in asked()
+    ]
+    found: list[list[aligning.Alignment]] = []
+    for loops in (None, native):
+        monkeypatch.setattr(kernels, "native", loops)
+        found.append(aligning.align_many(pairs, words))
+    assert sum(len(each.swaps) for each in found[0]) > 100
+    for plain, compiled in zip(*found, strict=True):
+        assert plain.exact_a == compiled.exact_a
+        assert plain.best_a == pytest.approx(compiled.best_a, abs=1e-5)
+        assert plain.best_b == pytest.approx(compiled.best_b, abs=1e-5)
+        assert [swap[:2] for swap in plain.swaps] == [swap[:2] for swap in compiled.swaps]
+        assert [s.cosine for s in plain.swaps] == pytest.approx([s.cosine for s in compiled.swaps], abs=1e-5)
+
+
+texts = st.lists(st.sampled_from("abcdef"), max_size=12)
+
+
+@given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
+def test_texts_part_where_difflib_says(pairs: list[tuple[list[str], list[str]]]) -> None:
+    wanted = [
+        [
+            tuple(each[1:])
+            for each in SequenceMatcher(None, *both, autojunk=False).get_opcodes()
+            if each[0] != "equal"
+        ]
+        for both in pairs
+    ]
+    assert editing._blocks_compiled(pairs) == wanted  # pyright: ignore[reportPrivateUsage]
+
+
+def test_trees_come_to_the_same_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = scorer.load()[0]
+    rng = np.random.default_rng(3)
+    rows = rng.choice([0.0, 0.5, 1.0, 3.0], (150, len(features.NAMES))) + rng.random(
+        (150, len(features.NAMES))
+    )
+    scores: list[NDArray[np.float32]] = []
+    for loops in (None, native):
+        monkeypatch.setattr(kernels, "native", loops)
+        scores.append(model.scores(rows.tolist()))
+    assert (scores[0] == scores[1]).all()
+
+
+def test_wrong_arrays_are_refused_before_anything_is_read() -> None:
+    vectors, places, same = np.eye(4, dtype=np.float32), np.arange(4), np.zeros(4, np.uint8)
+    pairs, floats, ints = np.array([[0, 2, 2, 4]]), np.empty(4, np.float32), np.empty(4, np.int64)
+    good: list[Any] = [vectors, places, same, pairs, floats, ints, floats.copy()]
+    native.align(*good)
+    wrong: list[tuple[int, Any]] = [
+        (0, np.zeros((4, 8), np.float32)[:, ::2]),
+        (0, np.zeros((8, 4), np.float32)[::2]),
+        (0, vectors[:3]),  # a word of another table
+        (1, np.array([0, 1, 2, -1])),
+        (2, same[:3]),
+        (3, np.array([[0, 2, 2, 5]])),
+        (3, np.array([[2, 0, 2, 4]])),
+        (3, np.array([[0, 2, 2]])),
+        (4, floats[:3]),
+        (5, ints[:3]),
+        (6, floats[:3]),
+    ]
+    for place, value in wrong:
+        with pytest.raises((ValueError, IndexError)):
+            native.align(*good[:place], value, *good[place + 1 :])
+    out, found = np.empty((4, 4), np.int64), np.empty(1, np.int64)
+    native.differ(places, pairs, out, found)
+    long = np.array([[0, 300, 0, 0]])
+    for bad in (
+        (places, pairs, out[:3], found),
+        (places, pairs, out[:, :3], found),
+        (places, pairs, out, found[:0]),
+        (np.arange(300), long, np.empty((300, 4), np.int64), found),  # longer than any text
+    ):
+        with pytest.raises(ValueError, match=r"\w"):
+            native.differ(*bad)
+    values, feature, threshold = np.ones((2, 3), np.float32), np.array([0, 2]), np.zeros(2, np.float32)
+    ends, tree, stays = np.array([1, 2]), np.zeros(2, np.uint16), np.array([~1, ~2], dtype=np.int64)
+    leaves, reached = np.arange(64, dtype=np.float32).reshape(1, 64), np.empty((2, 1), np.float32)
+    good = [values, feature, threshold, ends, tree, stays, leaves, reached]
+    native.descend(*good)
+    assert reached.tolist() == [[2.0], [2.0]]
+    wrong = [
+        (0, values[:, :2]),  # no such feature
+        (1, feature[:1]),
+        (2, threshold[:1]),
+        (3, np.array([1, 3])),
+        (3, np.array([2, 1])),
+        (4, tree + np.uint16(1)),  # no such tree
+        (5, stays[:1]),
+        (6, leaves[:, :63]),
+        (7, reached[:1]),
+    ]
+    for place, value in wrong:
+        with pytest.raises(ValueError, match=r"\w"):
+            native.descend(*good[:place], value, *good[place + 1 :])
+    for call in (native.align, native.differ, native.descend):
+        with pytest.raises(TypeError, match="arguments"):
+            call()

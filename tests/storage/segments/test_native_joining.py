@@ -1,0 +1,151 @@
+"""Compiled joins and word sums: the same pairs and the same rows as with numpy, on whatever processor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.storage.segments.bank import FakeBank, Filter
+
+from skep.storage.segments import SegmentIndex, joining, kernels
+
+native: Any = pytest.importorskip(
+    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
+)
+ROWS = 3000
+
+
+class Chosen:
+    """The compiled loops of one generation of processors."""
+
+    def __init__(self, way: int) -> None:
+        self.way, self.calls = way, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(native, name)
+
+    def join(self, *given: Any) -> tuple[int, int]:
+        self.calls += 1
+        found: tuple[int, int] = native.join(*given[:-1], self.way)
+        return found
+
+
+def filled(dim: int, rng: np.random.Generator) -> SegmentIndex:
+    """Rows around some centres, a few of them almost the same; some without a vector, some in the tail."""
+    bank = FakeBank(dim)
+    index = SegmentIndex(None, bank)
+    centres = rng.standard_normal((ROWS // 6, dim))
+    for row in range(1, ROWS + 1):
+        vector = centres[row % len(centres)] + rng.standard_normal(dim) * (0.2 + 0.6 * rng.random())
+        if row == ROWS - 40:
+            index.refresh()
+        bank.put(row, vector=None if row % 17 == 0 else vector, text=f"room {row % 50} of {row % 7} houses")
+    index.refresh()
+    return index
+
+
+@pytest.mark.parametrize("dim", [131, 256, 320])
+@pytest.mark.parametrize("way", [0, 1, 2])
+def test_no_pair_is_lost_and_none_is_added(dim: int, way: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "WASTE", 1.0)
+    monkeypatch.setattr(joining, "ROOM", 20_000)
+    index = filled(dim, np.random.default_rng(dim))
+    rows = np.arange(1, 1201, dtype=np.int64)
+    answers: list[tuple[list[int], list[int], list[float]]] = []
+    loops = Chosen(way)
+    for some, few in ((None, 10**9), (loops, 400)):  # numpy looks at every pair in full
+        monkeypatch.setattr(kernels, "native", some)
+        monkeypatch.setattr(joining, "FEW", few)
+        found = index.near_pairs(rows, Filter(), least=0.8, most=10)
+        answers.append((found.asked.tolist(), found.rows.tolist(), found.cosine.tolist()))
+    assert loops.calls
+    assert len(answers[0][0]) > 1000
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
+def test_what_has_no_room_is_looked_at_in_the_next_call(count: int) -> None:
+    rng = np.random.default_rng(count)
+    codes = rng.integers(-127, 128, (count, 32), dtype=np.int8)
+    queries = rng.standard_normal((3, 32)).astype(np.float32)
+    small = _everything(queries)
+    columns, found = np.empty(48, np.int64), np.empty(48, np.int64)
+    pairs: list[tuple[int, int]] = []
+    left = np.arange(count)
+    while len(left):
+        done, here = native.join(codes, np.ones(count, np.float32), left, *small, queries, columns, found, -1)
+        assert done == min(len(left), 16)
+        pairs += zip(columns[:here].tolist(), found[:here].tolist(), strict=True)
+        left = left[done:]
+    assert sorted(pairs) == [(query, row) for query in range(3) for row in range(count)]
+
+
+def _everything(queries: NDArray[np.float32]) -> joining.Small:
+    """A lens through which everything is near."""
+    axes = np.linalg.qr(np.random.default_rng(1).standard_normal((32, 16)))[0].astype(np.float32)
+    lens = joining.Lens(np.hstack([axes, np.zeros((32, 2), np.float32)]))
+    return joining.Small.of(lens, queries, -1e9)
+
+
+def test_words_are_summed_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = filled(16, np.random.default_rng(2))
+    queries = [[], ["nobody"], ["room"], ["room", "houses", "3"], ["49", "6", "room", "49"]]
+    answers: list[list[list[int]]] = []
+    for loops in (None, native):
+        monkeypatch.setattr(kernels, "native", loops)
+        answers.append([rows.tolist() for rows in index.best_by_words(queries, Filter(), 9)])
+    assert answers[0] == answers[1]
+    assert [len(rows) for rows in answers[0]] == [0, 0, 9, 9, 9]
+
+
+def test_wrong_arrays_are_refused_before_anything_is_read() -> None:
+    codes, scale, places = np.zeros((4, 32), np.int8), np.ones(4, np.float32), np.arange(4)
+    queries = np.eye(3, 32, dtype=np.float32)
+    small = _everything(queries)
+    room = np.empty(48, np.int64)
+    good: list[Any] = [codes, scale, places, *small, queries, room, room.copy(), -1]
+    assert native.join(*good) == (4, 12)
+    wrong: list[tuple[int, Any]] = [
+        (0, codes[:, :31]),
+        (1, scale[:3]),
+        (2, np.array([4])),
+        (2, np.array([-1])),
+        (3, small.axes[:, :8]),
+        (3, small.axes[:-1]),
+        (3, np.zeros((16, 32, 2), np.int16)[:, ::2]),
+        (4, small.numbers[:5]),
+        (5, small.seen[:2]),
+        (6, small.worth[:, :2]),
+        (7, queries[:, :31]),
+        (8, room[:47]),
+        (9, room[:47]),
+    ]
+    for place, value in wrong:
+        with pytest.raises((ValueError, IndexError)):
+            native.join(*good[:place], value, *good[place + 1 :])
+    slots, gains, ranges = np.array([0, 1, 0]), np.ones(3, np.float32), np.array([[0, 2], [2, 3]])
+    queries_, rows, scores = np.array([0, 2]), np.array([5, 4]), np.zeros(2, np.float32)
+    out, found = np.empty((1, 2), np.int64), np.empty(1, np.int64)
+    good = [slots, gains, ranges, queries_, rows, scores, out, found]
+    native.match(*good)
+    assert (out.tolist(), found.tolist(), scores.tolist()) == ([[0, 1]], [2], [0.0, 0.0])
+    wrong = [
+        (0, np.array([0, 2, 0])),
+        (0, np.array([0, -1, 0])),
+        (1, gains[:2]),
+        (2, np.array([[0, 2], [2, 4]])),
+        (2, np.array([[2, 0], [2, 3]])),
+        (3, np.array([0, 3])),
+        (3, np.array([2, 0])),
+        (4, rows[:1]),
+        (6, out[:, :0]),
+        (7, found[:0]),
+    ]
+    for place, value in wrong:
+        with pytest.raises(ValueError, match=r"\w"):
+            native.match(*good[:place], value, *good[place + 1 :])
+    for call in (native.join, native.match):
+        with pytest.raises(TypeError, match="arguments"):
+            call()
