@@ -184,6 +184,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
     rows = found.rows
     ranks = found.ranks
+    outdated = found.outdated
     odd = [False] * len(found)
     if "lexical" in ranks and "semantic" in ranks:
         odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement).tolist()
@@ -193,7 +194,9 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             score=score,
             signals=measures,
             ranks=places,
-            flags=_flags(memory, disagreement=odd_one, outdated=row in found.outdated),
+            flags=_flags(memory, disagreement=odd_one, outdated=row in outdated)
+            if odd_one or outdated or memory.stale or memory.status == "pending"
+            else (),
         )
         for memory, row, score, measures, places, odd_one in zip(
             call.sources.memories(rows),
@@ -211,19 +214,17 @@ def _by_hit(columns: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, A
     """Columns of values as one mapping per hit."""
     if not columns:
         return [{} for _ in range(count)]
+    names = tuple(columns)
     listed = zip(*(values.tolist() for values in columns.values()), strict=True)
-    return [dict(zip(columns, values, strict=True)) for values in listed]
+    return [dict(zip(names, values)) for values in listed]  # noqa: B905
 
 
 def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:
-    pending = memory.status == "pending"
-    if not (disagreement or outdated or memory.stale or pending):
-        return ()
     flags = (
         ("disagreement", disagreement),
         ("outdated", outdated),
         ("stale", memory.stale),
-        ("pending", pending),
+        ("pending", memory.status == "pending"),
     )
     return tuple(name for name, is_set in flags if is_set)
 
