@@ -47,6 +47,7 @@ static inline int long_enough(const Py_buffer *view, const char *name, Py_ssize_
 
 /* The functions of each part, and what it does before the first call. */
 extern PyMethodDef scan_methods[];
+extern PyMethodDef sharing_methods[];
 void scan_start(void);
 
 #endif

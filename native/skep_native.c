@@ -5,6 +5,8 @@
 static int fill(PyObject *module)
 {
     scan_start();
+    if (PyModule_AddFunctions(module, sharing_methods) < 0)
+        return -1;
     return PyModule_AddFunctions(module, scan_methods);
 }
 

@@ -106,9 +106,13 @@ def total_order(
     score: Floats, importance: Floats, created_at: Floats, ids: Sequence[str] | NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Positions from best to worst: score, then importance, then newer, then id. Total and repeatable."""
+    last = np.asarray(ids)
+    return np.lexsort((last, -created_at, -importance, -score))
+
+
+def order_by_score(score: Floats) -> NDArray[np.int64] | None:
+    """The same by the score alone; None where it leaves something open: equal scores, or some that are no number."""
     falling = -score
     order = falling.argsort(kind="stable")
     ranked = falling[order]
-    if len(ranked) > 1 and (not (ranked[1:] > ranked[:-1]).all()):  # equal scores, or some that are no number
-        return np.lexsort((np.asarray(ids), -created_at, -importance, falling))
-    return order
+    return order if bool((ranked[1:] > ranked[:-1]).all()) else None

@@ -235,13 +235,12 @@ def _by_hit(columns: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, A
 
 
 def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:
-    flags = (
-        ("disagreement", disagreement),
-        ("outdated", outdated),
-        ("stale", memory.stale),
-        ("pending", memory.status == "pending"),
-    )
-    return tuple(name for name, is_set in flags if is_set)
+    flags = ("disagreement",) if disagreement else ()
+    if outdated:
+        flags += ("outdated",)
+    if memory.stale:
+        flags += ("stale",)
+    return (*flags, "pending") if memory.status == "pending" else flags
 
 
 def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
