@@ -70,6 +70,7 @@ class Reads(Linked):
         self._settings: dict[str, str | None] = {}
         self._boundary: tuple[float, float] | None = None
         self._queued: bool | None = None
+        self._read_before = False
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory in whatever status; None if unknown or forgotten."""
@@ -103,14 +104,18 @@ class Reads(Linked):
         return {row[-1]: memory_of(row, fingerprint) for row in found}
 
     def _waiting(self, space: Space) -> bool:
-        """Whether some row of the active space may be waiting to be embedded."""
+        """Whether some row of the active space may be waiting to be embedded.
+
+        Asked for the second time since somebody wrote: who reads but once in between would not gain by knowing.
+        """
         with self.connection.lock:
             if self.connection.writing:  # it may be queued by what is being written
                 return True
             self._look()
-            if self._queued is None:
+            if self._queued is None and self._read_before:
                 self._queued = self.vectors.any_waiting(space.number)
-            return self._queued
+            self._read_before = True
+            return self._queued is not False
 
     def memories_where(self, condition: str, values: Mapping[str, Any], tail: str = "") -> list[Memory]:
         """Memories that meet a condition written by another module of this room."""
@@ -375,6 +380,7 @@ class Reads(Linked):
         if self._dirty:
             self._dirty = False
             self._head = self._last = self._boundary = self._queued = None
+            self._read_before = False
             self._settings.clear()
         self._moment = moment
 
