@@ -6,7 +6,7 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from skep.loading import undisturbed
+from skep.loading import load_msgspec, undisturbed
 
 if TYPE_CHECKING:
     from skep.server.mcp.launch import Plain
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run a command.
 
-    A hook runs before every prompt, and a client waits for its server, so neither waits for the library that reads
-    command lines.
+    A hook runs before every prompt, a client waits for its server, and a version is asked for by scripts, so none of
+    them waits for the library that reads command lines.
     """
     try:
         _run(sys.argv[1:])
@@ -25,8 +25,14 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
+    if words == ["--version"]:
+        from skep import __version__
+
+        sys.stdout.write(f"skep, version {__version__}\n")
+        return
     if words[:1] == ["hook"]:
         with undisturbed():
+            load_msgspec()
             from skep.integrations.hooks import main as hook
 
         hook(words[1:])

@@ -32,14 +32,14 @@ cache queue ledger token schema worker mailer report cluster parser index folder
 """
 NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
-STATEMENTS = {"hybrid": 5, "words": 5, "meaning": 5, "default": 6}
+STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 6}
 """SQLite statements per recall of five hits, by kind of recall."""
-STEPS = {"hybrid": 480, "words": 480, "meaning": 480, "default": 1100}
+STEPS = {"hybrid": 380, "words": 380, "meaning": 380, "default": 1020}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 ASKED = (1235, 77, 903, 2204)
 CALLS = {"hybrid": 6600, "words": 2800, "meaning": 6200, "default": 6200}
 """Python and C function calls per recall, the mean of those four; pairs of hits are compared for the first time."""
-PLAIN_CALLS = {"hybrid": 1000, "words": 650, "meaning": 720, "default": 4000}
+PLAIN_CALLS = {"hybrid": 930, "words": 610, "meaning": 690, "default": 3300}
 """The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
 PEAK_KB = {"hybrid": 290, "words": 85, "meaning": 240, "default": 290}
 """Python and numpy memory at the peak of one recall of 3,000 memories."""

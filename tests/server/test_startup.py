@@ -125,6 +125,17 @@ def test_a_search_loads_numpy_and_what_it_answers_with(filled: Path) -> None:
     assert loaded((*SPARED, "numpy"), "--bank", str(filled), "search", "gateway of Ana").modules == {"numpy"}
 
 
+def test_a_version_is_told_without_the_library_that_reads_command_lines() -> None:
+    from click.testing import CliRunner
+
+    from skep.cli import app
+
+    told = loaded(("click", "msgspec"), "--version")
+
+    assert told.printed == CliRunner().invoke(app, ["--version"], prog_name="skep").output
+    assert told.modules == set()
+
+
 def test_comparing_a_new_memory_with_old_ones_needs_no_archives(tmp_path: Path) -> None:
     bank = tmp_path / "bank.skep"
     with Bank.open(bank) as opened:

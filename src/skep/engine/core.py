@@ -18,13 +18,13 @@ from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError
 from skep.loading import undisturbed
 from skep.model import Event, Memory
 from skep.storage.sqlite import Plan, SqliteStore
-from skep.storage.tables import Changes
 from skep.validation import clean_id
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from skep.storage.segments import SegmentIndex
+    from skep.storage.tables import Changes
 
 Sign = Callable[[Event], bytes]
 CHANGES = frozenset(

@@ -84,7 +84,8 @@ class Embeddings:
         self._workers: dict[int, EmbedWorker] = {}
         self._measured: set[str] = set()
         """Embedders that are not instant and have told their scale."""
-        self._scale: tuple[str, Any, Any] | None = None
+        self._scale: tuple[str, Any, Any, Any] | None = None
+        """An embedder and its scale: points, what it makes of them, and how that rises between them."""
         self._lock = threading.Lock()
         """Of the workers. Whoever needs the connection as well takes that first: it may be held already."""
         self._asked_lock = threading.Lock()
@@ -288,7 +289,7 @@ class Embeddings:
             if self._scale is None or self._scale[0] != embedder.fingerprint:
                 points = np.linspace(-1.0, 1.0, STEPS)
                 read = np.array([embedder.calibrate(point) for point in points.tolist()])
-                self._scale = (embedder.fingerprint, points, read)
+                self._scale = (embedder.fingerprint, points, read, np.diff(read) / np.diff(points))
             return _read_off(cosines, *self._scale[1:])
         flat = [c if c != c else embedder.calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
@@ -426,7 +427,10 @@ class Embeddings:
 
 
 def _read_off(
-    cosines: NDArray[np.float32], points: NDArray[np.float64], read: NDArray[np.float64]
+    cosines: NDArray[np.float32],
+    points: NDArray[np.float64],
+    read: NDArray[np.float64],
+    rise: NDArray[np.float64],
 ) -> NDArray[np.float32]:
     """What `np.interp` gives, without searching: the points are evenly spaced from -1 to 1."""
     import numpy as np
@@ -434,7 +438,6 @@ def _read_off(
     last = len(points) - 2
     exact = np.minimum(np.maximum(cosines.astype(np.float64), -1.0), 1.0)
     left = np.minimum((np.fmax(exact, -1.0) + 1.0) * ((last + 1) / 2), last).astype(np.intp)
-    rise = np.diff(read) / np.diff(points)
     return (rise[left] * (exact - points[left]) + read[left]).astype(np.float32)
 
 

@@ -143,13 +143,13 @@ class Reading(History):
         def unit(name: str) -> float | None:
             return None if given.get(name) is None else clean_number(name, given[name], 0.0, 1.0)
 
-        scope = given.get("scope")
+        scope, tags, status = given.get("scope"), given.get("tags"), given.get("status")
         return Filter(
             scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
             include_shared=clean_flag("include_shared", given.get("include_shared", False)),
             kinds=several("kind", KINDS),
-            statuses=several("status", STATUSES) or CURRENT,
-            tags=_tag_groups("tags", given.get("tags") or (), self._engine.settings),
+            statuses=CURRENT if status is CURRENT else several("status", STATUSES) or CURRENT,
+            tags=_tag_groups("tags", tags, self._engine.settings) if tags else (),
             domains=several("domain"),
             agents=several("agent"),
             since=moment("since"),

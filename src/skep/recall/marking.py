@@ -119,12 +119,11 @@ def newest_first(
     )
 
 
-def _alike(texts: Sequence[str]) -> list[tuple[int, int]]:
+def _alike(texts: list[str]) -> list[tuple[int, int]]:
     """The pairs of texts that have most of their words in common.
 
     Chunks between blanks are compared first: they cost a quarter of finding words, and few pairs come near.
     """
-    chunks = [set(text.casefold().split()) for text in texts]
     words: dict[int, set[str]] = {}
 
     def of(place: int) -> set[str]:
@@ -132,11 +131,23 @@ def _alike(texts: Sequence[str]) -> list[tuple[int, int]]:
             words[place] = whole_words(texts[place])
         return words[place]
 
+    return [(i, j) for i, j in roughly_alike(texts) if in_common(of(i), of(j)) >= MOSTLY]
+
+
+def roughly_alike(texts: list[str]) -> list[tuple[int, int]]:
+    """The pairs of texts that have some of the chunks between their blanks in common, whatever their case."""
+    from skep.storage.segments.kernels import native
+
+    compiled = getattr(native, "sharing", None)  # an older build has none
+    near: list[tuple[int, int]] | None = None if compiled is None else compiled(texts, ROUGHLY)
+    if near is not None:
+        return near
+    near = []
+    chunks = [set(text.casefold().split()) for text in texts]
     sizes = [len(each) for each in chunks]
-    near: list[tuple[int, int]] = []
     for i, mine in enumerate(chunks):
         for j in range(i + 1, len(chunks)):
             shared = len(mine & chunks[j])
             if shared >= ROUGHLY * (sizes[i] + sizes[j] - shared):
                 near.append((i, j))
-    return [(i, j) for i, j in near if in_common(of(i), of(j)) >= MOSTLY]
+    return near

@@ -29,6 +29,7 @@ NARROWING = ("limit", "tags", "kinds")
 DAY = 86_400.0
 VERDICTS = 4096
 CONFIGS = 64
+_encode = msgspec.json.Encoder().encode
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
 
 
@@ -46,7 +47,8 @@ class Recaller:
         self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
         self._position: tuple[int, int] | None = None
         self._verdicts: dict[tuple[str, str, int, int], bool] = {}
-        self._configs: dict[tuple[str | None, bytes] | None, RecallConfig] = {}
+        self._configs: dict[tuple[str | None, bytes] | None, tuple[RecallConfig, bytes]] = {}
+        """Configs that were asked for, by what was asked, each with what stands for it in the keys of answers."""
         self.cache_hits = 0
 
     def deployed(self) -> dict[str, Any]:
@@ -61,7 +63,22 @@ class Recaller:
         deployed: Mapping[str, Any] | None = None,
     ) -> RecallConfig:
         """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
-        chosen = config if isinstance(config, RecallConfig) else self._merged(preset, config, deployed)
+        return self._chosen(preset, config, expand, deployed)[0]
+
+    def _chosen(
+        self,
+        preset: str | None,
+        config: Mapping[str, Any] | RecallConfig | None,
+        expand: Any,
+        deployed: Mapping[str, Any] | None,
+    ) -> tuple[RecallConfig, bytes]:
+        """The same, and what stands for it in the keys of answers."""
+        if isinstance(config, RecallConfig):
+            chosen = config
+        else:
+            chosen, spelt = self._merged(preset, config, deployed)
+            if not expand:
+                return chosen, spelt
         if expand:
             how = Expand() if expand is True else expand
             if isinstance(how, Mapping):
@@ -71,23 +88,24 @@ class Recaller:
                     f"expand must be true or a mapping with relations, depth, cap, decay, not {how!r}"
                 )
             chosen = msgspec.structs.replace(chosen, expand=how)
-        return chosen
+        return chosen, _encode(chosen)
 
     def _merged(
         self, preset: str | None, config: Mapping[str, Any] | None, deployed: Mapping[str, Any] | None
-    ) -> RecallConfig:
+    ) -> tuple[RecallConfig, bytes]:
         """The three layers as one config; the same few are asked for again and again, so they are kept."""
         bank: Mapping[str, Any] = {}
         if preset is None:
             bank = deployed if deployed is not None else self.deployed()
         try:
-            key = (preset, msgspec.json.encode((bank, config)))
+            key = (preset, _encode((bank, config)))
         except (TypeError, ValueError, msgspec.MsgspecError):
             key = None  # not plain JSON: what follows says what is wrong with it
         known = self._configs.get(key)
         if known is None:
             ranking = {name: value for name, value in bank.items() if name not in NARROWING}
-            known = merge(preset_named(preset or "default"), ranking or None, config)
+            merged = merge(preset_named(preset or "default"), ranking or None, config)
+            known = (merged, _encode(merged))
             if len(self._configs) >= CONFIGS:
                 self._configs.clear()
             if key is not None:
@@ -109,9 +127,9 @@ class Recaller:
         deployed: Mapping[str, Any] | None = None,
     ) -> Recalled:
         """Answer one query. `deployed` is the bank's own config, where the caller has read it already."""
-        chosen = self.config(preset, config, expand, deployed)
+        chosen, spelt = self._chosen(preset, config, expand, deployed)
         timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
-        key = (query, msgspec.json.encode(timeless), limit, msgspec.json.encode(chosen), explain)
+        key = (query, _encode(timeless), limit, spelt, explain)
         self._engine.embeddings.before_reading()  # it may write, which a snapshot is not for
         moment = self._engine.store.connection.snapshot
         ahead: Asked | None = None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 3600.0
 """A longer silence than this separates one conversation from the next."""
 DEFAULT_TRUST = 1.0
+NOTHING = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
 FEW = 16
 """So few texts are read as whole memories: the best candidates are likely to be the hits."""
 
@@ -43,8 +44,8 @@ class BankSources:
         """Let go of what was read for the last query; stages ask again for what an earlier one has read."""
         self._texts: dict[int, str] = {}
         self._terms: tuple[str, ...] = ()
-        self._rows: Ints = np.zeros(0, dtype=np.int64)
-        self._impacts: Singles = np.zeros((0, 0), dtype=np.float32)
+        self._rows: Ints = NOTHING[0]
+        self._impacts: Singles = NOTHING[1]
         self._idf: tuple[Sequence[str], Floats] | None = None
         self._memories: dict[int, Memory] = {}
 
@@ -123,7 +124,7 @@ class BankSources:
             known.update(self._engine.store.texts_of(missing))
         elif missing:
             read = self._read(missing)
-            known.update((row, searched_text(m.title, m.text)) for row, m in read.items())
+            known.update((row, searched_text(m.title, m.text)) for row in missing if (m := read.get(row)))
         return [known.get(row, "") for row in asked]
 
     def vectors(self, rows: Ints) -> Singles:
@@ -160,11 +161,12 @@ class BankSources:
         return [found[row] for row in asked]
 
     def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
-        """Memories by row; each is read once for a query."""
-        missing = [row for row in rows if row not in self._memories]
+        """Memories by row, these among them; each is read once for a query."""
+        known = self._memories
+        missing = [row for row in rows if row not in known] if known else rows
         if missing:
-            self._memories.update(self._engine.store.memories(missing))
-        return {row: self._memories[row] for row in rows if row in self._memories}
+            known.update(self._engine.store.memories(missing))
+        return known
 
     def vectors_of(self, ids: Sequence[str]) -> Singles:
         """The unit vectors of memories that were read for this query."""

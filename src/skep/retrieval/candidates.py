@@ -153,9 +153,11 @@ class Candidates(msgspec.Struct, frozen=True):
     def ordered(self) -> Candidates:
         """Best first; ties by importance, then newer, then row, which grows with the id."""
         at, columns = self.at, self.columns
-        order = fusion.total_order(
-            self.score, columns.importance[at], columns.created_at[at], columns.rows[at]
-        )
+        order = fusion.order_by_score(self.score)
+        if order is None:
+            order = fusion.total_order(
+                self.score, columns.importance[at], columns.created_at[at], columns.rows[at]
+            )
         return msgspec.structs.replace(self, at=at[order], score=self.score[order])
 
 

@@ -5,7 +5,8 @@ unknown keys (with the key that was probably meant), negative or not-a-number we
 all zero, and intervals that are upside down.
 """
 
-from __future__ import annotations
+# Annotations are evaluated as the classes are made: as texts, msgspec would compile each of them before it can read the
+# first config, which took longer than the recall.
 
 import math
 from collections.abc import Mapping
@@ -176,6 +177,8 @@ def merge(
     Only the keys that are given override. Weights are replaced as a whole, because half of one blend and
     half of another mean nothing.
     """
+    if not bank and not call:
+        return preset
     raw = to_dict(preset)
     for layer in (bank, call):
         if layer:

@@ -108,3 +108,11 @@ def total_order(
     """Positions from best to worst: score, then importance, then newer, then id. Total and repeatable."""
     last = np.asarray(ids)
     return np.lexsort((last, -created_at, -importance, -score))
+
+
+def order_by_score(score: Floats) -> NDArray[np.int64] | None:
+    """The same by the score alone; None where it leaves something open: equal scores, or some that are no number."""
+    falling = -score
+    order = falling.argsort(kind="stable")
+    ranked = falling[order]
+    return order if bool((ranked[1:] > ranked[:-1]).all()) else None

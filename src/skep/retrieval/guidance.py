@@ -109,4 +109,11 @@ def is_standing(text: str) -> bool:
     >>> is_standing("Never use tabs when I ask for code"), is_standing("I never ask when I am tired")
     (True, False)
     """
-    return len(text) <= SHORT and _order.search(text) is not None and _occasion.search(text) is not None
+    if len(text) > SHORT or (text.isascii() and not _names_an_occasion(text.lower())):
+        return False
+    return _order.search(text) is not None and _occasion.search(text) is not None
+
+
+def _names_an_occasion(lowered: str) -> bool:
+    """Whether a text holds one of the words without which there is no occasion; most do not, and it is soon seen."""
+    return "when" in lowered or "if " in lowered or "time " in lowered

@@ -14,18 +14,16 @@ import numpy as np
 
 from skep.model import Hit, Memory, Recalled
 from skep.retrieval import candidates as stage
-from skep.retrieval import selection
 from skep.retrieval.candidates import Call, Candidates
+from skep.retrieval.config import RecallConfig
 from skep.retrieval.distraction import disagreeing
-from skep.retrieval.expansion import expand
 from skep.retrieval.query import Query, plain, understand
-from skep.retrieval.second import second_look
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skep.retrieval.config import Expand, RecallConfig
+    from skep.retrieval.config import Expand
     from skep.retrieval.sources import Reranker, Sources
 
     Singles = NDArray[np.float32]
@@ -34,6 +32,17 @@ EVIDENCE = ("coverage", "late", "semantic")
 """The signals that say on a fixed scale how well a memory answers; scores are relative to their pool."""
 WITNESSES = 5
 """How many of the first hits are asked."""
+AT_FIRST = (
+    *("name", "fusion", "weights", "k_words", "k_vectors", "rrf_k", "matched_terms"),
+    *("recency_rate", "recency_basis", "reach", "shortlist", "window", "temporal_boost"),
+    *("select", "mmr_lambda", "similarity", "dynamic_k", "cliff", "min_results", "max_results"),
+    *("floor", "relative_floor", "min_confidence", "min_importance", "disagreement", "expand"),
+)
+"""Fields of a config that ask nothing of the second look by themselves."""
+_AGAIN = tuple(
+    (name, getattr(RecallConfig(), name)) for name in RecallConfig.__struct_fields__ if name not in AT_FIRST
+)
+"""Every other field, and the value with which it asks nothing."""
 
 
 def run(
@@ -66,7 +75,9 @@ def run(
         vector = sources.embed(asked.about)
     call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector)
     found = _gather(call)
-    if len(found):
+    if len(found) and any(getattr(config, name) != idle for name, idle in _AGAIN):
+        from skep.retrieval.second import second_look  # few presets want its many parts
+
         found = second_look(found, call)
     if len(found) and reranker is not None:
         found = _rerank(found, call, reranker)
@@ -139,6 +150,8 @@ def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
         found = _varied(found, call, most)
     kept = found.first(most)
     if config.dynamic_k:
+        from skep.retrieval import selection
+
         count = selection.dynamic_k(kept.score, factor=config.cliff, min_results=config.min_results)
         if count < len(kept):
             cut = len(kept) - count
@@ -170,6 +183,8 @@ def evidence(found: Candidates) -> float:
 
 def _varied(found: Candidates, call: Call, most: int) -> Candidates:
     """Without near repetitions among the best."""
+    from skep.retrieval import selection
+
     config = call.config
     reach = found.first(max(config.shortlist, most))
     vectors = call.sources.vectors(reach.rows)
@@ -184,6 +199,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
     rows = found.rows
     ranks = found.ranks
+    outdated = found.outdated
     odd = [False] * len(found)
     if "lexical" in ranks and "semantic" in ranks:
         odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement).tolist()
@@ -193,7 +209,9 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             score=score,
             signals=measures,
             ranks=places,
-            flags=_flags(memory, disagreement=odd_one, outdated=row in found.outdated),
+            flags=_flags(memory, disagreement=odd_one, outdated=row in outdated)
+            if odd_one or outdated or memory.stale or memory.status == "pending"
+            else (),
         )
         for memory, row, score, measures, places, odd_one in zip(
             call.sources.memories(rows),
@@ -211,25 +229,24 @@ def _by_hit(columns: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, A
     """Columns of values as one mapping per hit."""
     if not columns:
         return [{} for _ in range(count)]
+    names = tuple(columns)
     listed = zip(*(values.tolist() for values in columns.values()), strict=True)
-    return [dict(zip(columns, values, strict=True)) for values in listed]
+    return [dict(zip(names, values)) for values in listed]  # noqa: B905
 
 
 def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:
-    pending = memory.status == "pending"
-    if not (disagreement or outdated or memory.stale or pending):
-        return ()
-    flags = (
-        ("disagreement", disagreement),
-        ("outdated", outdated),
-        ("stale", memory.stale),
-        ("pending", pending),
-    )
-    return tuple(name for name, is_set in flags if is_set)
+    flags = ("disagreement",) if disagreement else ()
+    if outdated:
+        flags += ("outdated",)
+    if memory.stale:
+        flags += ("stale",)
+    return (*flags, "pending") if memory.status == "pending" else flags
 
 
 def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
     """What the links of the hits lead to."""
+    from skep.retrieval.expansion import expand
+
     reached = expand({hit.memory.id: hit.score for hit in hits}, call.sources.links, how)
     rows = call.sources.rows_of([each.id for each in reached], call.where)
     known = [(each, row) for each, row in zip(reached, rows, strict=True) if row is not None]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from skep.patterns import lazy
-from skep.retrieval.dates import Span, spans
 from skep.words import STOP, query_terms
+
+if TYPE_CHECKING:
+    from skep.retrieval.dates import Span
 
 Wants = Literal["time", "person", "place", "number", "reason", "thing"]
 
@@ -121,6 +123,8 @@ def understand(text: str, now: float) -> Query:
     >>> q.wants, q.names, q.phrases, q.identifiers, q.spans[0].text
     ('time', ('Ana', 'May'), ('blue green',), ('store_sync',), 'may 2023')
     """
+    from skep.retrieval.dates import spans
+
     lowered = text.lower()
     about = subject_matter(text)
     return Query(

@@ -274,7 +274,7 @@ def _current(found: Candidates, call: Call) -> Candidates:
         asked=frozenset(terms),
         names=call.asked.names,
         over_all=call.asked.over_all,
-        headed=found.signals["title"][:size] > 0 if "title" in found.measured else None,
+        headed=found.measured["title"][found.at[:size]] > 0 if "title" in found.measured else None,
     )
     renewed = currency.renew(facts)
     if not renewed.outdated.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,7 +14,9 @@ from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, 
 from skep.semantics.conflicts import DUPLICATE, ContradictionFn, find_for
 from skep.storage.rows import searched_text
 from skep.storage.sqlite import Plan
-from skep.storage.tables import Changes
+
+if TYPE_CHECKING:
+    from skep.storage.tables import Changes
 
 Body = dict[str, object]
 T = TypeVar("T")

@@ -268,26 +268,27 @@ class Connection:
         while self.mine:
             self.lock.release()
 
-    @contextlib.contextmanager
-    def snapshot(self) -> Generator[None]:
+    def snapshot(self) -> contextlib.AbstractContextManager[None]:
         """Every read inside sees the same moment."""
-        outermost = not self.mine
-        with self.lock, translated(self.path):
-            if outermost:
-                self.abandon()
-            if self.db.in_transaction:
-                yield
-                return
-            self._stay()
-            self.run("BEGIN")
-            self._moments += 1
-            self.moment = self._moments
-            self._version = None
-            try:
-                yield
-            finally:
-                self.moment = 0
-                self._end()
+        return _Snapshot(self)
+
+    def begin_reading(self, *, outermost: bool) -> bool:
+        """Begin a snapshot; False where what is under way serves as one."""
+        if outermost:
+            self.abandon()
+        if self.db.in_transaction:
+            return False
+        self._stay()
+        self.run("BEGIN")
+        self._moments += 1
+        self.moment = self._moments
+        self._version = None
+        return True
+
+    def finish_reading(self) -> None:
+        """End the snapshot."""
+        self.moment = 0
+        self._end()
 
     @contextlib.contextmanager
     def impatient(self, seconds: float = 0.0) -> Generator[None]:
@@ -399,6 +400,40 @@ def _file_at(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+class _Snapshot:
+    """See `Connection.snapshot`; every recall goes through one."""
+
+    __slots__ = ("_begun", "_c")
+
+    def __init__(self, connection: Connection) -> None:
+        self._c = connection
+        self._begun = False
+
+    def __enter__(self) -> None:
+        outermost = not self._c.mine
+        self._c.lock.acquire()
+        try:
+            self._begun = self._c.begin_reading(outermost=outermost)
+        except BaseException as error:
+            self._c.lock.release()
+            if isinstance(error, FAILED):
+                raise explained(error, self._c.path) from error
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._begun:
+                self._c.finish_reading()
+        except apsw.Error as problem:
+            raise explained(problem, self._c.path) from problem
+        finally:
+            self._c.lock.release()
+        if isinstance(error, FAILED):
+            raise explained(error, self._c.path) from error
 
 
 def _unchanging(path: str) -> bool:

@@ -14,9 +14,8 @@ from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import MEMORY, Connection
 from skep.storage.linked import Linked
 from skep.storage.log import Log
-from skep.storage.rows import SELECT, memory_of, searched_text, where_clause
+from skep.storage.rows import AT_REST, SELECT, memory_of, searched_text, where_clause
 from skep.storage.vectors import Space, Vectors
-from skep.storage.wording import waiting
 
 _INDEX_ROWS = """
 SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
@@ -40,6 +39,10 @@ _NEIGHBOUR = (
 )
 
 _ONE = SELECT.replace(":space", "?1") + " WHERE m.id = ?2 AND m.forgotten = 0"
+_THESE = " WHERE m.row IN (:rows) AND m.forgotten = 0"
+_BY_ROW = SELECT + _THESE
+_BY_ROW_AT_REST = AT_REST + _THESE
+_TEXTS = "SELECT row, title, text FROM memories WHERE row IN (:rows)"
 _VALIDITY = "SELECT valid_from, valid_to FROM memories WHERE id = ? AND forgotten = 0"
 _tags = msgspec.json.Decoder(tuple[str, ...])
 _NAME = re.compile(r":([a-z]\w*)")
@@ -66,6 +69,8 @@ class Reads(Linked):
         self._active: Space | None = None
         self._settings: dict[str, str | None] = {}
         self._boundary: tuple[float, float] | None = None
+        self._queued: bool | None = None
+        self._read_before = False
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory in whatever status; None if unknown or forgotten."""
@@ -91,13 +96,26 @@ class Reads(Linked):
         if not rows:
             return {}
         space = self.active_space()
-        found = self._of_rows(
-            f"{SELECT} WHERE m.row IN (:rows) AND m.forgotten = 0",
-            rows,
-            {"space": space.number if space else -1},
-        )
+        if space is None or self._waiting(space):
+            found = self._of_rows(_BY_ROW, rows, {"space": space.number if space else -1})
+        else:
+            found = self._of_rows(_BY_ROW_AT_REST, rows)
         fingerprint = space.fingerprint if space else None
         return {row[-1]: memory_of(row, fingerprint) for row in found}
+
+    def _waiting(self, space: Space) -> bool:
+        """Whether some row of the active space may be waiting to be embedded.
+
+        Asked for the second time since somebody wrote: who reads but once in between would not gain by knowing.
+        """
+        with self.connection.lock:
+            if self.connection.writing:  # it may be queued by what is being written
+                return True
+            self._look()
+            if self._queued is None and self._read_before:
+                self._queued = self.vectors.any_waiting(space.number)
+            self._read_before = True
+            return self._queued is not False
 
     def memories_where(self, condition: str, values: Mapping[str, Any], tail: str = "") -> list[Memory]:
         """Memories that meet a condition written by another module of this room."""
@@ -126,6 +144,8 @@ class Reads(Linked):
             condition += " AND m.row < :before_row"
             values["before_row"] = before_row
         if terms:
+            from skep.storage.wording import waiting
+
             newest = [row for row, its in waiting(self.connection) if its.issuperset(terms)]
             also = f" UNION ALL VALUES {', '.join(f'({row})' for row in newest)}" if newest else ""
             condition += f" AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match{also})"
@@ -263,7 +283,7 @@ class Reads(Linked):
         """Title and text of rows, as indexed."""
         if not rows:
             return {}
-        found = self._of_rows("SELECT row, title, text FROM memories WHERE row IN (:rows)", rows)
+        found = self._of_rows(_TEXTS, rows)
         return {row: searched_text(title, text) for row, title, text in found}
 
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
@@ -359,7 +379,8 @@ class Reads(Linked):
             self._seen = version
         if self._dirty:
             self._dirty = False
-            self._head = self._last = self._boundary = None
+            self._head = self._last = self._boundary = self._queued = None
+            self._read_before = False
             self._settings.clear()
         self._moment = moment
 

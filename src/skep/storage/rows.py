@@ -69,6 +69,10 @@ FROM memories m
 LEFT JOIN uses u ON u.memory = m.id
 LEFT JOIN pending p ON p.row = m.row AND p.space = :space
 """
+AT_REST = SELECT.replace("p.row,", "NULL,").replace(
+    "LEFT JOIN pending p ON p.row = m.row AND p.space = :space", ""
+)
+"""The same while nothing waits to be embedded: not looking for every row in an empty queue is a quarter of the work."""
 
 
 def state_values(state: State) -> list[Any]:

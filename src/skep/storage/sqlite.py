@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -16,16 +17,17 @@ from skep.errors import BusyError, ClosedError, DiskFullError, ReadOnlyError
 from skep.model import Event
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
-from skep.storage.handover import Handover
 from skep.storage.log import scrubbed_body
 from skep.storage.opening import actor_of, claim_actor, connect, copy_file, migrate, prepare
 from skep.storage.reads import Reads
 from skep.storage.rows import searched_text
-from skep.storage.tables import Changes, Tables
 from skep.storage.vectors import SHIFT, Space
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from skep.storage.handover import Handover
+    from skep.storage.tables import Changes, Tables
 
 Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
 """The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
@@ -57,7 +59,6 @@ class SqliteStore(Reads):
         super().__init__(connection)
         self.settings = settings
         self.read_only = connection.read_only
-        self.tables = Tables(connection, self.log, self.vectors)
         self.name, self._named = actor_of(connection)
         """The name in the file; in a copy that has not written yet, that of the original."""
         self._erasing = self.leftover()
@@ -90,6 +91,13 @@ class SqliteStore(Reads):
                 raise
             connection = connect(path, busy_seconds=settings.busy_seconds, read_only=True)
         return cls(connection, settings)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What writes down what events mean; many a process only reads."""
+        from skep.storage.tables import Tables
+
+        return Tables(self.connection, self.log, self.vectors)
 
     @property
     def file(self) -> str | None:
@@ -176,7 +184,7 @@ class SqliteStore(Reads):
     def hand_over(self) -> Handover | None:
         """What was written in bulk since the index was last built, for whoever builds it now."""
         with self.connection.lock:
-            return self.tables.handover.take()
+            return self.tables.handover.take() if "tables" in self.__dict__ else None
 
     def apply(
         self,
@@ -192,6 +200,7 @@ class SqliteStore(Reads):
         hive, where the gap may never be filled) they are taken at once.
         """
         from skep.storage.checking import checked
+        from skep.storage.tables import Changes
 
         events = [checked(event) for event in events]
         horizon = pack(now + self.settings.max_drift_seconds)

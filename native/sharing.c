@@ -1,0 +1,147 @@
+/* Which of a few texts share many of their words, found in one pass over all of them. */
+
+#include "native.h"
+
+#define MOST_TEXTS 32 /* as many as a mask has bits */
+#define MOST_BYTES (1 << 14) /* of all texts; words that meet in one place of the table cost little among so few */
+
+typedef struct {
+    uint64_t hash;
+    uint32_t start, length;
+    uint32_t held; /* by which texts, a bit each; 0 where the place is free */
+} Word;
+
+/* What str.split() takes for a blank, as far as it is ASCII. */
+static inline int is_blank(unsigned char c)
+{
+    return c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31);
+}
+
+/* Where a word stands in the table, or a free place for it; there always is one. */
+static Word *place_of(Word *table, uint32_t places, const char *bytes, uint64_t hash, uint32_t start, uint32_t length)
+{
+    uint32_t at = (uint32_t)(hash ^ (hash >> 32)) & (places - 1);
+    while (table[at].held && !(table[at].hash == hash && table[at].length == length &&
+                               memcmp(bytes + table[at].start, bytes + start, length) == 0))
+        at = (at + 1) & (places - 1);
+    return &table[at];
+}
+
+/* Put the words of one text into the table, in small letters; how many different ones it has. */
+static uint32_t take_in(Word *table, uint32_t places, char *bytes, uint32_t from, uint32_t to, uint32_t bit)
+{
+    uint32_t different = 0;
+    for (uint32_t at = from; at < to;) {
+        if (is_blank((unsigned char)bytes[at])) {
+            at++;
+            continue;
+        }
+        uint64_t hash = 14695981039346656037ull;
+        uint32_t start = at;
+        for (; at < to && !is_blank((unsigned char)bytes[at]); at++) {
+            if (bytes[at] >= 'A' && bytes[at] <= 'Z')
+                bytes[at] += 'a' - 'A';
+            hash = (hash ^ (unsigned char)bytes[at]) * 1099511628211ull;
+        }
+        Word *word = place_of(table, places, bytes, hash, start, at - start);
+        if (!word->held) {
+            word->hash = hash;
+            word->start = start;
+            word->length = at - start;
+        }
+        different += !(word->held & bit);
+        word->held |= bit;
+    }
+    return different;
+}
+
+/* Copy the texts one after another; 0 where one is not plain ASCII or there is too much of them, -1 after an error. */
+static int copy_texts(PyObject *texts, Py_ssize_t count, char *bytes, uint32_t *ends)
+{
+    uint32_t end = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *text = PyList_GetItem(texts, i);
+        Py_ssize_t size = 0;
+        const char *from = text != NULL && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
+        if (from == NULL) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "texts: not a list of texts");
+            return -1;
+        }
+        if (size != PyUnicode_GetLength(text) || size > (Py_ssize_t)(MOST_BYTES - end))
+            return 0;
+        memcpy(bytes + end, from, (size_t)size);
+        end += (uint32_t)size;
+        ends[i] = end;
+    }
+    return 1;
+}
+
+static PyObject *pairs_of(Word *table, uint32_t places, const uint32_t *sizes, int count, double share)
+{
+    uint32_t shared[MOST_TEXTS][MOST_TEXTS];
+    memset(shared, 0, sizeof shared);
+    for (uint32_t at = 0; at < places; at++) {
+        uint32_t held = table[at].held;
+        for (int i = 0; held & (held - 1); i++, held >>= 1) /* while more than one is left */
+            for (int j = i + 1; held & 1 && j < count; j++)
+                shared[i][j] += (held >> (j - i)) & 1;
+    }
+    PyObject *found = PyList_New(0);
+    for (int i = 0; found != NULL && i < count; i++)
+        for (int j = i + 1; found != NULL && j < count; j++) {
+            double both = shared[i][j];
+            if (both < share * ((double)sizes[i] + (double)sizes[j] - both))
+                continue;
+            PyObject *pair = Py_BuildValue("(ii)", i, j);
+            if (pair == NULL || PyList_Append(found, pair) < 0)
+                Py_CLEAR(found);
+            Py_XDECREF(pair);
+        }
+    return found;
+}
+
+/* sharing(texts, share): the pairs of texts of which so large a share of the different words, whatever their case, is
+   in both; None where that cannot be said here. */
+static PyObject *sharing(PyObject *self, PyObject *given)
+{
+    (void)self;
+    PyObject *texts;
+    double share;
+    if (!PyArg_ParseTuple(given, "O!d", &PyList_Type, &texts, &share))
+        return NULL;
+    Py_ssize_t count = PyList_Size(texts);
+    if (count > MOST_TEXTS)
+        Py_RETURN_NONE;
+    char *bytes = PyMem_Malloc(MOST_BYTES);
+    uint32_t ends[MOST_TEXTS], sizes[MOST_TEXTS], places = 16;
+    Word *table = NULL;
+    PyObject *found = NULL;
+    int copied = bytes == NULL ? -1 : copy_texts(texts, count, bytes, ends);
+    if (bytes == NULL)
+        PyErr_NoMemory();
+    if (copied == 0) {
+        found = Py_None;
+        Py_INCREF(found);
+    }
+    if (copied == 1) {
+        while (count && places <= ends[count - 1]) /* there are fewer words than bytes: some place stays free */
+            places *= 2;
+        table = PyMem_Calloc(places, sizeof *table);
+        if (table == NULL)
+            PyErr_NoMemory();
+    }
+    if (table != NULL) {
+        for (int i = 0; i < (int)count; i++)
+            sizes[i] = take_in(table, places, bytes, i ? ends[i - 1] : 0, ends[i], 1u << i);
+        found = pairs_of(table, places, sizes, (int)count, share);
+    }
+    PyMem_Free(table);
+    PyMem_Free(bytes);
+    return found;
+}
+
+PyMethodDef sharing_methods[] = {
+    {"sharing", sharing, METH_VARARGS, "The pairs of texts that share many of their words."},
+    {NULL, NULL, 0, NULL},
+};
