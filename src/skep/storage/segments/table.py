@@ -162,6 +162,18 @@ class Table:
             self._columns[name] = held
         return held[: self.count]
 
+    def values(self, name: str, slots: Ints) -> Array:
+        """A column at some slots, without gathering the whole of it; its default where a slot is -1."""
+        column = COLUMNS[name]
+        out = np.full(len(slots), column.default, dtype=column.dtype)
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            here = (slots >= base) & (slots < base + segment.count)
+            if here.any():
+                out[here] = segment.column(name)[slots[here] - base]
+        for at in np.flatnonzero(slots >= self.base).tolist():
+            out[at] = column.value(self.tail.entries[int(slots[at]) - self.base].row)
+        return out
+
     def slots_of(self, rows: Ints) -> Ints:
         """The live slot of each row; -1 where there is none."""
         found = np.full(len(rows), -1, dtype=np.int64)
