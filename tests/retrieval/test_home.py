@@ -15,6 +15,7 @@ from skep.retrieval.inmemory import InMemorySources
 from skep.retrieval.pipeline import run
 from skep.retrieval.presets import PRESETS
 from skep.retrieval.reading import author
+from skep.retrieval.second import thread
 from skep.retrieval.sources import Scopes
 
 from .conftest import memory
@@ -131,3 +132,28 @@ def test_what_the_named_agent_wrote_comes_first(world: World) -> None:
     assert after["m-1"] - before["m-1"] == pytest.approx(0.5)
     assert after["m-0"] == pytest.approx(before["m-0"])
     assert next(iter(after)) == "m-1"
+
+
+def test_a_thread_draws_up_only_what_lies_behind() -> None:
+    rows, before = np.array([4, 9, 5]), np.array([9, -1, 4])
+
+    assert thread(rows, before, np.array([4.0, 3.0, 2.0])).tolist() == [0.0, 0.0, 0.5]
+    assert thread(rows, np.full(3, -1), np.array([4.0, 3.0, 2.0])).tolist() == [0.0, 0.0, 0.0]
+    assert thread(rows, before, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_the_reply_follows_what_it_replies_to(world: World) -> None:
+    told = [("The audit of the kiln found a crack", 0), ("It will be mended by then, they say", 60)]
+    talk = [at(i, text, "p", "s") for i, (text, _) in enumerate(told)]
+    talk = [
+        msgspec.structs.replace(m, created_at=NOW - 9000 + s) for m, (_, s) in zip(talk, told, strict=True)
+    ]
+    other = at(2, "They say by then it rains a lot, which matters little to anybody in the valley", "p", "t")
+    sources = world(*talk, other)
+    question = "audit of the kiln, and what do they say by then of the valley"
+
+    assert ids(question, sources, WORDS) == ["m-0", "m-2", "m-1"]
+    threaded = msgspec.structs.replace(WORDS, thread=0.9)
+    assert ids(question, sources, threaded) == ["m-0", "m-1", "m-2"]
+    drawn = run(question, threaded, sources, NOW, explain=True)
+    assert [line.note for line in drawn.trace if line.name == "thread"] == ["1 follow a better one"]

@@ -146,6 +146,8 @@ class BankSources:
     def authors(self, rows: Ints) -> list[str]:
         """The agent that wrote each row. Of every agent one row is read, and only once."""
         (keys,) = self._engine.index.columns(("agent",), rows)
+        if not keys.any():
+            return [""] * len(rows)
         listed: list[int] = keys.tolist()
         if len(self._names) > MOST_NAMES:
             self._names = {0: ""}

@@ -92,6 +92,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Weight of being headed with what the first hits name and the query does not: the second hop."""
     wanted: float = 0.0
     """Weight of holding what the question is for: a time for "when", a number for "how many"."""
+    thread: float = 0.0
+    """Weight of following, in the same conversation, a memory that ranks higher."""
     home: float = 0.0
     """Weight of belonging to the user, project and session that most of the first hits belong to."""
     echo: float = 0.0
@@ -252,6 +254,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("title", 0, 10),
     ("bridge", 0, 10),
     ("wanted", 0, 10),
+    ("thread", 0, 10),
     ("home", 0, 10),
     ("echo", 0, 10),
     ("guidance", 0, 10),

@@ -203,7 +203,7 @@ class InMemorySources:
 
     def scopes(self, rows: Ints) -> Scopes:
         """The scope of each row as keys."""
-        listed = [self.all[row].scope for row in rows.tolist()]
+        listed = [memory.scope for memory in self.memories(rows)]
         known: dict[tuple[str | None, ...], int] = {}
 
         def keys(parts: Sequence[tuple[str | None, ...]]) -> NDArray[np.uint64]:
@@ -219,7 +219,7 @@ class InMemorySources:
 
     def authors(self, rows: Ints) -> list[str]:
         """The agent that wrote each row."""
-        return [self.all[row].agent or "" for row in rows.tolist()]
+        return [memory.agent or "" for memory in self.memories(rows)]
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""

@@ -50,6 +50,7 @@ PRESETS: dict[str, RecallConfig] = {
             bridge=0.5,
             wanted=0.2,
             guidance=1.0,
+            thread=0.4,
             home=0.6,
             echo=0.1,
             temporal="boost",

@@ -40,6 +40,8 @@ def second_look(found: Candidates, call: Call) -> Candidates:
         found = _company(found, call)
     if config.bridge > 0 and len(found) > 1:
         found = _bridged(found, call)
+    if config.thread > 0 and len(found) > 1:
+        found = _threaded(found, call)
     if config.home > 0 and len(found) > 1:
         found = _at_home(found, call)
     if config.echo > 0 and len(found) > 1:
@@ -204,6 +206,32 @@ def _bridged(found: Candidates, call: Call) -> Candidates:
         return found
     lifted = found.lifted(stage.unit(config) * config.bridge * steps, bridge=steps)
     return lifted.noted("bridge", note=f"{int(np.count_nonzero(steps))} named by the first hits")
+
+
+def _threaded(found: Candidates, call: Call) -> Candidates:
+    """The short list by what was said just before: a memory that follows a better one is drawn up to it."""
+    config = call.config
+    rows = found.rows[: config.shortlist]
+    before = call.sources.around(rows, 1, call.where)[:, 0]
+    drawn = thread(rows, before, found.score[: len(rows)])
+    if not drawn.any():
+        return found
+    lifted = found.lifted(stage.unit(config) * config.thread * drawn, thread=drawn)
+    return lifted.noted("thread", note=f"{int(np.count_nonzero(drawn))} follow a better one")
+
+
+def thread(rows: Ints, before: Ints, score: Floats) -> Floats:
+    """How far each candidate lies behind the one just before it in its conversation, as a share of the best score.
+
+    >>> thread(np.array([4, 9, 5]), np.array([-1, 8, 4]), np.array([2.0, 1.5, 1.0])).tolist()
+    [0.0, 0.0, 0.5]
+    """
+    best = float(score.max(initial=0.0))
+    if best <= 0:
+        return np.zeros(len(score))
+    scores = dict(zip(rows.tolist(), score.tolist(), strict=True))
+    led = np.array([scores.get(row, 0.0) for row in before.tolist()])
+    return np.maximum(led - score, 0.0) / best
 
 
 def _at_home(found: Candidates, call: Call) -> Candidates:

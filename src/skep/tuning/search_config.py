@@ -49,6 +49,7 @@ SECOND_LOOK = (
     "bridge",
     "wanted",
     "guidance",
+    "thread",
     "home",
     "echo",
     "context",
@@ -83,6 +84,7 @@ class Retrieval(_Section, frozen=True, kw_only=True):
     bridge: float = 0.0
     wanted: float = 0.0
     guidance: float = 0.0
+    thread: float = 0.0
     home: float = 0.0
     echo: float = 0.0
     context: float = 0.0
