@@ -9,6 +9,8 @@ from skep.model import Memory
 from skep.storage.base import Filter
 
 DAY = 86_400.0
+BETWEEN = "\x1f"
+"""Stands between user, project and session in the name of a conversation."""
 
 
 class Facets(NamedTuple):
@@ -29,7 +31,7 @@ class Facets(NamedTuple):
     def key(self) -> str:
         """The conversation; empty for what belongs to none."""
         scope = (self.user, self.project, self.session)
-        return "" if scope == (None, None, None) else "\x1f".join(part or "" for part in scope)
+        return "" if scope == (None, None, None) else BETWEEN.join(part or "" for part in scope)
 
 
 def admits(where: Filter, facets: Facets) -> bool:

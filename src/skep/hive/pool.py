@@ -63,6 +63,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The conversation each belongs to; empty where it belongs to none."""
     voices: tuple[str, ...] = ()
     """The kind of each; neighbours are of one kind, whoever wrote them."""
+    authors: tuple[str, ...] = ()
+    """The agent that wrote each; empty where none is named."""
     admitted: bytes = b""
     """uint8: whether it passes the filter; only neighbours may not."""
     texts: tuple[str, ...] = ()

@@ -31,6 +31,8 @@ def sound(part: Slice, ask: Ask) -> str | None:
         return "the counts have the wrong size"
     if part.keys and (len(part.keys) != count or len(part.voices) != count):
         return "the conversations have the wrong size"
+    if part.authors and len(part.authors) != count:
+        return "the authors have the wrong size"
     if part.admitted and len(part.admitted) != count:
         return "the admissions have the wrong size"
     if not ask.near and len(part.having) not in (0, len(ask.terms)):

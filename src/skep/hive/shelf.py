@@ -280,6 +280,7 @@ class Shelf(Rows):
             importance=columns["importance"][at].tobytes(),
             keys=tuple([self._key(each) for each in facets]),
             voices=tuple([each.kind for each in facets]),
+            authors=tuple([each.agent or "" for each in facets]),
             **extra,
         )
 

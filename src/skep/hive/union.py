@@ -16,13 +16,13 @@ import numpy as np
 
 from skep.embedding.checking import checked, guarded
 from skep.errors import EmbeddingError
-from skep.hive.admission import admits_memory
+from skep.hive.admission import BETWEEN, admits_memory
 from skep.hive.bm25 import impact, inverse_frequency
 from skep.hive.pool import Ask, Fetched, Moment, Slice
 from skep.hive.rows import order_of
 from skep.hive.talks import Talks
 from skep.model import WORDS_ALONE, Link, Memory
-from skep.retrieval.sources import Counters, Tokens
+from skep.retrieval.sources import Counters, Scopes, Tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,6 +107,7 @@ class Union:
         self._at: dict[str, int] = {}
         self._keys: list[str] = []
         self._voices: list[str] = []
+        self._authors: list[str] = []
         self._texts: list[str] = []
         self._admitted = np.zeros(0, np.bool_)
         self._columns: dict[str, NDArray[Any]] = {n: np.zeros(0, t) for n, t in _TYPES.items()}
@@ -240,6 +241,7 @@ class Union:
 
         self._keys += pick("keys", "")
         self._voices += pick("voices", "")
+        self._authors += pick("authors", "")
         self._texts += pick("texts", "")
         flags = b"".join([part.admitted or b"\x01" * len(part.ids) for part in slices])
         at = np.array(keep, np.int64)
@@ -376,6 +378,24 @@ class Union:
         if self._template.vectors:
             return self._row_vectors[rows]
         return self._embedder.embed(self.texts(rows))
+
+    def scopes(self, rows: Ints) -> Scopes:
+        """The scope of each row as keys; a conversation is named by user, project and session."""
+        known: dict[str, int] = {}
+
+        def keys(parts: Sequence[str]) -> NDArray[np.uint64]:
+            found = [known.setdefault(part, len(known) + 1) if part.strip(BETWEEN) else 0 for part in parts]
+            return np.array(found, np.uint64)
+
+        named = [self._keys[row].rpartition(BETWEEN) for row in _list(rows)]
+        return Scopes(
+            place=keys([place for place, _, _ in named]),
+            talk=keys([place + BETWEEN * 2 + session if session else "" for place, _, session in named]),
+        )
+
+    def authors(self, rows: Ints) -> list[str]:
+        """The agent that wrote each row."""
+        return [self._authors[row] for row in _list(rows)]
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row, with the trust the hive has in its author."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.engine.embeddings import Asked
-    from skep.retrieval.sources import Counters, Tokens
+    from skep.retrieval.sources import Counters, Scopes, Tokens
     from skep.storage.segments import Pool
 
     Ints = NDArray[np.int64]
@@ -27,6 +27,10 @@ PAUSE_SECONDS = 3600.0
 """A longer silence than this separates one conversation from the next."""
 DEFAULT_TRUST = 1.0
 NOTHING = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
+MIX = 0x9E3779B97F4A7C15
+"""An odd number: two keys become one by multiplying and adding."""
+MOST_NAMES = 4096
+"""Authors whose names are remembered; the memory is emptied when it is full."""
 FEW = 16
 """So few texts are read as whole memories: the best candidates are likely to be the hits."""
 
@@ -38,6 +42,7 @@ class BankSources:
         self._engine = engine
         self.asked: Asked | None = None
         """What became of the question that was last embedded here."""
+        self._names: dict[int, str] = {0: ""}
         self._begin()
 
     def _begin(self) -> None:
@@ -130,6 +135,28 @@ class BankSources:
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row."""
         return self._engine.index.vectors(rows)
+
+    def scopes(self, rows: Ints) -> Scopes:
+        """The scope of each row as keys."""
+        from skep.retrieval.sources import Scopes
+
+        user, project, session = self._engine.index.columns(("user", "project", "session"), rows)
+        place = user * np.uint64(MIX) + project
+        return Scopes(place, np.where(session > 0, place * np.uint64(MIX) + session, 0))
+
+    def authors(self, rows: Ints) -> list[str]:
+        """The agent that wrote each row. Of every agent one row is read, and only once."""
+        (keys,) = self._engine.index.columns(("agent",), rows)
+        if not keys.any():
+            return [""] * len(rows)
+        listed: list[int] = keys.tolist()
+        if len(self._names) > MOST_NAMES:
+            self._names = {0: ""}
+        new = {key: row for key, row in zip(listed, rows.tolist(), strict=True) if key not in self._names}
+        if new:
+            found = self._engine.store.use_counts(list(new.values()))
+            self._names.update((key, found[row][3] or "") for key, row in new.items() if row in found)
+        return [self._names.get(key, "") for key in listed]
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""

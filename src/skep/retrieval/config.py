@@ -85,12 +85,18 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Weight of being like another memory that ranks high."""
     subject: float = 0.0
     """Weight of the query's names standing at the head of a memory."""
+    author: float = 0.0
+    """Weight of the query naming the agent that wrote a memory."""
     title: float = 0.0
     """Weight of the query naming what a memory is headed with."""
     bridge: float = 0.0
     """Weight of being headed with what the first hits name and the query does not: the second hop."""
     wanted: float = 0.0
     """Weight of holding what the question is for: a time for "when", a number for "how many"."""
+    thread: float = 0.0
+    """Weight of following, in the same conversation, a memory that ranks higher."""
+    home: float = 0.0
+    """Weight of belonging to the user, project and session that most of the first hits belong to."""
     echo: float = 0.0
     """Weight of holding words that the first hits share and the query has not."""
     guidance: float = 0.0
@@ -247,9 +253,12 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("contrast", 0, 10),
     ("peers", 0, 10),
     ("subject", 0, 10),
+    ("author", 0, 10),
     ("title", 0, 10),
     ("bridge", 0, 10),
     ("wanted", 0, 10),
+    ("thread", 0, 10),
+    ("home", 0, 10),
     ("echo", 0, 10),
     ("guidance", 0, 10),
     ("reach", 1, 10_000),

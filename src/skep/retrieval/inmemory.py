@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.retrieval.sources import Counters, Tokens
+from skep.retrieval.sources import Counters, Scopes, Tokens
 from skep.words import terms as terms_of
 
 if TYPE_CHECKING:
@@ -200,6 +200,26 @@ class InMemorySources:
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row."""
         return self._matrix[rows]
+
+    def scopes(self, rows: Ints) -> Scopes:
+        """The scope of each row as keys."""
+        listed = [memory.scope for memory in self.memories(rows)]
+        known: dict[tuple[str | None, ...], int] = {}
+
+        def keys(parts: Sequence[tuple[str | None, ...]]) -> NDArray[np.uint64]:
+            found = [
+                0 if part[-2:] == (None, None) else known.setdefault(part, len(known) + 1) for part in parts
+            ]
+            return np.array(found, dtype=np.uint64)
+
+        return Scopes(
+            place=keys([(scope.user, scope.project) for scope in listed]),
+            talk=keys([(s.user, s.project, s.session) if s.session else (None, None) for s in listed]),
+        )
+
+    def authors(self, rows: Ints) -> list[str]:
+        """The agent that wrote each row."""
+        return [memory.agent or "" for memory in self.memories(rows)]
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skep.patterns import lazy
-from skep.words import STOP, terms
+from skep.words import STOP, joined_terms, terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,7 @@ _time = lazy(
 _number = lazy(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice)\b"
 )
+_apart = lazy(r"[\W_]+")
 READERS = {"time": _time, "number": _number}
 """What a text in small letters must hold to answer a question for it."""
 
@@ -47,9 +48,29 @@ def subject(names: Sequence[str], texts: Sequence[str]) -> Floats:
     return np.array(found, dtype=np.float64) / len(asked)
 
 
+def author(query: str, authors: Sequence[str]) -> Floats:
+    """Whether the query names the agent that wrote each memory, word for word; 0 for all where one wrote them all.
+
+    >>> author("What do team B and storage plan?", ["storage", "team_b", "team_c", "ops-storage", ""]).tolist()
+    [1.0, 1.0, 0.0, 0.0, 0.0]
+    """
+    names = set(authors)
+    if len(names) < 2:
+        return np.zeros(len(authors))
+    asked = f" {joined_terms(query)} "
+    held = {name for name in names if _name(name).strip() and _name(name) in asked}
+    return np.array([name in held for name in authors], dtype=np.float64)
+
+
 def wanted(kind: str, texts: Sequence[str]) -> Floats:
     """Whether each text could answer a question for a time or a number."""
     return np.array([_holds(kind, text) for text in texts], dtype=np.float64)
+
+
+@lru_cache(maxsize=MEMO_TEXTS)
+def _name(author: str) -> str:
+    """The words of an agent's name, with a blank on either side."""
+    return f" {joined_terms(_apart.sub(' ', author))} "
 
 
 @lru_cache(maxsize=MEMO_TEXTS)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from skep.linear import product
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, echo, guidance, late, reading, titles
+from skep.retrieval import currency, echo, guidance, home, late, reading, titles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ AFTER = 0.8
 """What the memory after one counts, as a share of the one before it: answers follow questions."""
 FADE = 0.6
 """What a neighbour one step further away counts, as a share of the nearer one."""
-BY_TEXT = ("late", "close", "subject", "title", "wanted", "guidance")
+BY_TEXT = ("late", "close", "subject", "author", "title", "wanted", "guidance")
 """Weights for which the texts of the short list are read."""
 
 
@@ -40,6 +40,10 @@ def second_look(found: Candidates, call: Call) -> Candidates:
         found = _company(found, call)
     if config.bridge > 0 and len(found) > 1:
         found = _bridged(found, call)
+    if config.thread > 0 and len(found) > 1:
+        found = _threaded(found, call)
+    if config.home > 0 and len(found) > 1:
+        found = _at_home(found, call)
     if config.echo > 0 and len(found) > 1:
         found = _echoed(found, call)
     if config.temporal == "boost" and call.asked.spans:
@@ -129,7 +133,7 @@ def _texts(found: Candidates, call: Call) -> Candidates:
     by_subject = config.subject > 0 and len(asked.names) > 0
     by_want = config.wanted > 0 and asked.wants in reading.READERS
     shown: dict[str, Floats] = {}
-    if by_pieces or by_subject or by_want or config.guidance > 0 or config.title > 0:
+    if by_pieces or by_subject or by_want or config.guidance > 0 or config.title > 0 or config.author > 0:
         texts = call.sources.texts(found.rows[: config.shortlist])
         extra = np.zeros(len(texts))
         matched = late.matches(asked.about, texts, table) if by_pieces and table is not None else None
@@ -142,6 +146,10 @@ def _texts(found: Candidates, call: Call) -> Candidates:
         if by_subject:
             shown["subject"] = reading.subject(asked.names, texts)
             extra += config.subject * shown["subject"]
+        if config.author > 0:
+            written = reading.author(asked.about, call.sources.authors(found.rows[: len(texts)]))
+            extra += config.author * written
+            shown |= {"author": written} if written.any() else {}
         if config.title > 0:
             headed = titles.named(asked.about, [titles.title(text) for text in texts])
             extra += config.title * headed
@@ -198,6 +206,44 @@ def _bridged(found: Candidates, call: Call) -> Candidates:
         return found
     lifted = found.lifted(stage.unit(config) * config.bridge * steps, bridge=steps)
     return lifted.noted("bridge", note=f"{int(np.count_nonzero(steps))} named by the first hits")
+
+
+def _threaded(found: Candidates, call: Call) -> Candidates:
+    """The short list by what was said just before: a memory that follows a better one is drawn up to it."""
+    config = call.config
+    rows = found.rows[: config.shortlist]
+    before = call.sources.around(rows, 1, call.where)[:, 0]
+    drawn = thread(rows, before, found.score[: len(rows)])
+    if not drawn.any():
+        return found
+    lifted = found.lifted(stage.unit(config) * config.thread * drawn, thread=drawn)
+    return lifted.noted("thread", note=f"{int(np.count_nonzero(drawn))} follow a better one")
+
+
+def thread(rows: Ints, before: Ints, score: Floats) -> Floats:
+    """How far each candidate lies behind the one just before it in its conversation, as a share of the best score.
+
+    >>> thread(np.array([4, 9, 5]), np.array([-1, 8, 4]), np.array([2.0, 1.5, 1.0])).tolist()
+    [0.0, 0.0, 0.5]
+    """
+    best = float(score.max(initial=0.0))
+    if best <= 0:
+        return np.zeros(len(score))
+    scores = dict(zip(rows.tolist(), score.tolist(), strict=True))
+    led = np.array([scores.get(row, 0.0) for row in before.tolist()])
+    return np.maximum(led - score, 0.0) / best
+
+
+def _at_home(found: Candidates, call: Call) -> Candidates:
+    """The short list by whose it is: the user, project and session that most of the first hits belong to."""
+    config = call.config
+    rows = found.rows[: config.shortlist]
+    over_all = call.asked.over_all or call.asked.about != call.asked.text
+    there = home.home(call.sources.scopes(rows), found.score[: len(rows)], over_all=over_all)
+    if not there.any():
+        return found
+    lifted = found.lifted(stage.unit(config) * config.home * there, home=there)
+    return lifted.noted("home", note=f"{int(np.count_nonzero(there))} where the first hits are")
 
 
 def _echoed(found: Candidates, call: Call) -> Candidates:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from skep.storage.base import Filter
 
     Ints = NDArray[np.int64]
+    Keys = NDArray[np.uint64]
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
@@ -80,6 +81,15 @@ class Counters(NamedTuple):
     """nan where it never was."""
 
 
+class Scopes(NamedTuple):
+    """What memories belong to, one entry per row asked for. Equal keys mean the same; 0 means nothing of the kind."""
+
+    place: Keys
+    """User and project."""
+    talk: Keys
+    """User, project and session."""
+
+
 class Tokens(Protocol):
     """Word pieces with vectors, for late interaction; the bundled embedder is one."""
 
@@ -144,6 +154,14 @@ class Sources(Protocol):
 
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row; zeros where there is none."""
+        ...
+
+    def scopes(self, rows: Ints) -> Scopes:
+        """The scope of each row as keys."""
+        ...
+
+    def authors(self, rows: Ints) -> list[str]:
+        """The agent that wrote each row; empty where none is named."""
         ...
 
     def counters(self, rows: Ints) -> Counters:

@@ -44,10 +44,13 @@ SECOND_LOOK = (
     "contrast",
     "peers",
     "subject",
+    "author",
     "title",
     "bridge",
     "wanted",
     "guidance",
+    "thread",
+    "home",
     "echo",
     "context",
 )
@@ -76,10 +79,13 @@ class Retrieval(_Section, frozen=True, kw_only=True):
     contrast: float = 0.0
     peers: float = 0.0
     subject: float = 0.0
+    author: float = 0.0
     title: float = 0.0
     bridge: float = 0.0
     wanted: float = 0.0
     guidance: float = 0.0
+    thread: float = 0.0
+    home: float = 0.0
     echo: float = 0.0
     context: float = 0.0
     temporal: Literal["off", "boost", "filter"] = "off"

@@ -23,6 +23,7 @@ def keys_of(texts: list[str]) -> bytes:
     return b"".join(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
 
 
+@lru_cache(maxsize=1 << 12)
 def maybe_key(text: str | None) -> int:
     """The key of an optional string; 0 for none."""
     return 0 if text is None else key_of(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -217,6 +217,16 @@ class SegmentIndex:
             out = np.empty((len(rows), table.dim), dtype=np.float32)
             out[order] = vectors_of(table, slots[order])
             return out
+
+        return self._trusting(answer)
+
+    def columns(self, names: Sequence[str], rows: Ints) -> list[NDArray[Any]]:
+        """Columns of some rows; the default of each where the index does not know a row."""
+
+        def answer() -> list[NDArray[Any]]:
+            table = self._upkeep.table
+            slots = table.slots_of(rows)
+            return [table.values(name, slots) for name in names]
 
         return self._trusting(answer)
 

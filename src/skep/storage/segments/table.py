@@ -164,14 +164,18 @@ class Table:
         return held[: self.count]
 
     def values(self, name: str, slots: Ints) -> Array:
-        """A column of some slots; what it says of slot -1 means nothing.
+        """A column of some slots; its default where a slot is -1.
 
         A column that is one value over and over is not asked to give some: numpy would write all of it out first.
         """
         held = self.column(name)
         if len(held) and held.strides == (0,):
-            return np.full(len(slots), held[0])
-        return held.take(slots, mode="clip")
+            out = np.full(len(slots), held[0])
+        else:
+            out = held.take(slots, mode="clip")
+        if (slots < 0).any():
+            out[slots < 0] = COLUMNS[name].default
+        return out
 
     def slots_of(self, rows: Ints) -> Ints:
         """The live slot of each row; -1 where there is none."""
