@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -204,7 +205,7 @@ def test_forgetting_the_middle_of_a_chain_does_not_bring_back_its_beginning(
 
 def test_forgetting_two_of_a_chain_at_once_follows_it_to_its_end(bank: Bank) -> None:
     ids = [bank.remember(f"note {word}", on_conflict="ignore").memory.id for word in "abcd"]
-    for old, new in zip(ids, ids[1:], strict=False):
+    for old, new in pairwise(ids):
         bank.supersede(old, new)
     bank.forget(ids[1:3])
     assert bank.get(ids[0]).superseded_by == ids[3]
