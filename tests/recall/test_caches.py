@@ -134,9 +134,9 @@ def test_what_fades_below_the_bar_leaves_the_answers_at_once(bank_path: Path, cl
         clock.pass_seconds(1)  # far less than an answer is kept
         now = [hit.memory.id for hit in bank.recall("gateway port")]
         assert now == [hit.memory.id for hit in other.recall("gateway port")] == [sure.id]
-        assert len(bank.recall("gateway port", min_confidence=0.6999)) == 1
+        assert len(bank.recall("gateway port", min_confidence=0.699999)) == 1
         clock.pass_seconds(30)
-        assert not bank.recall("gateway port", min_confidence=0.6999)
+        assert not bank.recall("gateway port", min_confidence=0.699999)
 
 
 def test_what_a_caller_does_to_an_answer_is_not_served_to_the_next(bank: Bank) -> None:
