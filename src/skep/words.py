@@ -35,6 +35,16 @@ why will with wont would wouldnt you your yours yourself yourselves
 """
 STOP = frozenset(_STOP_WORDS.split())
 """Words that carry no meaning of their own in a query. Negations stay: they do."""
+_SEVERAL_WORDS = """
+visit visited speak spoke like love enjoy hate know knew support meets met see saw read watch play buy bought eat ate
+try tried travel write wrote learn study include includes contain add added allergic allergy intolerant interested
+fluent
+"""
+SEVERAL = frozenset(_SEVERAL_WORDS.split())
+"""Words of relations that hold several values at a time: who is allergic to nuts may be allergic to pollen too."""
+_SINGLE_WORDS = "favourite favorite only main current currently default preferred primary now anymore"
+SINGLE = frozenset(_SINGLE_WORDS.split())
+"""Words that leave room for one value whatever the relation."""
 
 _CJK = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3040-\u30ff"

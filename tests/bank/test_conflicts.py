@@ -258,3 +258,54 @@ def test_an_item_that_is_refused_keeps_out_what_stands_beside_it(bank: Bank) -> 
             ]
         )
     assert bank.status().memories == 1
+
+
+def test_the_same_words_turned_round_are_not_taken_for_a_repetition(bank: Bank, clock: Clock) -> None:
+    old = bank.remember("Prefer tabs over spaces").memory
+    clock.pass_days(1)
+    result = bank.remember("Prefer spaces over tabs", on_conflict="supersede")
+    assert (result.memory.text, result.action) == ("Prefer spaces over tabs", "superseded")
+    assert bank.get(old.id).status == "superseded"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Ana is allergic to peanuts", "Ana is allergic to shellfish"),
+        ("Bob speaks French", "Bob speaks German"),
+        ("Sales in 2022 were 5 million", "Sales in 2023 were 6 million"),
+        ("Port 8080 is open", "Port 9090 is open"),
+    ],
+)
+def test_supersede_leaves_what_may_hold_beside_the_new(
+    bank: Bank, clock: Clock, first: str, second: str
+) -> None:
+    old = bank.remember(first).memory
+    clock.pass_days(1)
+    assert bank.remember(second, on_conflict="supersede").action == "stored"
+    assert bank.get(old.id).status == "active"
+
+
+def test_a_new_name_of_two_words_is_seen_as_an_update(bank: Bank, clock: Clock) -> None:
+    bank.remember("The CEO is Jane Doe")
+    clock.pass_days(1)
+    (conflict,) = bank.remember("The CEO is John Smith").conflicts
+    assert (conflict.kind, conflict.reason) == ("update", "value")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Ana lives in Rome", "Ana moved from Rome to Oslo"),
+        ("Bob works at Acme", "Bob switched from Acme to Globex"),
+        ("The office is in Munich", "The office moved to Berlin"),
+    ],
+)
+def test_what_is_told_to_have_moved_updates_where_it_was(
+    bank: Bank, clock: Clock, older: str, newer: str
+) -> None:
+    bank.remember_many(["Ana likes opera", "Bob plays chess", "The office has a roof terrace"])
+    old = bank.remember(older, on_conflict="ignore").memory
+    clock.pass_days(1)
+    (conflict,) = bank.remember(newer).conflicts
+    assert (conflict.kind, conflict.existing.id) == ("update", old.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -181,3 +182,58 @@ def test_what_is_left_to_erase_waits_for_the_end_of_a_transaction(tmp_path: Path
         assert SECRET.encode() in bytes_of(tmp_path)
         bank.remember("outside")
         assert SECRET.encode() not in bytes_of(tmp_path)
+
+
+def test_forgetting_the_middle_of_a_chain_does_not_bring_back_its_beginning(
+    tmp_path: Path, bank: Bank
+) -> None:
+    a, b, c = (
+        bank.remember(f"The deploy region is {place}", on_conflict="ignore").memory.id
+        for place in ("Frankfurt", "Dublin", "Oslo")
+    )
+    bank.supersede(a, b)
+    bank.supersede(b, c)
+
+    receipt = bank.forget(b)
+
+    assert bank.event(receipt.event or "").kind == "forget"
+    assert (bank.get(a).status, bank.get(a).superseded_by) == ("superseded", c)
+    assert [hit.memory.id for hit in bank.recall("deploy region")] == [c]
+    bank.restore(a)
+    assert bank.get(a).status == "active"
+
+
+def test_forgetting_two_of_a_chain_at_once_follows_it_to_its_end(bank: Bank) -> None:
+    ids = [bank.remember(f"note {word}", on_conflict="ignore").memory.id for word in "abcd"]
+    for old, new in pairwise(ids):
+        bank.supersede(old, new)
+    bank.forget(ids[1:3])
+    assert bank.get(ids[0]).superseded_by == ids[3]
+
+
+def test_a_copy_of_a_forgotten_copy_stays_a_copy_of_the_one_that_is_kept(bank: Bank) -> None:
+    a, b, c = (bank.remember(f"copy {word}", on_conflict="ignore").memory.id for word in "abc")
+    bank.merge(a, b)
+    bank.merge(b, c)
+    bank.forget(b)
+    assert (bank.get(a).status, bank.get(a).merged_into) == ("merged", c)
+
+
+def test_what_only_the_forgotten_one_had_replaced_stands_again(bank: Bank) -> None:
+    a, b = (bank.remember(f"note {word}", on_conflict="ignore").memory.id for word in "ab")
+    bank.supersede(a, b)
+    bank.forget(b)
+    assert bank.get(a).status == "active"
+
+
+def test_a_backup_does_not_bring_back_the_beginning_of_a_chain_either(
+    tmp_path: Path, bank_path: Path
+) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
+        a, b, c = (bank.remember(f"note {word}", on_conflict="ignore").memory.id for word in "abc")
+        bank.supersede(a, b)
+        bank.supersede(b, c)
+        bank.backup(tmp_path / "copy.skep")
+        bank.forget(b)
+    with Bank.open(tmp_path / "copy.skep", embedder=HashingEmbedder(32)) as copy:
+        assert copy.get(a).superseded_by == c

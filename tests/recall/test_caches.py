@@ -124,3 +124,40 @@ def test_what_expired_while_its_query_was_embedded_is_not_kept(clock: Clock) -> 
         bank.remember("The maintenance window is open", ttl=3)
         assert bank.recall("maintenance window")
         assert not bank.recall("maintenance window")
+
+
+def test_what_fades_below_the_bar_leaves_the_answers_at_once(bank_path: Path, clock: Clock) -> None:
+    with Bank.open(bank_path, now=clock) as bank, Bank.open(bank_path, now=clock) as other:
+        bank.remember("The gateway port is a rumour", confidence=0.3)
+        sure = bank.remember("The gateway port is 80", confidence=0.7, on_conflict="ignore").memory
+        assert len(bank.recall("gateway port")) == 2
+        clock.pass_seconds(1)  # far less than an answer is kept
+        now = [hit.memory.id for hit in bank.recall("gateway port")]
+        assert now == [hit.memory.id for hit in other.recall("gateway port")] == [sure.id]
+        assert len(bank.recall("gateway port", min_confidence=0.699999)) == 1
+        clock.pass_seconds(30)
+        assert not bank.recall("gateway port", min_confidence=0.699999)
+
+
+def test_what_a_caller_does_to_an_answer_is_not_served_to_the_next(bank: Bank) -> None:
+    bank.remember("The gateway port is 80", metadata={"seen": ["ana"]})
+    first = bank.recall("gateway port")
+    kept = dict(first[0].signals)
+    for found in (first, bank.recall("gateway port")):
+        found[0].signals.clear()
+        found[0].memory.metadata["seen"].append("bob")
+
+    again = bank.recall("gateway port")
+
+    assert (again[0].signals, again[0].memory.metadata) == (kept, {"seen": ["ana"]})
+
+
+def test_a_reranker_that_empties_what_it_is_given_is_told_what_it_should_have_done(bank: Bank) -> None:
+    bank.remember("The gateway port is 80")
+
+    def careless(_query: str, texts: Any) -> list[float]:
+        texts.clear()
+        return []
+
+    with pytest.raises(InvalidInputError, match="one number for each of the 1 texts"):
+        bank.recall("gateway port", reranker=careless)

@@ -38,3 +38,20 @@ def test_strength_and_cap_count() -> None:
     reached = expand({"a": 1.0}, touching, Expand(direction="in", cap=1))
 
     assert [(r.id, r.score) for r in reached] == [("c", 0.5)]
+
+
+def test_a_better_way_of_more_hops_counts() -> None:
+    links = [Link(src="a", dst="z", strength=0.1), Link(src="a", dst="m"), Link(src="m", dst="z")]
+    reached = expand({"a": 1.0}, lambda _: links, Expand(depth=2, direction="out", decay=0.9))
+
+    assert [(r.id, round(r.score, 2), r.hops) for r in reached] == [("m", 0.9, 1), ("z", 0.81, 2)]
+
+
+def test_what_may_not_be_shown_takes_no_place_and_what_may_not_be_seen_leads_nowhere() -> None:
+    how = Expand(depth=2, direction="out", cap=1)
+
+    hidden = expand({"a": 1.0}, touching, how, shown=lambda ids: set(ids) - {"b"})
+    closed = expand({"a": 1.0}, touching, how, walked=lambda ids: set(ids) - {"b"})
+
+    assert [r.id for r in hidden] == ["c"]
+    assert closed == ()

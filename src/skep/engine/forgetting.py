@@ -9,7 +9,7 @@ from skep.engine.core import Engine
 from skep.errors import SkepError
 from skep.model import Receipt
 from skep.storage.log import scrubbed_body
-from skep.storage.sqlite import SqliteStore
+from skep.storage.sqlite import Plan, SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,9 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
             derived=derived,
             copies=copies,
         )
-    events, changes = engine.write([("forget", {"memories": list(memory_ids)})])
+    events, changes = engine.write(
+        [*passed_on(engine.store, memory_ids), ("forget", {"memories": list(memory_ids)})]
+    )
     erased = dict(changes.erased)
     erased["segments"] = clean_derived(engine, changes.forgotten_rows)
     if erased_before:  # a crash or an absent disk may have left something the last time
@@ -44,11 +46,50 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
     return Receipt(
         memories=tuple(memory_ids),
         erased=erased,
-        event=events[0].id,
+        event=events[-1].id,
         derived=derived,
         copies=copies,
         unreached=tuple(unreached),
     )
+
+
+def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
+    """Events after which what the erased ones had replaced is replaced by what replaced them.
+
+    Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again.
+    """
+    gone = set(memory_ids)
+    plans: list[Plan] = []
+    for memory_id in memory_ids:
+        heir, merged = _heir(store, memory_id, gone)
+        if heir is None:
+            continue
+        for link in store.links(memory_id):
+            old = link.dst if link.src == memory_id else link.src
+            known = None if old in gone or old == heir else store.get(old)
+            if known is None or memory_id not in (known.superseded_by, known.merged_into):
+                continue
+            if merged and known.merged_into is not None:
+                plans.append(("merge", {"loser": old, "winner": heir, "evidence": []}))
+            else:
+                plans.append(("supersede", {"old": old, "new": heir}))
+    return plans
+
+
+def _heir(store: SqliteStore, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
+    """The first of a memory's successors that stays, and whether all on the way there were merged."""
+    merged, seen = True, {memory_id}
+    memory = store.get(memory_id)
+    while memory is not None:
+        merged = merged and memory.merged_into is not None
+        after = memory.superseded_by or memory.merged_into
+        if after is None or after in seen:
+            return None, False
+        if after not in gone:
+            return after, merged
+        seen.add(after)
+        memory = store.get(after)
+    return None, False
 
 
 def clean_derived(engine: Engine, rows: Sequence[int]) -> int:
@@ -118,7 +159,7 @@ def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> in
     try:
         held = [i for i in store.rows_of(memory_ids) if not store.is_forgotten(i)]
         if held:
-            store.write([("forget", {"memories": held})], now=engine.now())
+            store.write([*passed_on(store, held), ("forget", {"memories": held})], now=engine.now())
             store.truncate_wal()
         return bool(held)
     finally:

@@ -346,7 +346,7 @@ def _counted(reranker: Callable[[str, Sequence[str]], Sequence[float]]) -> Calla
     """A reranker whose answer is looked at before it is used."""
 
     def call(query: str, texts: Sequence[str]) -> Sequence[float]:
-        scores: Any = reranker(query, texts)
+        scores: Any = reranker(query, list(texts))  # a list of its own, whatever it does to it
         try:
             found = [float(score) for score in scores]
         except (TypeError, ValueError):

@@ -32,6 +32,7 @@ from skep.model import (
     Remembered,
 )
 from skep.semantics import links
+from skep.semantics.conflicts import repeats, replaces
 from skep.storage.base import Filter
 from skep.validation import Time, body_of, clean_choice
 
@@ -111,8 +112,9 @@ class AgentBank(Wholly):
             if conflicts and on_conflict == "raise":
                 raise ConflictError(text, conflicts)
             repeated = next((c.existing for c in conflicts if c.kind == "duplicate"), None)
-            if repeated is not None and on_conflict == "supersede":
-                return self._confirmed(repeated, conflicts)
+            surely = next((c.existing for c in conflicts if repeats(c)), None)
+            if surely is not None and on_conflict == "supersede":
+                return self._confirmed(surely, conflicts)
             if on_conflict in ("ignore", "supersede"):  # an agent's own word, but not against confirmed ones
                 opposed = tuple(c for c in opposed if c.existing.confirmations > 0)
             decision = self.hive.gateway.judge(draft, opposed)
@@ -122,9 +124,11 @@ class AgentBank(Wholly):
                 if repeated is not None:
                     self.hive.confirm(repeated.id, by=self.name)
                 if on_conflict == "supersede":
-                    for conflict in conflicts:
+                    for conflict in filter(replaces, conflicts):
                         self.supersede(conflict.existing.id, memory.id)
-        replaced = on_conflict == "supersede" and conflicts and decision.verdict == "promoted"
+        replaced = (
+            on_conflict == "supersede" and any(map(replaces, conflicts)) and decision.verdict == "promoted"
+        )
         action = "superseded" if replaced else "stored"
         return Promoted(memory=memory, conflicts=conflicts, action=action, decision=decision, copies=copies)
 

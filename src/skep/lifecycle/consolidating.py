@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from skep.engine import Engine
-from skep.engine.forgetting import forget
+from skep.engine.forgetting import forget, passed_on
 from skep.lifecycle.running import Run
 from skep.model import Memory
 from skep.storage.sqlite import Plan
@@ -41,7 +41,7 @@ def finish(run: Run) -> str:
         replaced = [i for i in ids if summed_up(engine, i)]
         plans = _repointed(engine, replaced)
         if replaced:
-            plans.append(("forget", {"memories": replaced}))
+            plans += [*passed_on(engine.store, replaced), ("forget", {"memories": replaced})]
         engine.write(plans)
     unreached: tuple[str, ...] = ()
     again = [i for i in ids if engine.store.is_forgotten(i)]

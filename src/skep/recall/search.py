@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -146,7 +148,8 @@ class Recaller:
                     return kept
                 found, passing = self._answer(query, where, limit, chosen, scorer, explain, ahead)
                 if scorer is None and not passing:
-                    self._keep(key, found, where.now)
+                    bar = chosen.min_confidence if where.min_confidence is None else where.min_confidence
+                    self._keep(key, found, where.now, _fades(found, bar, where.decay_per_day))
                 return found
 
         if reranker is None:
@@ -233,15 +236,52 @@ class Recaller:
             return None
         self._answers.move_to_end(key)
         self.cache_hits += 1
-        return kept[2]
+        return _apart(kept[2])
 
-    def _keep(self, key: Any, answer: Recalled, now: float) -> None:
-        """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
+    def _keep(self, key: Any, answer: Recalled, now: float, fades: float) -> None:
+        """Remember an answer to a question that was asked at some time; finding it may have taken a while.
+
+        `fades` is when a hit will no longer be sure enough to be one.
+        """
         if self._position == self._engine.position():
-            until = min(now + self._engine.settings.cache_seconds, self._engine.store.next_boundary(now))
-            self._answers[key] = (now, until, answer)
+            until = min(
+                now + self._engine.settings.cache_seconds, self._engine.store.next_boundary(now), fades
+            )
+            self._answers[key] = (now, until, _apart(answer))
             while len(self._answers) > self._engine.settings.cache_entries:
                 self._answers.popitem(last=False)
+
+
+def _fades(answer: Recalled, bar: float, rate: float) -> float:
+    """When the first of some hits falls below a bar for confidence, if nothing supports it; infinity if none will."""
+    if bar <= 0 or rate <= 0:
+        return math.inf
+    return min(
+        (
+            hit.memory.last_evidence_at + DAY / rate * math.log(max(hit.memory.confidence, 1e-9) / bar)
+            for hit in answer.hits
+        ),
+        default=math.inf,
+    )
+
+
+def _apart(answer: Recalled) -> Recalled:
+    """The same answer in mappings of its own: what one caller does to them is not seen by the next."""
+    return msgspec.structs.replace(
+        answer,
+        hits=tuple(
+            msgspec.structs.replace(
+                hit, signals=dict(hit.signals), ranks=dict(hit.ranks), memory=_memory_apart(hit.memory)
+            )
+            for hit in answer.hits
+        ),
+    )
+
+
+def _memory_apart(memory: Memory) -> Memory:
+    if not memory.metadata:
+        return msgspec.structs.replace(memory, metadata={})
+    return msgspec.structs.replace(memory, metadata=deepcopy(memory.metadata))
 
 
 def _load(engine: Engine) -> tuple[BankSources, Callable[..., Recalled]]:

@@ -21,8 +21,17 @@ class Reached(NamedTuple):
     rel: str
 
 
+Which = Callable[[Sequence[str]], set[str]]
+"""Those of some memories that may be shown, or walked through."""
+
+
 def expand(
-    seeds: Mapping[str, float], links: Callable[[Sequence[str]], Sequence[Link]], how: Expand
+    seeds: Mapping[str, float],
+    links: Callable[[Sequence[str]], Sequence[Link]],
+    how: Expand,
+    *,
+    shown: Which = set,
+    walked: Which = set,
 ) -> tuple[Reached, ...]:
     """The memories around the seeds, best first, without the seeds.
 
@@ -33,9 +42,11 @@ def expand(
         seeds: Scores of the hits, by id.
         links: Gives every link that touches one of some memories.
         how: Relations, direction, depth, cap and decay.
+        shown: Which may be returned; only these count towards the cap.
+        walked: Which may be seen at all, if only to lead on to others.
     """
     best: dict[str, Reached] = {}
-    frontier = dict(seeds)
+    frontier: dict[str, float] = dict(seeds)
     for hop in range(1, how.depth + 1):
         following: dict[str, Reached] = {}
         for link in links(sorted(frontier)):
@@ -46,12 +57,18 @@ def expand(
                 found = Reached(there, score, hop, here, link.rel)
                 if there not in following or _key(found) < _key(following[there]):
                     following[there] = found
-        fresh = {key: found for key, found in following.items() if key not in best}
+        nearer = {
+            key: found for key, found in following.items() if key not in best or found.score > best[key].score
+        }
+        open_ = walked(sorted(nearer))
+        fresh = {key: found for key, found in nearer.items() if key in open_}
         best |= fresh
         frontier = {key: found.score for key, found in fresh.items()}
         if not frontier:
             break
-    return tuple(sorted(best.values(), key=_key)[: how.cap])
+    allowed = shown(sorted(best))
+    found = sorted((found for key, found in best.items() if key in allowed), key=_key)
+    return tuple(found[: how.cap])
 
 
 def _key(found: Reached) -> tuple[float, int, str, str]:

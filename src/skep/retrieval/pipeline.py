@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from skep.model import Hit, Memory, Recalled
+from skep.model import STATUSES, Hit, Memory, Recalled, Stage
 from skep.retrieval import candidates as stage
 from skep.retrieval.candidates import Call, Candidates
 from skep.retrieval.config import RecallConfig
@@ -43,6 +43,8 @@ _AGAIN = tuple(
     (name, getattr(RecallConfig(), name)) for name in RecallConfig.__struct_fields__ if name not in AT_FIRST
 )
 """Every other field, and the value with which it asks nothing."""
+AT_ONCE = 1000
+"""How many memories that links lead to are looked up at a time."""
 
 
 def run(
@@ -82,12 +84,12 @@ def run(
     if len(found) and reranker is not None:
         found = _rerank(found, call, reranker)
     found, reason = _choose(found, call, limit)
-    hits = _hits(found, call)
+    hits, trace = _hits(found, call), found.trace
     if config.expand is not None and hits:
         more = _expanded(hits, config.expand, call)
-        found = found.noted("expansion", note=f"{len(more)} reached by links")
         hits += more
-    return Recalled(hits=hits, reason=reason, trace=found.trace if explain else ())
+        trace += (Stage(name="expansion", kept=len(hits), note=f"{len(more)} reached by links"),)
+    return Recalled(hits=hits, reason=reason, trace=trace if explain else ())
 
 
 def _reads(config: RecallConfig) -> bool:
@@ -149,6 +151,7 @@ def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     if config.select != "none" and len(found):
         found = _varied(found, call, most)
     kept = found.first(most)
+    kept = kept.noted("limit", cut=len(found) - len(kept))
     if config.dynamic_k:
         from skep.retrieval import selection
 
@@ -157,7 +160,7 @@ def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
             cut = len(kept) - count
             reason = reason or f"{cut} behind a cliff in the scores"
             kept = kept.first(count).noted("dynamic-k", cut=cut)
-    return kept.noted("limit", cut=len(found) - len(kept)), reason
+    return kept, reason
 
 
 def _above_the_bar(found: Candidates, config: RecallConfig) -> tuple[Candidates, str]:
@@ -192,7 +195,7 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
         picked = selection.mmr(reach.score, vectors, most, balance=config.mmr_lambda)
     else:
         picked = selection.diverse(vectors, call.sources.calibrate, threshold=config.similarity)
-    return reach.take(picked).noted(config.select, cut=len(reach) - len(picked))
+    return reach.take(picked).noted(config.select, cut=len(found) - len(picked))
 
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
@@ -244,14 +247,41 @@ def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, 
 
 
 def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
-    """What the links of the hits lead to."""
+    """What the links of the hits lead to, by way of nothing that the scope of the recall hides."""
     from skep.retrieval.expansion import expand
 
-    reached = expand({hit.memory.id: hit.score for hit in hits}, call.sources.links, how)
-    rows = call.sources.rows_of([each.id for each in reached], call.where)
-    known = [(each, row) for each, row in zip(reached, rows, strict=True) if row is not None]
-    memories = call.sources.memories(np.array([row for _, row in known], dtype=np.int64))
+    where = call.where
+    rows: dict[str, int] = {}
+
+    def shown(ids: Sequence[str]) -> set[str]:
+        rows.update(_rows(ids, where, call))
+        return set(rows)
+
+    def walked(ids: Sequence[str]) -> set[str]:
+        if where.scope is None:
+            return set(ids)
+        anything = Filter(scope=where.scope, include_shared=where.include_shared, statuses=STATUSES)
+        return set(_rows(ids, anything, call))
+
+    seeds = {hit.memory.id: hit.score for hit in hits}
+    reached = expand(seeds, call.sources.links, how, shown=shown, walked=walked)
+    memories = call.sources.memories(np.array([rows[each.id] for each in reached], dtype=np.int64))
     return tuple(
-        Hit(memory=memory, score=each.score, signals={"hops": float(each.hops)}, flags=("expanded",))
-        for (each, _), memory in zip(known, memories, strict=True)
+        Hit(
+            memory=memory,
+            score=each.score,
+            signals={"hops": float(each.hops)},
+            flags=("expanded", *_flags(memory, disagreement=False, outdated=False)),
+        )
+        for each, memory in zip(reached, memories, strict=True)
     )
+
+
+def _rows(ids: Sequence[str], where: Filter, call: Call) -> dict[str, int]:
+    """The rows of those memories that a filter admits, some at a time."""
+    found: dict[str, int] = {}
+    for start in range(0, len(ids), AT_ONCE):
+        some = ids[start : start + AT_ONCE]
+        rows = call.sources.rows_of(some, where)
+        found |= {each: row for each, row in zip(some, rows, strict=True) if row is not None}
+    return found

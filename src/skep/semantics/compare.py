@@ -17,9 +17,10 @@ import msgspec
 
 from skep.semantics import lexicon as lx
 from skep.semantics import scorer
-from skep.semantics.features import NAMES, Pair, examine_many
+from skep.semantics.features import NAMES, RARE, Pair, examine_many
 from skep.semantics.reading import Text, analyse
 from skep.semantics.saying import said_twice
+from skep.words import SINGLE
 
 VerdictKind = Literal["duplicate", "contradiction", "update", "neutral"]
 Reason = Literal["polarity", "negation", "antonym", "number", "value", "custom", "similarity"]
@@ -43,7 +44,9 @@ THRESHOLDS = Thresholds()
 
 
 LIKELY = 0.6
-"""The least probability of a contradiction when one name stands in another's place."""
+"""The least probability of a contradiction when one name stands in another's place, or two have changed places."""
+MAYBE = 0.3
+"""The most that an update of a relation is sure of which may hold both values: less than any likeliest of three."""
 SYNONYM = 0.6
 """The cosine of two words from which they may well mean the same; a merge needs one for every word."""
 CLASHES = (
@@ -63,8 +66,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     """The probability of the kind; an update has that of a contradiction.
 
-    A duplicate in which anything clashes, and an update of a relation that can have several values, stay below the
-    thresholds, however sure the model is.
+    A duplicate in which anything clashes stays below the thresholds, and an update of a relation that can have several
+    values below one third, however sure the model is.
     """
     reason: Reason
     probabilities: dict[str, float]
@@ -111,13 +114,77 @@ def _other_name_in_same_place(pair: Pair) -> bool:
     )
 
 
+def _turned_round(pair: Pair) -> bool:
+    """Whether the texts are the same words with the two sides of a comparison exchanged: "tabs over spaces"."""
+    a, b = pair.a, pair.b
+    if a.stem_bag != b.stem_bag or lx.COMPARING.isdisjoint(a.bag) or lx.COMPARING.isdisjoint(b.bag):
+        return False
+    (left, right), (other_left, other_right) = _sides(a), _sides(b)
+    return not left.isdisjoint(other_right) and not right.isdisjoint(other_left)
+
+
+def _of_other_times(pair: Pair) -> bool:
+    """Whether each text tells of a time of its own, and something else besides: sales in 2022 and in 2023."""
+    a, b = pair.a, pair.b
+    mine, theirs = _times(a), _times(b)
+    if not mine or not theirs or not mine.isdisjoint(theirs):
+        return False
+    return bool(a.bag - b.bag - mine) and bool(b.bag - a.bag - theirs)
+
+
+def _of_other_things(pair: Pair) -> bool:
+    """Whether the texts are about two things of a kind, told apart by a number: port 80 and port 443, PR #1 and PR #2.
+
+    Or about two names, of which each is told something of its own.
+    """
+    a, b = pair.a, pair.b
+    here, there = _subject(a), _subject(b)
+    if here and there and len(here) == len(there):
+        *kind, mine = here
+        *same, theirs = there
+        if kind and kind == same and mine != theirs and _numbered(mine) and _numbered(theirs):
+            return True
+    if pair.ed.blocks < 2 or not pair.ed.head or a.told[:1] == b.told[:1]:
+        return False
+    first = pair.al.weights_a[:1], pair.al.weights_b[:1], pair.al.best_a[:1], pair.al.best_b[:1]
+    if not all(first):
+        return False
+    (mine,), (theirs,), (near,), (nearer,) = first
+    return min(mine, theirs) >= RARE and max(near, nearer) < SYNONYM
+
+
+def _numbered(word: str) -> bool:
+    """Whether a word is the number of something; that of a version replaces another."""
+    return word.removesuffix("id").isdigit()
+
+
+def _subject(text: Text) -> tuple[str, ...]:
+    """The words before the first verb that says what something is or has."""
+    verb = next((i for i, word in enumerate(text.words) if word in lx.LINKING_VERBS), 0)
+    return text.words[:verb]
+
+
+def _times(text: Text) -> set[str]:
+    """The years, quarters and months in which something is said to be."""
+    return {
+        word for before, word in pairwise(text.words) if before in lx.WITHIN and lx.PERIOD.fullmatch(word)
+    }
+
+
+def _sides(text: Text) -> tuple[set[str], set[str]]:
+    """What a text tells before and after the first word that compares."""
+    middle = next(i for i, word in enumerate(text.words) if word in lx.COMPARING)
+    told = [(i, text.stems[i]) for i in text.content]
+    return {stem for i, stem in told if i < middle}, {stem for i, stem in told if i > middle}
+
+
 def _may_both_hold(pair: Pair, reason: Reason) -> bool:
     """Whether the relation can have several values at a time, so that a new one need not replace the old."""
     if reason != "value" and not pair.ed.lone_swap:
         return False
     a, b = pair.a, pair.b
     said = a.bag | b.bag
-    if not lx.SINGLE.isdisjoint(said):
+    if not SINGLE.isdisjoint(said):
         return False
     shared = (a.bag | a.stem_bag) & (b.bag | b.stem_bag)
     if reason == "number":
@@ -175,12 +242,20 @@ def _probabilities(pairs: Sequence[Pair]) -> list[Chances]:
         if pair.a.question or pair.b.question:
             rest = same + apart
             found.append((same / rest, 0.0, apart / rest))
-        elif against < LIKELY and _other_name_in_same_place(pair):
+        elif _of_other_times(pair) or _of_other_things(pair):
+            found.append(_apart(same, against, apart))
+        elif against < LIKELY and (_other_name_in_same_place(pair) or _turned_round(pair)):
             rest = (1 - LIKELY) / (same + apart)
             found.append((same * rest, LIKELY, apart * rest))
         else:
             found.append((same, against, apart))
     return found
+
+
+def _apart(same: float, against: float, apart: float) -> Chances:
+    """The chances where the texts are about different things: whatever is likeliest is that."""
+    low, middle, high = sorted((same, against, apart))
+    return (low, middle, high) if same <= against else (middle, low, high)
 
 
 class Asked(NamedTuple):
@@ -273,7 +348,7 @@ def _weighed(
         reason,
         chances,
         clear=against >= thresholds.conflict and not open_ended,
-        most=thresholds.conflict - 0.01 if open_ended else 1.0,
+        most=MAYBE if open_ended else 1.0,
     )
 
 

@@ -33,7 +33,17 @@ CANDIDATE = 0.80
 """Similarity on the common scale from which two memories are compared."""
 OVERLAP = 0.5
 """Share of words in common from which two memories are compared whatever their similarity."""
+ALIKE = 0.4
+"""The same, and similarity, where both are there: a name of two words is much of a short text."""
+TOLD = 0.58
+"""Similarity from which two memories are compared if one tells of a change: "moved from Rome to Oslo"."""
 DUPLICATE = 0.95
+"""Similarity from which a memory that repeats another need not be stored again."""
+SURE = 0.90
+"""How sure that has to be: the same words in another order are as similar as can be, and may say the opposite."""
+LIKELY = 1 / 3
+"""How sure a contradiction or an update has to be to count as one: the likeliest of three is. What may hold beside the
+other (who speaks French may speak German) is not."""
 _WORD = re.compile(r"\w+")
 
 
@@ -67,6 +77,16 @@ def find_for(
     judged = judge_many([(existing, memory, similarity) for existing, similarity in near], contradiction_fn)
     found = [conflict for conflict in judged if conflict is not None]
     return sorted(found, key=lambda c: (-c.confidence, c.existing.id))
+
+
+def repeats(conflict: Conflict) -> bool:
+    """Whether a memory so surely says what is stored that it need not be stored again."""
+    return conflict.kind == "duplicate" and conflict.similarity >= DUPLICATE and conflict.confidence >= SURE
+
+
+def replaces(conflict: Conflict) -> bool:
+    """Whether a memory and a stored one hardly both hold, so that the newer stands for the older."""
+    return conflict.kind != "duplicate" and conflict.confidence >= LIKELY
 
 
 def judge(
@@ -207,7 +227,7 @@ def _candidates(
         apart = [row for row, similarity in similar.items() if similarity < threshold]
         mine = whole_words(text)
         for row, theirs in engine.store.texts_of(apart).items():
-            if in_common(mine, whole_words(theirs)) < OVERLAP:
+            if not _worth_comparing(mine, whole_words(theirs), similar[row]):
                 del similar[row]
         stored = engine.store.memories(list(similar))
     return [
@@ -215,6 +235,18 @@ def _candidates(
         for row, similarity in similar.items()
         if row in stored and stored[row].id != memory.id and comparable(stored[row], memory)
     ]
+
+
+def _worth_comparing(mine: set[str], theirs: set[str], similarity: float) -> bool:
+    """Whether two texts that are not near by meaning alone may still be about the same."""
+    shared = in_common(mine, theirs)
+    if shared >= OVERLAP or min(shared, similarity) >= ALIKE:
+        return True
+    if similarity < TOLD:
+        return False
+    from skep.semantics.lexicon import UPDATE_MARKERS
+
+    return not UPDATE_MARKERS.isdisjoint(mine) or not UPDATE_MARKERS.isdisjoint(theirs)
 
 
 def _near_by_table(text: str, others: Mapping[int, str], rows: Sequence[int]) -> list[float]:

@@ -10,6 +10,9 @@ import re
 from functools import lru_cache
 from itertools import chain
 
+from skep.patterns import MONTH
+from skep.words import SEVERAL
+
 DATA = os.path.join(os.path.dirname(__file__), "data")
 
 
@@ -69,15 +72,14 @@ MOODS: tuple[frozenset[str], ...] = (
 PERSONS: frozenset[str] = word_set(
     "i my we our he his she her it its they their you your this that these those"
 )
-MANY_VALUED: frozenset[str] = word_set(
-    """visit visited speak spoke like love enjoy hate know knew support meet met see saw read watch play buy bought
-    eat ate try tried go went travel own write wrote learn study has have had include includes contain add added"""
-)
-"""Verbs whose objects do not replace each other: who speaks German may speak French too."""
-SINGLE: frozenset[str] = word_set(
-    "favourite favorite only main current currently default preferred primary now anymore"
-)
-"""Words that leave room for one value whatever the verb."""
+MANY_VALUED: frozenset[str] = SEVERAL | word_set("has have had own go went")
+"""Words whose objects do not replace each other: who speaks German may speak French too."""
+LINKING_VERBS: frozenset[str] = word_set("is are was were has have had")
+WITHIN: frozenset[str] = word_set("in during for of")
+"""Words before the time that something is about, which is one of these as it is read."""
+PERIOD = re.compile(rf"(?:19|20)\d\dyear|q[1-4]|{MONTH}")
+COMPARING: frozenset[str] = word_set("than over before after above below under")
+"""Words whose two sides cannot change places."""
 UNIVERSAL: frozenset[str] = word_set("all every always only both entire whole everyone everything most each")
 
 EXCLUSIVE: tuple[frozenset[str], ...] = (
@@ -180,8 +182,9 @@ allow block; allow disallow; allow prevent; enable disable; enabled disabled; st
 open close; open closed; add remove; create delete; insert delete; include exclude; accept reject;
 accept refuse; approve reject; love hate; like dislike; like hate; love dislike; enjoy hate; enjoy dislike;
 prefer avoid; prefer dislike; use avoid; keep drop; keep remove; keep discard; buy sell; win lose;
-won lost; pass fail; succeed fail; success failure; rise fall; rose fell; increase decrease;
+won lost; bought sold; pass fail; succeed fail; success failure; rise fall; rose fell; increase decrease;
 increase reduce; increase decline; raise lower; gain lose; gain loss; grow shrink; expand shrink;
+grow fall; grow decline; grew fell; grew shrank; grew declined;
 upgrade downgrade; push pull; send receive; give take; import export; read write; sync async;
 synchronous asynchronous; manual automatic; public private; local remote; internal external;
 static dynamic; mutable immutable; required optional; mandatory optional; safe unsafe; safe dangerous;
@@ -206,7 +209,8 @@ activates inhibits; promote inhibit; promotes inhibits; promote suppress; induce
 upregulate downregulate; upregulated downregulated; stimulate inhibit; enhance reduce; enhance impair;
 improve worsen; improve impair; present absent; presence absence; appear disappear; remember forget;
 lock unlock; connect disconnect; load unload; attach detach; install uninstall; subscribe unsubscribe;
-hire fire; hired fired; join leave; joined left; employed unemployed; borrow lend; ascend descend;
+hire fire; hired fired; join leave; joined left; join quit; work leave; works left;
+worked left; employed unemployed; married divorced; borrow lend; ascend descend;
 tighten loosen; build destroy; build demolish; save waste; save spend; save delete; show hide;
 visible hidden; ask answer; teach learn; follow lead; laugh cry; smile frown; love despise;
 interesting boring; exciting boring; beautiful ugly; brave cowardly; generous stingy; polite rude;

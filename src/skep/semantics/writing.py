@@ -11,7 +11,7 @@ from skep.engine import Engine, Progress
 from skep.engine.bulk import uncollected
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
-from skep.semantics.conflicts import DUPLICATE, ContradictionFn, find_for
+from skep.semantics.conflicts import ContradictionFn, find_for, repeats, replaces
 from skep.storage.rows import searched_text
 from skep.storage.sqlite import Plan
 
@@ -252,8 +252,8 @@ def _superseding(
     """
     scope = draft(body, 0.0).scope
     mine = [c for c in conflicts if c.existing.scope == scope]
-    repeated = [c for c in mine if c.kind == "duplicate" and c.similarity >= DUPLICATE]
-    outdated = [c.existing.id for c in mine if c.kind != "duplicate"]
+    repeated = [c for c in mine if repeats(c)]
+    outdated = [c.existing.id for c in mine if replaces(c)]
     if repeated:
         kept = repeated[0].existing
         by = body.get("agent") or engine.store.actor
