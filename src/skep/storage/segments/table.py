@@ -169,10 +169,8 @@ class Table:
         A column that is one value over and over is not asked to give some: numpy would write all of it out first.
         """
         held = self.column(name)
-        if len(held) and held.strides == (0,):
-            out = np.full(len(slots), held[0])
-        else:
-            out = held.take(slots, mode="clip")
+        alike = len(held) > 0 and held.strides == (0,)
+        out = np.full(len(slots), held[0]) if alike else held.take(slots, mode="clip")
         if (slots < 0).any():
             out[slots < 0] = COLUMNS[name].default
         return out
