@@ -346,7 +346,7 @@ class SegmentIndex:
         if not table.all_vectors:
             vectors_total = int(np.count_nonzero(table.has_vector[admitted.slots]))
         near = self._scanner.near(table, query, admitted, k_vectors)
-        field = distinct_sorted(np.concatenate([near, chosen]))
+        field = distinct_sorted(np.concatenate([near, chosen])) if len(chosen) else near
         cosine = cosines_of(table, field, query)
         there = np.flatnonzero(~np.isnan(cosine)) if not table.all_vectors else slice(None)
         nearest = best_of(cosine[there], table.rows, field[there], k_vectors)
