@@ -3,26 +3,8 @@
    it gives, all others are asked of it. */
 
 #include "native.h"
-#include <stdlib.h>
-
-#define LONGEST 64     /* longer chunks are asked of skep.words; so are words longer than it splits */
-#define LARGE 0x7fffffff
-
-/* A string and what it stands for, which is often the same. */
-typedef struct {
-    uint32_t at, size;
-    uint32_t means_at, means;
-} Entry;
-
-/* Strings in order of appearance, each found again by what it says. A look-up touches one slot, one entry and the bytes
-   of both strings, which lie side by side. */
-typedef struct {
-    char *bytes;
-    size_t used, room;
-    Entry *entries;
-    uint32_t *slots; /* number + 1, or 0 */
-    uint32_t count, fits, mask;
-} Strings;
+#include "stem.h"
+#include "table.h"
 
 typedef struct {
     PyObject_HEAD
@@ -34,17 +16,6 @@ typedef struct {
 /* What a byte of ASCII is. */
 enum { BLANK = 1, UPPER = 2, LOWER = 4, DIGIT = 8, BEFORE = 16, AFTER = 32, ENDS = 64 };
 static uint8_t kinds[256];
-
-static int grow(void **memory, size_t size)
-{
-    void *larger = realloc(*memory, size);
-    if (larger == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    *memory = larger;
-    return 1;
-}
 
 /* A text as UTF-8, half pairs included; `held` keeps the bytes, and is NULL if something went wrong. */
 static const char *bytes_of(PyObject *text, Py_ssize_t *size, PyObject **held)
@@ -71,224 +42,6 @@ static PyObject *text_of(const char *bytes, size_t size)
     return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, "surrogatepass");
 }
 
-static uint64_t hash_of(const char *text, size_t size, uint64_t seed)
-{
-    uint64_t hash = seed ^ (size * 0x9e3779b97f4a7c15u);
-    while (size >= 8) {
-        uint64_t word;
-        memcpy(&word, text, 8);
-        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
-        text += 8;
-        size -= 8;
-    }
-    uint64_t word = 0;
-    memcpy(&word, text, size);
-    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-    hash ^= hash >> 32;
-    hash *= 0xc4ceb9fe1a85ec53u;
-    return hash ^ (hash >> 29);
-}
-
-/* Where a string is in the slots, or the empty slot where it would be. */
-static inline uint32_t slot_of(const Strings *strings, const char *text, size_t size, uint64_t hash)
-{
-    uint32_t slot = (uint32_t)hash & strings->mask;
-    for (; strings->slots[slot]; slot = (slot + 1) & strings->mask) {
-        const Entry *known = &strings->entries[strings->slots[slot] - 1];
-        if (known->size == size && memcmp(strings->bytes + known->at, text, size) == 0)
-            break;
-    }
-    return slot;
-}
-
-/* One more string at the end, and what it stands for. */
-static int append(Strings *strings, const char *text, size_t size, const char *meaning, size_t means)
-{
-    int same = means == size && memcmp(text, meaning, size) == 0;
-    size_t more = same ? size : size + means;
-    if (size > LARGE || means > LARGE || strings->used + more > LARGE) {
-        PyErr_SetString(PyExc_OverflowError, "more text than a table of chunks holds");
-        return 0;
-    }
-    if (strings->used + more > strings->room) {
-        size_t room = (strings->used + more) * 3 / 2 + 4096;
-        if (!grow((void **)&strings->bytes, room))
-            return 0;
-        strings->room = room;
-    }
-    if (strings->count == strings->fits) {
-        uint32_t fits = strings->fits * 3 / 2 + 256;
-        if (!grow((void **)&strings->entries, fits * sizeof(Entry)))
-            return 0;
-        strings->fits = fits;
-    }
-    uint32_t at = (uint32_t)strings->used;
-    memcpy(strings->bytes + at, text, size);
-    if (!same)
-        memcpy(strings->bytes + at + size, meaning, means);
-    strings->entries[strings->count++] = (Entry){at, (uint32_t)size, same ? at : at + (uint32_t)size, (uint32_t)means};
-    strings->used += more;
-    return 1;
-}
-
-/* Slots enough for one more string. */
-static int widen(Strings *strings, uint64_t seed)
-{
-    if (strings->slots != NULL && 2 * (strings->count + 1) <= strings->mask)
-        return 1;
-    uint32_t size = strings->slots == NULL ? 1024 : 2 * (strings->mask + 1);
-    uint32_t *slots = calloc(size, sizeof(uint32_t));
-    if (slots == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    free(strings->slots);
-    strings->slots = slots;
-    strings->mask = size - 1;
-    for (uint32_t number = 0; number < strings->count; number++) {
-        const Entry *entry = &strings->entries[number];
-        const char *text = strings->bytes + entry->at;
-        slots[slot_of(strings, text, entry->size, hash_of(text, entry->size, seed))] = number + 1;
-    }
-    return 1;
-}
-
-static void let_go(Strings *strings)
-{
-    free(strings->bytes);
-    free(strings->entries);
-    free(strings->slots);
-    memset(strings, 0, sizeof *strings);
-}
-
-/* Porter's stem, step by step as in skep.words. */
-
-static inline int is_vowel(char c)
-{
-    return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u';
-}
-
-/* y is a vowel after a consonant that is no y itself. */
-static inline int vowel_at(const char *word, int at)
-{
-    if (word[at] != 'y')
-        return is_vowel(word[at]);
-    return at > 0 && word[at - 1] != 'y' && !is_vowel(word[at - 1]);
-}
-
-static int has_vowel(const char *word, int size)
-{
-    for (int i = 0; i < size; i++)
-        if (vowel_at(word, i))
-            return 1;
-    return 0;
-}
-
-static int measure(const char *word, int size)
-{
-    int found = 0;
-    for (int i = 1; i < size; i++)
-        found += vowel_at(word, i - 1) && !vowel_at(word, i);
-    return found;
-}
-
-static int short_syllable(const char *word, int size)
-{
-    if (size < 3)
-        return 0;
-    const char *last = word + size - 3;
-    return !vowel_at(last, 0) && vowel_at(last, 1) && !vowel_at(last, 2) && last[2] != 'w' && last[2] != 'x' &&
-           last[2] != 'y';
-}
-
-static inline int ends(const char *word, int size, const char *ending)
-{
-    int length = (int)strlen(ending);
-    return size >= length && memcmp(word + size - length, ending, (size_t)length) == 0;
-}
-
-typedef struct {
-    const char *from, *to;
-} Suffix;
-
-/* Longest first. */
-static const Suffix LONG_SUFFIXES[] = {
-    {"ational", "ate"}, {"ization", "ize"}, {"iveness", "ive"}, {"fulness", "ful"}, {"ousness", "ous"},
-    {"tional", "tion"}, {"biliti", "ble"},  {"entli", "ent"},   {"ousli", "ous"},   {"ation", "ate"},
-    {"alism", "al"},    {"aliti", "al"},    {"iviti", "ive"},   {"enci", "ence"},   {"anci", "ance"},
-    {"izer", "ize"},    {"alli", "al"},     {"ator", "ate"},    {"logi", "log"},    {"bli", "ble"},
-    {"eli", "e"},       {NULL, NULL},
-};
-static const Suffix SHORT_SUFFIXES[] = {
-    {"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"}, {"ical", "ic"}, {"ness", ""}, {"ful", ""},
-    {NULL, NULL},
-};
-static const Suffix RESIDUAL_SUFFIXES[] = {
-    {"ement", ""}, {"ance", ""}, {"ence", ""}, {"able", ""}, {"ible", ""}, {"ment", ""},  {"sion", "s"},
-    {"tion", "t"}, {"ant", ""},  {"ent", ""},  {"ism", ""},  {"ate", ""},  {"iti", ""},   {"ous", ""},
-    {"ive", ""},   {"ize", ""},  {"al", ""},   {"er", ""},   {"ic", ""},   {"ou", ""},    {NULL, NULL},
-};
-
-/* The longest of the suffixes that a word has, replaced where what is left has enough syllables. */
-static int replaced(char *word, int size, const Suffix *suffixes, int least, int with)
-{
-    for (; suffixes->from; suffixes++)
-        if (ends(word, size, suffixes->from)) {
-            int to = (int)strlen(suffixes->to), root = size - (int)strlen(suffixes->from);
-            char changed[LONGEST + 8];
-            memcpy(changed, word, (size_t)root);
-            memcpy(changed + root, suffixes->to, (size_t)to);
-            if (measure(changed, with ? root + to : root) < least)
-                return size;
-            memcpy(word, changed, (size_t)(root + to));
-            return root + to;
-        }
-    return size;
-}
-
-static int without_past(char *word, int size)
-{
-    if (ends(word, size, "eed"))
-        return measure(word, size - 3) ? size - 1 : size;
-    int cut = ends(word, size, "ed") ? 2 : ends(word, size, "ing") ? 3 : 0;
-    if (!cut || !has_vowel(word, size - cut))
-        return size;
-    size -= cut;
-    int longer = ends(word, size, "at") || ends(word, size, "bl") || ends(word, size, "iz");
-    if (!longer) {
-        if (size > 1 && word[size - 1] == word[size - 2] && strchr("aeioulsz", word[size - 1]) == NULL)
-            return size - 1;
-        longer = measure(word, size) == 1 && short_syllable(word, size);
-    }
-    if (longer)
-        word[size++] = 'e';
-    return size;
-}
-
-/* The size of the stem, which takes the place of the word. */
-static int stem(char *word, int size)
-{
-    if (size <= 2 || strchr("abfhjkopqvwxz", word[size - 1]) != NULL)
-        return size;
-    if (ends(word, size, "sses") || ends(word, size, "ies"))
-        size -= 2;
-    else if (word[size - 1] == 's' && !ends(word, size, "ss") && !ends(word, size, "us"))
-        size--;
-    size = without_past(word, size);
-    if (word[size - 1] == 'y' && has_vowel(word, size - 1))
-        word[size - 1] = 'i';
-    size = replaced(word, size, LONG_SUFFIXES, 1, 0);
-    size = replaced(word, size, SHORT_SUFFIXES, 1, 0);
-    size = replaced(word, size, RESIDUAL_SUFFIXES, 2, 1);
-    if (word[size - 1] == 'e') {
-        int syllables = measure(word, size - 1);
-        if (syllables > 1 || (syllables == 1 && !short_syllable(word, size - 1)))
-            size--;
-    }
-    return ends(word, size, "ll") && measure(word, size) > 1 ? size - 1 : size;
-}
-
 /* A word of lower-case letters, stemmed unless it is one that carries no meaning. */
 static int plain_word(const Cutter *cutter, char *word, int size)
 {
@@ -299,7 +52,7 @@ static int plain_word(const Cutter *cutter, char *word, int size)
 /* The terms of a chunk, with blanks between them, into `out` (3 * LONGEST); -1 if skep.words has to be asked. */
 static int easy_terms(const Cutter *cutter, const char *chunk, size_t length, char *out)
 {
-    if (length > LONGEST)
+    if (length > LONGEST) /* words longer than this are not split, and seldom seen */
         return -1;
     int start = 0, end = (int)length, marks = 0;
     while (start < end && kinds[(uint8_t)chunk[start]] & BEFORE)

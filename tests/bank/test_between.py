@@ -83,9 +83,9 @@ def test_an_interrupt_while_texts_are_cut_leaves_every_later_word_in_its_place(
         return words.analysed(chunk)
 
     texts = [f"alpha_{n} beta{n} gamma_{n}" for n in range(300)]
-    if compiled:
-        pytest.importorskip("skep_native", reason="not built")
-    else:
+    if compiled and not hasattr(numbering.native, "Cutter"):
+        pytest.skip("the compiled package is not there")
+    if not compiled:
         monkeypatch.setattr(numbering, "native", None)
     monkeypatch.setattr(numbering, "analysed" if compiled else "joined_chunk", interrupted)
     with opened(":memory:") as bank:
