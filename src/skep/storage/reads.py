@@ -16,6 +16,7 @@ from skep.storage.linked import Linked
 from skep.storage.log import Log
 from skep.storage.rows import AT_REST, SELECT, memory_of, searched_text, where_clause
 from skep.storage.vectors import Space, Vectors
+from skep.storage.wording import waiting
 
 _INDEX_ROWS = """
 SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
@@ -144,8 +145,6 @@ class Reads(Linked):
             condition += " AND m.row < :before_row"
             values["before_row"] = before_row
         if terms:
-            from skep.storage.wording import waiting
-
             newest = [row for row, its in waiting(self.connection) if its.issuperset(terms)]
             also = f" UNION ALL VALUES {', '.join(f'({row})' for row in newest)}" if newest else ""
             condition += f" AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match{also})"
