@@ -97,10 +97,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'skep' has no attribute {name!r}")
     import importlib
 
-    from skep.loading import load_msgspec, undisturbed
+    from skep.loading import undisturbed
 
     with undisturbed():
-        load_msgspec()
         value = getattr(importlib.import_module(f"skep.{home}"), name)
     globals()[name] = value
     return value

@@ -6,7 +6,7 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from skep.loading import load_msgspec, undisturbed
+from skep.loading import undisturbed
 
 if TYPE_CHECKING:
     from skep.server.mcp.launch import Plain
@@ -32,7 +32,6 @@ def _run(words: list[str]) -> None:
         return
     if words[:1] == ["hook"]:
         with undisturbed():
-            load_msgspec()
             from skep.integrations.hooks import main as hook
 
         hook(words[1:])

@@ -187,7 +187,6 @@ def test_answering_one_question_imports_no_more_than_it_needs(tmp_path: Path) ->
         "zipfile",
         "difflib",
         "dataclasses",
-        "typing_extensions",
         "numpy.typing",
         "numpy.ma",
         "numpy.random",

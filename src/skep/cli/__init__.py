@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from skep.loading import load_msgspec, undisturbed
+from skep.loading import undisturbed
 from skep.server.mcp.launch import one_thread
 
 LONG = ("bench", "hive", "maintain", "reembed", "tune")
@@ -80,7 +80,6 @@ class LazyGroup(click.Group):
             one_thread()
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         with undisturbed():
-            load_msgspec()
             return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
 
     def resolve_command(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from skep.loading import load_msgspec, undisturbed
+from skep.loading import undisturbed
 
 PROFILE_NAMES: Final = ("default", "full", "reference", "search")
 
@@ -60,7 +60,6 @@ class Serving:
         self, bank: str | None, profile: str, judge: str | None, environ: Mapping[str, str], *, local: bool
     ) -> None:
         with undisturbed():
-            load_msgspec()
             from pathlib import Path
 
             from skep import __version__
