@@ -27,8 +27,8 @@ cache queue ledger token schema worker mailer report cluster parser index folder
 """
 NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
-STATEMENTS = {"hybrid": 5, "words": 5, "meaning": 5, "default": 6}
-"""SQLite statements per recall of five hits, by kind of recall."""
+STATEMENTS = {"hybrid": 5, "words": 5, "meaning": 5, "default": 7}
+"""SQLite statements per recall of five hits, by kind of recall; one of the last asks whose rival memories are."""
 STEPS = {"hybrid": 480, "words": 480, "meaning": 480, "default": 1100}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 CALLS = {"hybrid": 13_500, "words": 11_000, "meaning": 11_000, "default": 15_000}

@@ -3,7 +3,8 @@
 Without a model, two memories are rivals when
 
 - they hold the same words of the query and are worded alike, but each has a word the other lacks: the same
-  sentence with another value ("lives in Rome", "lives in Oslo"); or
+  sentence with another value ("lives in Rome", "lives in Oslo"), unless the relation holds several values at a time
+  ("speaks French", "speaks German"); or
 - the newer one tells of a change ("now", "moved to", "raised") and shares the subject; this weaker rule applies
   only to short texts, to questions about the present, and only against the best hit; or
 - the question asks for a value that holds now (a number, a time), both hold such a value, and the newer one ranks close
@@ -13,7 +14,7 @@ Without a model, two memories are rivals when
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from skep.patterns import lazy
 from skep.retrieval.changes import around_changes, of_a_namesake
-from skep.words import STOP, terms
+from skep.words import SEVERAL, SINGLE, STOP, terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,6 +87,8 @@ class Facts(NamedTuple):
     """The names in it."""
     over_all: bool = False
     """It asks for a sum, a difference or a count over several memories."""
+    apart: Callable[[int, set[int]], set[int]] | None = None
+    """Which of some are of other people than one of them, and so no rivals of it."""
     headed: Bools | None = None
     """Which are headed with what the query names; the others are about something else, and no rivals of theirs."""
 
@@ -115,6 +118,8 @@ def renew(facts: Facts) -> Renewed:
             rivals |= _changed(facts, words) | _other_values(facts, age)
         if facts.headed is not None:
             rivals = {place for place in rivals if facts.headed[place] == facts.headed[leader]}
+        if facts.apart is not None and rivals:
+            rivals -= facts.apart(leader, rivals)
         if not rivals:
             continue
         places = sorted({leader, *rivals})
@@ -192,9 +197,25 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
         mine, theirs = words.of(leader), words.of(other)
         shared = len(mine.held & theirs.held)
         each_its_own = shared < min(len(mine.held), len(theirs.held))
+        if each_its_own and _may_both_hold(mine.held, theirs.held):
+            continue
         if each_its_own and shared >= ALIKE * (len(mine.held) + len(theirs.held) - shared):
             out.add(other)
     return out
+
+
+def _may_both_hold(mine: frozenset[str], theirs: frozenset[str]) -> bool:
+    """Whether two texts name different values of a relation that holds several; of numbers it holds one."""
+    several, single = _several()
+    if (mine & theirs).isdisjoint(several) or not (mine | theirs).isdisjoint(single):
+        return False
+    return not any(map(str.isdigit, "".join(mine ^ theirs)))
+
+
+@lru_cache(maxsize=1)
+def _several() -> tuple[frozenset[str], frozenset[str]]:
+    """As terms: words of relations that hold several values, and words that leave room for one."""
+    return (frozenset(terms(" ".join(sorted(SEVERAL)))), frozenset(terms(" ".join(sorted(SINGLE)))))
 
 
 def _changed(facts: Facts, words: _Words) -> set[int]:
