@@ -29,7 +29,7 @@ NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
 STATEMENTS = {"hybrid": 5, "words": 5, "meaning": 5, "default": 7}
 """SQLite statements per recall of five hits, by kind of recall; one of the last asks whose rival memories are."""
-STEPS = {"hybrid": 480, "words": 480, "meaning": 480, "default": 1100}
+STEPS = {"hybrid": 480, "words": 480, "meaning": 480, "default": 1450}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 CALLS = {"hybrid": 13_500, "words": 11_000, "meaning": 11_000, "default": 15_000}
 """Python and C function calls per recall, with a few pairs of hits compared for the first time."""

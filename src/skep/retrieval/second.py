@@ -254,7 +254,7 @@ def _in_time(found: Candidates, call: Call) -> Candidates:
 
 
 def _apart(rows: Ints, call: Call) -> Callable[[int, set[int]], set[int]] | None:
-    """Which of some candidates are of other users or projects than one of them; their scopes are read if it is asked."""
+    """Which of some candidates are of other users or projects than one of them; scopes are read if that is asked."""
     where = call.where.scope
     if where is not None and ANY not in (where.user, where.project):
         return None  # all are of one, or of everybody
