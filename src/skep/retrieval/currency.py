@@ -3,13 +3,14 @@
 Without a model, two memories are rivals when
 
 - they hold the same words of the query and are worded alike, but each has a word the other lacks: the same
-  sentence with another value ("lives in Rome", "lives in Oslo"), unless the relation holds several values at a time
-  ("speaks French", "speaks German"); or
+  sentence with another value ("lives in Rome", "lives in Oslo"); or
 - the newer one tells of a change ("now", "moved to", "raised") and shares the subject; this weaker rule applies
   only to short texts, to questions about the present, and only against the best hit; or
 - the question asks for a value that holds now (a number, a time), both hold such a value, and the newer one ranks close
   to the best hit and holds its words of the query; or ranks less close, and says of words of the query that their value
   has changed. Again only against the best hit.
+
+Where the relation holds several values at a time ("speaks French", "speaks German") the older is not marked.
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ def renew(facts: Facts) -> Renewed:
         newest_first = sorted(places, key=age.__getitem__)
         for place, newer in zip(places, newest_first, strict=True):
             order[place] = newer
-            outdated[place] = age[place] > age[newest_first[0]]
+            outdated[place] = age[place] > age[newest_first[0]] and not _may_both_hold(
+                words.of(place).held, words.of(newest_first[0]).held
+            )
     return Renewed(np.array(order, dtype=np.int64), np.array(outdated, dtype=bool))
 
 
@@ -197,8 +200,6 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
         mine, theirs = words.of(leader), words.of(other)
         shared = len(mine.held & theirs.held)
         each_its_own = shared < min(len(mine.held), len(theirs.held))
-        if each_its_own and _may_both_hold(mine.held, theirs.held):
-            continue
         if each_its_own and shared >= ALIKE * (len(mine.held) + len(theirs.held) - shared):
             out.add(other)
     return out

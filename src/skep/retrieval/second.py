@@ -293,7 +293,7 @@ def _current(found: Candidates, call: Call) -> Candidates:
         headed=found.signals["title"][:size] > 0 if "title" in found.measured else None,
     )
     renewed = currency.renew(facts)
-    if not renewed.outdated.any():
+    if not renewed.outdated.any() and (renewed.order == np.arange(size)).all():
         return found
     moved = replace(
         found,
