@@ -63,6 +63,16 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
             and self.session in (ANY, other.session)
         )
 
+    def apart(self, other: Scope) -> bool:
+        """Whether two scopes are of different users or projects; sessions of the same ones are not apart.
+
+        >>> Scope(user="ana").apart(Scope(user="bob")), Scope(user="ana").apart(Scope(project="x"))
+        (True, False)
+        """
+        return (self.user is not None and other.user is not None and self.user != other.user) or (
+            self.project is not None and other.project is not None and self.project != other.project
+        )
+
 
 SHARED = Scope()
 

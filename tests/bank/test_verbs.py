@@ -420,3 +420,11 @@ def test_a_list_among_the_tags_asks_for_one_of_them(tmp_path: Path, count: int) 
             bank.recall("leaf", tags=["tea", []])
         with pytest.raises(WrongTypeError):
             bank.find(tags=[["tea", 7]])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(("rel", "verb"), [("supersedes", "supersede"), ("duplicate_of", "merge")])
+def test_a_link_cannot_stand_for_a_replacement(bank: Bank, rel: str, verb: str) -> None:
+    a, b = (bank.remember(f"note {word}", on_conflict="ignore").memory.id for word in "ab")
+    with pytest.raises(InvalidInputError, match=verb):
+        bank.link(a, b, rel)
+    assert bank.neighbors(a).links == ()

@@ -32,9 +32,9 @@ cache queue ledger token schema worker mailer report cluster parser index folder
 """
 NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
-STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 6}
-"""SQLite statements per recall of five hits, by kind of recall."""
-STEPS = {"hybrid": 380, "words": 380, "meaning": 380, "default": 1020}
+STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 7}
+"""SQLite statements per recall of five hits, by kind of recall; one of the last asks whose rival memories are."""
+STEPS = {"hybrid": 380, "words": 380, "meaning": 380, "default": 1400}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 ASKED = (1235, 77, 903, 2204)
 CALLS = {"hybrid": 6600, "words": 2800, "meaning": 6200, "default": 6200}

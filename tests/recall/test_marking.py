@@ -1,54 +1,106 @@
-"""Which hits are worth comparing is found alike with and without the compiled loop."""
+"""What is marked in an answer: what conflicts, what is outdated; and what is neither."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.conftest import Clock
 
-from skep.recall.marking import ROUGHLY, roughly_alike
-from skep.storage.segments import kernels
-
-TEXTS = st.lists(st.text(alphabet="abAB \t\n\x0b\x1c\x1f\x00.,éİ", max_size=30), max_size=12)
+from skep.bank import Bank
 
 
-def in_python(texts: list[str]) -> list[tuple[int, int]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "native", None)
-        return roughly_alike(texts)
+def told(bank: Bank, clock: Clock, *texts: str, **how: object) -> list[str]:
+    ids: list[str] = []
+    for text in texts:
+        ids.append(bank.remember(text, on_conflict="ignore", **how).memory.id)  # type: ignore[arg-type]
+        clock.pass_days(1)
+    return ids
 
 
-def test_texts_that_share_some_of_their_words_are_alike_whatever_their_case() -> None:
-    texts = ["Use ruff for linting", "never use Ruff for linting", "the office has a cat", "use\u2003RUFF"]
-
-    assert in_python(texts) == [(0, 1), (0, 3), (1, 3)]
-    assert in_python(texts) == roughly_alike(texts)
-
-
-@pytest.fixture(scope="module")
-def sharing() -> Any:
-    native: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
-    if not hasattr(native, "sharing"):
-        pytest.skip("an older build: `pip install ./native` again")
-    return native.sharing
+UPDATES = [
+    ("Who is the CEO?", "The CEO is Jane Doe", "The CEO is John Smith"),
+    ("which linter do we use?", "Use ruff for linting", "Use flake8 for linting"),
+    ("what is the budget", "The budget is $5,000", "The budget is $7,500"),
+    ("Where does Ana live?", "Ana lives in Rome", "Ana lives in Oslo"),
+]
 
 
-@given(texts=TEXTS)
-def test_the_compiled_loop_finds_the_same_pairs_or_leaves_it_to_us(sharing: Any, texts: list[str]) -> None:
-    found = sharing(texts, ROUGHLY)
-
-    assert found == (in_python(texts) if all(text.isascii() for text in texts) else None)
-
-
-def test_the_compiled_loop_leaves_what_is_long_or_many_to_us_and_refuses_what_is_no_text(
-    sharing: Any,
+@pytest.mark.parametrize(("query", "one", "other"), UPDATES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_newest_value_comes_first_and_the_older_is_marked(
+    bank: Bank, clock: Clock, query: str, one: str, other: str, turned: bool
 ) -> None:
-    assert sharing(["x" * 16_384], ROUGHLY) == []
-    assert sharing(["x" * 16_384, "y"], ROUGHLY) is None
-    assert sharing(["x"] * 33, ROUGHLY) is None
-    assert sharing(list("abcdefghijklmnopqrstuvwxyz012345"), ROUGHLY) == []
-    for wrong in ([1], ["a", None], ("a", "b"), "ab"):
-        with pytest.raises(TypeError):
-            sharing(wrong, ROUGHLY)
+    older, newer = told(bank, clock, *((other, one) if turned else (one, other)))
+
+    hits = bank.recall(query)
+
+    assert [hit.memory.id for hit in hits] == [newer, older]
+    assert ["outdated" in hit.flags for hit in hits] == [False, True]
+    assert hits[0].score >= hits[1].score
+
+
+def test_of_one_moment_the_later_written_is_the_newer(bank: Bank) -> None:
+    for number in range(12):  # ids of one and of two digits
+        bank.remember(f"unrelated {'abcdefghijkl'[number] * 4}", on_conflict="ignore")
+    values = [bank.remember(f"The budget is ${n},000", on_conflict="ignore").memory.id for n in (7, 5)]
+    assert [hit.memory.id for hit in bank.recall("what is the budget", limit=2)] == values[::-1]
+
+
+def test_a_question_about_the_past_is_not_answered_with_the_newest_first(bank: Bank, clock: Clock) -> None:
+    told(bank, clock, "The budget is $5,000", "The budget is $7,500")
+    assert not any("outdated" in hit.flags for hit in bank.recall("what was the previous budget"))
+
+
+def test_an_older_hit_that_alone_holds_what_is_asked_stays_first(bank: Bank, clock: Clock) -> None:
+    older, _newer = told(bank, clock, "The blue budget is $5,000", "The red budget is $7,500")
+    assert bank.recall("what is the blue budget")[0].memory.id == older
+
+
+@pytest.mark.parametrize(
+    ("query", "one", "other"),
+    [
+        ("What is Ana allergic to?", "Ana is allergic to peanuts", "Ana is allergic to shellfish"),
+        ("What does Ana like?", "Ana likes tea", "Ana likes coffee"),
+        ("Which languages does Bob speak?", "Bob speaks French", "Bob speaks German"),
+    ],
+)
+def test_values_that_hold_beside_each_other_are_not_marked(
+    bank: Bank, clock: Clock, query: str, one: str, other: str
+) -> None:
+    told(bank, clock, one, other)
+    assert [hit.flags for hit in bank.recall(query)] == [(), ()]
+
+
+def test_what_two_people_say_of_themselves_does_not_conflict(bank: Bank, clock: Clock) -> None:
+    for user, colour in (("ana", "red"), ("bob", "blue")):
+        told(bank, clock, f"My favourite colour is {colour}", scope={"user": user})
+    assert [hit.flags for hit in bank.recall("favourite colour")] == [(), ()]
+    assert [hit.flags for hit in bank.recall("favourite colour", scope={"user": "*"})] == [(), ()]
+
+
+def test_two_sessions_of_one_person_do(bank: Bank, clock: Clock) -> None:
+    for session, colour in (("1", "red"), ("2", "blue")):
+        told(bank, clock, f"My favourite colour is {colour}", scope={"user": "ana", "session": session})
+    hits = bank.recall("favourite colour")
+    assert [("outdated" in hit.flags, "conflict" in hit.flags) for hit in hits] == [
+        (False, True),
+        (True, True),
+    ]
+
+
+def test_a_memory_does_not_conflict_with_the_one_that_replaced_it(bank: Bank, clock: Clock) -> None:
+    older, newer = told(bank, clock, "The deploy window is Tuesday", "The deploy window is Thursday")
+    bank.supersede(older, newer)
+    hits = bank.recall("deploy window", include_superseded=True)
+    assert [(hit.memory.id, hit.conflicts_with) for hit in hits] == [(newer, ()), (older, ())]
+
+
+def test_hits_that_a_link_sets_against_each_other_are_marked(bank: Bank, clock: Clock) -> None:
+    one, other = told(bank, clock, "Backups are encrypted at rest", "Backups are readable by every intern")
+    assert not any(hit.conflicts_with for hit in bank.recall("backups"))
+    bank.link(one, other, "contradicts")
+
+    marked = {hit.memory.id: (hit.flags, hit.conflicts_with) for hit in bank.recall("backups")}
+
+    assert marked == {one: (("conflict",), (other,)), other: (("conflict",), (one,))}
+    bank.unlink(one, other, "contradicts")
+    assert not any(hit.conflicts_with for hit in bank.recall("backups"))

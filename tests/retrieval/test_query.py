@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from skep.retrieval.dates import spans
+from skep.retrieval.dates import EVER, spans
 from skep.retrieval.query import names, subject_matter, understand
 
 NOW = datetime(2025, 6, 18, 15, 30, tzinfo=UTC).timestamp()
@@ -122,3 +122,31 @@ def test_words_are_looked_up_from_the_subject_matter_alone() -> None:
 
     assert asked.terms == ("oven", "project", "went")
     assert asked.text.startswith("Summarize")
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("before June 2023", None, "2023-06-01"),
+        ("what did we decide before 2020?", None, "2020-01-01"),
+        ("until March 2021", None, "2021-04-01"),
+        ("after May 2023", "2023-06-01", "2023-11-15"),
+        ("since 2021", "2021-01-01", "2023-11-15"),
+        ("before June", None, "2023-06-01"),
+        ("since last month", "2023-10-01", "2023-11-15"),
+        ("between May 2022 and July 2022", "2022-05-01", "2022-08-01"),
+        ("from 2022-05-01 to 2022-06-01", "2022-05-01", "2022-06-02"),
+        ("logged at 2022-05-08T10:00", "2022-05-08", "2022-05-09"),
+    ],
+)
+def test_words_before_a_time_open_it_or_join_it_with_another(text: str, start: str | None, end: str) -> None:
+    def at(day: str) -> float:
+        return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+
+    (span,) = spans(text, at("2023-11-14"))
+
+    assert (span.start, span.end) == (EVER if start is None else at(start), at(end))
+
+
+def test_a_part_of_a_number_is_not_read_as_a_count() -> None:
+    assert spans("1.5 years ago", 1.7e9) == ()

@@ -11,23 +11,36 @@ from skep.semantics import links as graph
 from skep.storage.sqlite import Plan
 from skep.validation import clean_count, clean_id, clean_ids, clean_number, clean_text
 
+LINEAGE = {"supersedes": "supersede(old, new)", "duplicate_of": "merge(loser, winner)"}
+"""Relations that are read from what replaced what, and how that is said."""
+
 
 class Linking(Base):
     """Link, unlink, neighbors, subgraph, path."""
 
     def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        """Link two memories; the same link twice is one link."""
+        """Link two memories; the same link twice is one link.
+
+        What replaces or repeats another is said with `supersede` and `merge`, and shows among the links.
+        """
         self._engine.known(src, dst)
         if src == dst:
             raise InvalidInputError(
                 f"{src} cannot be linked to itself; pass two different memories", field="dst"
             )
         rel = clean_text("rel", rel, self._engine.settings.label_limit)
+        if rel in LINEAGE:
+            raise InvalidInputError(
+                f"rel cannot be {rel!r}, which would replace nothing; call `{LINEAGE[rel]}`", field="rel"
+            )
         strength = clean_number("strength", strength, 0.0, 1.0)
         found = self._engine.store.links(src, rel=rel, direction="out")
         wanted = Link(src=src, dst=dst, rel=rel, strength=strength)
         if wanted not in found:
-            self._write("link", {"src": src, "dst": dst, "rel": rel, "strength": strength})
+            plans: list[Plan] = [("link", {"src": src, "dst": dst, "rel": rel, "strength": strength})]
+            if rel == graph.CONTRADICTS:
+                plans += graph.opposing(self._engine.setting)
+            self._engine.write(plans)
         return wanted
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
@@ -37,7 +50,7 @@ class Linking(Base):
         stored = [
             link
             for link in self._engine.store.links(src, rel=rel, direction="out")
-            if link.dst == dst and link.rel not in ("supersedes", "duplicate_of")
+            if link.dst == dst and link.rel not in LINEAGE
         ]
         plans: list[Plan] = [("unlink", {"src": src, "dst": dst, "rel": link.rel}) for link in stored]
         if plans:

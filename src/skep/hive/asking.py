@@ -12,8 +12,8 @@ import msgspec
 from skep.hive.scatter import Heard
 from skep.hive.tracing import tracer
 from skep.hive.union import Members, Union
-from skep.model import Memory, Recalled
-from skep.recall.marking import conflicts_marked, opposes
+from skep.model import Recalled
+from skep.recall.marking import Opposed, conflicts_marked, opposes
 from skep.recall.search import Recaller
 from skep.retrieval.config import RecallConfig
 from skep.storage.rows import searched_text
@@ -167,7 +167,7 @@ def ask_hive(
     limit: int,
     reranker: Reranker | None = None,
     explain: bool = False,
-    opposed: Callable[[Memory, Memory, float], bool] = opposes,
+    opposed: Opposed = opposes,
 ) -> tuple[Answer, dict[str, str]]:
     """The answer, and the member each candidate came from."""
     from skep.retrieval.pipeline import run
@@ -197,6 +197,7 @@ def ask_hive(
             vectors=lambda hits: embedder.embed([searched_text(h.memory.title, h.memory.text) for h in hits]),
             calibrate=embedder.calibrate,
             opposed=opposed,
+            query=query if config.currency else None,
         )
     kept = {hit.memory.id for hit in shown}
     heard = scatter.heard

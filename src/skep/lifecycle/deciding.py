@@ -11,11 +11,9 @@ from collections.abc import Iterable, Sequence
 from skep.engine import Engine
 from skep.lifecycle.judge import Case, Decision
 from skep.model import CURRENT, Event, Memory
-from skep.semantics.links import chain
+from skep.semantics.links import CONTRADICTS, chain, opposing
 from skep.storage.fold import voided
 from skep.storage.sqlite import Plan
-
-CONTRADICTS = "contradicts"
 
 
 def carried_out(case: Case, decision: Decision) -> Decision:
@@ -45,7 +43,7 @@ def plans_for(engine: Engine, case: Case, decision: Decision, by: str) -> list[P
             replaced = {"old": older.id, "new": newer.id, "reason": by}
             return [*taken_back(engine, newer.id, older.id, by), ("supersede", replaced)]
         case "CONTRADICTION":
-            return contradiction_plans(older, newer)
+            return [*contradiction_plans(older, newer), *opposing(engine.setting)]
         case "KEEP_BOTH":
             return reconciled(engine, older.id, newer.id, by)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from skep.semantics.conflicts import in_common, judge, whole_words
+from skep.semantics.conflicts import comparable, in_common, judge, replaces, whole_words
 
 if TYPE_CHECKING:
     from skep.model import Hit, Link, Memory
@@ -17,15 +17,22 @@ MOSTLY = 0.4
 """The share of words two hits must have in common to be compared."""
 ROUGHLY = 0.25
 """The same for chunks, whose punctuation hides some of what is shared."""
-NEAR = 0.5
+NEAR = 0.4
+"""Similarity from which such hits are compared."""
 CHECKED = 10
 """How many of the best hits are compared with one another for conflicts."""
 
 
-def opposes(older: Memory, newer: Memory, similarity: float) -> bool:
-    """Whether two memories contradict or update one another."""
+CLOSE = 0.5
+"""The share of an older hit's score that a newer one must have to stand before it."""
+Opposed = Callable[["Memory", "Memory", float], str]
+"""Of an older and a newer memory of some similarity: `contradiction`, `update`, or nothing if they go together."""
+
+
+def opposes(older: Memory, newer: Memory, similarity: float) -> str:
+    """Whether two memories contradict or update one another, and which of the two it is."""
     conflict = judge(older, newer, similarity)
-    return conflict is not None and conflict.kind != "duplicate"
+    return conflict.kind if conflict is not None and replaces(conflict) else ""
 
 
 def conflicts_marked(
@@ -33,7 +40,9 @@ def conflicts_marked(
     *,
     vectors: Callable[[Sequence[Hit]], Any],
     calibrate: Callable[[float], float],
-    opposed: Callable[[Memory, Memory, float], bool] = opposes,
+    opposed: Opposed = opposes,
+    linked: Sequence[Link] = (),
+    query: str | None = None,
 ) -> tuple[Hit, ...]:
     """The hits, with a mark on those that contradict or update one another.
 
@@ -44,28 +53,40 @@ def conflicts_marked(
         hits: Best first; the first few are compared.
         vectors: The unit vectors of hits, one row each; asked for only if some are worth comparing.
         calibrate: A raw cosine on the common scale.
-        opposed: Whether an older and a newer memory of some similarity do not go together.
+        opposed: Whether an older and a newer memory of some similarity do not go together, and how.
+        linked: Links that say so.
+        query: Where given, a hit that another one updates comes behind that one, if both hold what this asks for.
     """
     head = hits[:CHECKED]
     alike = [
         (i, j)
         for i, j in _alike([hit.memory.text for hit in head])
-        if head[i].memory.kind == head[j].memory.kind
+        if _may_conflict(head[i].memory, head[j].memory)
     ]
-    if not alike:
-        return hits
-    rows = vectors(head)
     found: dict[str, list[str]] = {}
+    newer_than: dict[int, list[int]] = {}
+    rows = vectors(head) if alike else ()
     for i, j in alike:
         cosine = float(rows[i] @ rows[j])
         similarity = 0.0 if math.isnan(cosine) else calibrate(cosine)
-        older, newer = sorted((head[i].memory, head[j].memory), key=lambda m: (m.created_at, m.id))
-        if similarity >= NEAR and opposed(older, newer, similarity):
+        older, newer = sorted((i, j), key=lambda place: _age(head[place].memory))
+        if similarity < NEAR:
+            continue
+        how = opposed(head[older].memory, head[newer].memory, similarity)
+        if how:
             found.setdefault(head[i].memory.id, []).append(head[j].memory.id)
             found.setdefault(head[j].memory.id, []).append(head[i].memory.id)
+        if how == "update" and query is not None and _gives_way(query, head[older], head[newer]):
+            newer_than.setdefault(older, []).append(newer)
+    shown = {hit.memory.id for hit in hits} if linked else ()
+    for link in linked:
+        if link.src in shown and link.dst in shown:
+            for one, other in ((link.src, link.dst), (link.dst, link.src)):
+                if other not in found.setdefault(one, []):
+                    found[one].append(other)
     if not found:
         return hits
-    return tuple(
+    marked = tuple(
         msgspec.structs.replace(
             hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(found[hit.memory.id])
         )
@@ -73,6 +94,32 @@ def conflicts_marked(
         else hit
         for hit in hits
     )
+    return _behind(marked, newer_than) if newer_than else marked
+
+
+def _may_conflict(a: Memory, b: Memory) -> bool:
+    """Whether two hits are of one kind, for the same people, and neither stands for the other."""
+    return a.kind == b.kind and not a.scope.apart(b.scope) and comparable(a, b)
+
+
+def _age(memory: Memory) -> tuple[float, int, str]:
+    """Older memories first; of one moment, in the order in which a bank has written them."""
+    return memory.created_at, len(memory.id), memory.id
+
+
+def _gives_way(query: str, older: Hit, newer: Hit) -> bool:
+    """Whether an older hit answers the query with what is no longer so, and the newer one answers as much of it."""
+    from skep.retrieval.query import understand
+    from skep.words import STOP, query_terms, terms
+
+    one, other = older.memory, newer.memory
+    if newer.score < CLOSE * older.score or understand(query, other.created_at).former:
+        return False
+    if one.created_at == other.created_at and one.id.rpartition("-")[0] != other.id.rpartition("-")[0]:
+        return False  # of one moment, by two actors
+    asked = set(query_terms(query)) - STOP
+    held = [asked.intersection(terms(f"{memory.title or ''} {memory.text}")) for memory in (one, other)]
+    return held[0] <= held[1]
 
 
 def newest_first(
@@ -92,8 +139,11 @@ def newest_first(
     for link in revised(list(place)):
         if link.src in place and asks_for(query, hits[place[link.src]].memory.text):
             newer.setdefault(place[link.dst], []).append(place[link.src])
-    if not newer:
-        return hits
+    return _behind(hits, newer) if newer else hits
+
+
+def _behind(hits: tuple[Hit, ...], newer: Mapping[int, Sequence[int]]) -> tuple[Hit, ...]:
+    """The hits, those at some places behind the newer ones at others and marked; scores stay where they are."""
     order: list[int] = []
     seen: set[int] = set()
 

@@ -13,11 +13,11 @@ import msgspec
 from skep.engine import Engine
 from skep.errors import ConfigError
 from skep.loading import undisturbed
-from skep.model import Memory, Recalled, Stage
+from skep.model import Hit, Link, Memory, Recalled, Stage
 from skep.recall.marking import conflicts_marked, newest_first, opposes
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
-from skep.semantics.links import MARKED, UPDATES
+from skep.semantics.links import CONTRADICTS, MARKED, OPPOSED, UPDATES
 from skep.storage.base import Filter
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Recaller:
         """What the first recall loads: what the pipeline reads from, and the pipeline."""
         self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
         self._position: tuple[int, int] | None = None
-        self._verdicts: dict[tuple[str, str, int, int], bool] = {}
+        self._verdicts: dict[tuple[str, str, int, int], str] = {}
         self._configs: dict[tuple[str | None, bytes] | None, tuple[RecallConfig, bytes]] = {}
         """Configs that were asked for, by what was asked, each with what stands for it in the keys of answers."""
         self.cache_hits = 0
@@ -209,12 +209,20 @@ class Recaller:
             vectors=lambda shown: sources.vectors_of([hit.memory.id for hit in shown]),
             calibrate=self._engine.embeddings.calibrate,
             opposed=self.opposed,
+            linked=self._opposed_by_links(shown),
+            query=query if config.currency else None,
         )
         answer = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
         return answer, asked is not None and asked.passing
 
-    def opposed(self, older: Memory, newer: Memory, similarity: float) -> bool:
-        """Whether two memories contradict or update one another; judged once for as long as both say what they say."""
+    def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
+        """Links that say that hits contradict something; few banks hold any."""
+        if not hits or not self._engine.setting(OPPOSED):
+            return ()
+        return self._engine.store.links_to([hit.memory.id for hit in hits], CONTRADICTS)
+
+    def opposed(self, older: Memory, newer: Memory, similarity: float) -> str:
+        """How two memories contradict or update one another; judged once for as long as both say what they say."""
         key = (older.text, newer.text, older.polarity, newer.polarity)
         known = self._verdicts.get(key)
         if known is None:

@@ -9,11 +9,13 @@ Without a model, two memories are rivals when
 - the question asks for a value that holds now (a number, a time), both hold such a value, and the newer one ranks close
   to the best hit and holds its words of the query; or ranks less close, and says of words of the query that their value
   has changed. Again only against the best hit.
+
+Where the relation holds several values at a time ("speaks French", "speaks German") the older is not marked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +23,7 @@ import numpy as np
 
 from skep.patterns import lazy
 from skep.retrieval.changes import around_changes, of_a_namesake
-from skep.words import STOP, terms
+from skep.words import SEVERAL, SINGLE, STOP, terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,6 +88,8 @@ class Facts(NamedTuple):
     """The names in it."""
     over_all: bool = False
     """It asks for a sum, a difference or a count over several memories."""
+    apart: Callable[[int, set[int]], set[int]] | None = None
+    """Which of some are of other people than one of them, and so no rivals of it."""
     headed: Bools | None = None
     """Which are headed with what the query names; the others are about something else, and no rivals of theirs."""
 
@@ -115,6 +119,8 @@ def renew(facts: Facts) -> Renewed:
             rivals |= _changed(facts, words) | _other_values(facts, age)
         if facts.headed is not None:
             rivals = {place for place in rivals if facts.headed[place] == facts.headed[leader]}
+        if facts.apart is not None and rivals:
+            rivals -= facts.apart(leader, rivals)
         if not rivals:
             continue
         places = sorted({leader, *rivals})
@@ -122,7 +128,9 @@ def renew(facts: Facts) -> Renewed:
         newest_first = sorted(places, key=age.__getitem__)
         for place, newer in zip(places, newest_first, strict=True):
             order[place] = newer
-            outdated[place] = age[place] > age[newest_first[0]]
+            outdated[place] = age[place] > age[newest_first[0]] and not _may_both_hold(
+                words.of(place).held, words.of(newest_first[0]).held
+            )
     return Renewed(np.array(order, dtype=np.int64), np.array(outdated, dtype=bool))
 
 
@@ -195,6 +203,20 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
         if each_its_own and shared >= ALIKE * (len(mine.held) + len(theirs.held) - shared):
             out.add(other)
     return out
+
+
+def _may_both_hold(mine: frozenset[str], theirs: frozenset[str]) -> bool:
+    """Whether two texts name different values of a relation that holds several; of numbers it holds one."""
+    several, single = _several()
+    if (mine & theirs).isdisjoint(several) or not (mine | theirs).isdisjoint(single):
+        return False
+    return not any(map(str.isdigit, "".join(mine ^ theirs)))
+
+
+@lru_cache(maxsize=1)
+def _several() -> tuple[frozenset[str], frozenset[str]]:
+    """As terms: words of relations that hold several values, and words that leave room for one."""
+    return (frozenset(terms(" ".join(sorted(SEVERAL)))), frozenset(terms(" ".join(sorted(SINGLE)))))
 
 
 def _changed(facts: Facts, words: _Words) -> set[int]:

@@ -7,6 +7,7 @@ injected now.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -42,20 +43,23 @@ COUNTS = {
     for word in words.split()
 }
 YEARS = range(1000, 2200)
+DAY = 86_400.0
 
 _month = "(" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\.?"
 _count = r"(\d{1,3}|" + "|".join(sorted(COUNTS, key=len, reverse=True)) + ")"
 _unit = r"(day|week|weekend|fortnight|month|quarter|year|hour)s?"
 _year = r"(\d{4})"
 
-_iso = lazy(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+_iso = lazy(r"\b(\d{4})-(\d{2})(?:-(\d{2})(?=\b|t\d))?(?!\d)")
 _day_month = lazy(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_month},?(?: {_year})?\b")
 _month_day = lazy(rf"\b{_month} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,? {_year}\b)?")
 _month_year = lazy(rf"\b{_month},?(?: of)? {_year}\b")
-_month_alone = lazy(rf"\b(?:in|during|since|by|last|this|early|late|mid) {_month}(?=\W|$)")
+_month_alone = lazy(
+    rf"\b(?:in|during|since|by|last|this|early|late|mid|before|after|until|till) {_month}(?=\W|$)"
+)
 _year_range = lazy(rf"\b(?:from|between) {_year} (?:to|and|until|till|through) {_year}\b")
 _year_alone = lazy(rf"\b(?:in|during|since|of|by|year|early|late|mid|around|before|after) {_year}\b")
-_ago = lazy(rf"\b{_count}(?: of)? {_unit} (?:ago|back|before|earlier)\b")
+_ago = lazy(rf"(?<![.,])\b{_count}(?: of)? {_unit} (?:ago|back|before|earlier)\b")
 _past = lazy(rf"\b(?:in|over|during|within|for)? ?(?:the )?(?:last|past|previous) {_count} {_unit}\b")
 _last = lazy(rf"\b(last|this|past|previous|next) {_unit}\b")
 _last_day = lazy(rf"\b(last|this|on|past) ({'|'.join(WEEKDAYS)})\b")
@@ -104,7 +108,7 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
     if not any(map(str.isdigit, lowered)) and not any(telling in lowered for telling in _TELLING):
         return ()
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    found: list[Span] = []
+    found: list[tuple[int, int, Span]] = []
     taken: list[tuple[int, int]] = []
     for pattern, read in _READERS:
         for match in pattern.finditer(lowered):
@@ -114,8 +118,45 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
             bounds = read(match, today)
             if bounds is not None:
                 taken.append((low, high))
-                found.append(Span(bounds[0].timestamp(), bounds[1].timestamp(), match.group().strip()))
-    return tuple(found)
+                span = Span(bounds[0].timestamp(), bounds[1].timestamp(), match.group().strip())
+                found.append((low, high, span))
+    return _joined(lowered, found, now)
+
+
+_open = lazy(r"\b(before|prior to|until|till|after|since)(?: the)? ?$")
+_opens = lazy(r"(before|until|till|after|since)\b")
+_between = lazy(r"\b(?:between|from) ?(?:the )?$")
+_and = lazy(r",? (?:and|to|until|till|through) (?:the )?$")
+EVER = -62_135_596_800.0
+"""The beginning of the year 1."""
+
+
+def _joined(text: str, found: Sequence[tuple[int, int, Span]], now: float) -> tuple[Span, ...]:
+    """The spans as the words around them say: "before" and "since" open one side, "between" and "and" join two."""
+    out: list[Span] = []
+    joined: set[int] = set()
+    for low, high, span in found:
+        if low in joined:
+            continue
+        pair = next((each for each in found if each[0] > high and _and.fullmatch(text[high : each[0]])), None)
+        if pair is not None and pair[2].end > span.start and _between.search(text[:low]):
+            joined.add(pair[0])
+            out.append(Span(span.start, pair[2].end, text[low : pair[1]].strip()))
+            continue
+        word = _opens.match(span.text) or _open.search(text[:low])
+        out.append(span if word is None else _opened(span, word.group(1), now))
+    return tuple(out)
+
+
+def _opened(span: Span, word: str, now: float) -> Span:
+    """The time before, until, after or since a stretch of time."""
+    named = span.text if span.text.startswith(word) else f"{word} {span.text}"
+    if word in ("before", "prior to"):
+        return Span(EVER, span.start, named)
+    if word in ("until", "till"):
+        return Span(EVER, span.end, named)
+    start = span.end if word == "after" else span.start
+    return Span(start, max(now + DAY, span.end), named)
 
 
 Bounds = tuple[datetime, datetime] | None

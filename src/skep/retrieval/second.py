@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 
 from skep.linear import product
+from skep.model import ANY
 from skep.retrieval import candidates as stage
 from skep.retrieval import currency, echo, guidance, home, late, reading, titles
 
@@ -298,6 +299,20 @@ def _in_time(found: Candidates, call: Call) -> Candidates:
     return lifted.noted("time", note=f"{int(inside.sum())} from {call.asked.spans[0].text}")
 
 
+def _apart(rows: Ints, call: Call) -> Callable[[int, set[int]], set[int]] | None:
+    """Which of some candidates are of other users or projects than one of them; scopes are read if that is asked."""
+    where = call.where.scope
+    if where is not None and ANY not in (where.user, where.project):
+        return None  # all are of one, or of everybody
+
+    def apart(one: int, others: set[int]) -> set[int]:
+        places = [one, *sorted(others)]
+        mine, *theirs = (memory.scope for memory in call.sources.memories(rows[places]))
+        return {place for place, scope in zip(places[1:], theirs, strict=True) if mine.apart(scope)}
+
+    return apart
+
+
 def _current(found: Candidates, call: Call) -> Candidates:
     """The newest of rival memories first."""
     terms = call.asked.terms
@@ -320,10 +335,11 @@ def _current(found: Candidates, call: Call) -> Candidates:
         asked=frozenset(terms),
         names=call.asked.names,
         over_all=call.asked.over_all,
+        apart=_apart(head, call),
         headed=found.measured["title"][found.at[:size]] > 0 if "title" in found.measured else None,
     )
     renewed = currency.renew(facts)
-    if not renewed.outdated.any():
+    if not renewed.outdated.any() and (renewed.order == np.arange(size)).all():
         return found
     moved = replace(
         found,

@@ -189,7 +189,9 @@ def _may_both_hold(pair: Pair, reason: Reason) -> bool:
     shared = (a.bag | a.stem_bag) & (b.bag | b.stem_bag)
     if reason == "number":
         shared -= {"has", "have", "had"}
-    return not lx.MANY_VALUED.isdisjoint(shared) or ("use" in shared and "for" not in said)
+    if not lx.MANY_VALUED.isdisjoint(shared):
+        return True
+    return reason == "value" and "use" in shared and "for" not in said
 
 
 def _clashes(pair: Pair, row: Row) -> bool:

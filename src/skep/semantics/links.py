@@ -11,11 +11,20 @@ from skep.model import Graph, Link, Memory
 
 UPDATES = "updates"
 """The relation between a memory and an older one whose value it revises."""
+CONTRADICTS = "contradicts"
+"""The relation between a memory and one that it does not go together with."""
 MARKED = "recall/updates"
 """The setting that says that there are such links; a bank without them is not asked for any."""
+OPPOSED = "recall/contradicts"
+"""The same for links that say that memories contradict each other."""
 Direction = Literal["out", "in", "both"]
 LinksOf = Callable[[str, str | None, Direction], Sequence[Link]]
 Get = Callable[[str], Memory | None]
+
+
+def opposing(setting: Callable[[str], object]) -> list[tuple[str, dict[str, object]]]:
+    """The event that goes with the first link of `CONTRADICTS`, so that recalls look for them; none if it is there."""
+    return [] if setting(OPPOSED) else [("setting", {"key": OPPOSED, "value": True})]
 
 
 def other_end(link: Link, memory_id: str) -> str:
