@@ -227,8 +227,7 @@ class SegmentIndex:
 
         def answer() -> list[NDArray[Any]]:
             table = self._upkeep.table
-            slots = table.slots_of(rows)
-            return [table.values(name, slots) for name in names]
+            return table.values(names, table.slots_of(rows))
 
         return self._trusting(answer)
 

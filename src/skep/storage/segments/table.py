@@ -162,17 +162,22 @@ class Table:
             self._columns[name] = held
         return held[: self.count]
 
-    def values(self, name: str, slots: Ints) -> Array:
-        """A column at some slots, without gathering the whole of it; its default where a slot is -1."""
-        column = COLUMNS[name]
-        out = np.full(len(slots), column.default, dtype=column.dtype)
+    def values(self, names: Sequence[str], slots: Ints) -> list[Array]:
+        """Columns at some slots, without gathering the whole of them; their defaults where a slot is -1."""
+        if len(self.segments) == 1 and len(slots) and slots.min() >= 0 and slots.max() < self.base:
+            return [self.segments[0].column(name).take(slots) for name in names]
+        found: list[Array] = []
+        for column in (COLUMNS[name] for name in names):
+            found.append(np.full(len(slots), column.default, dtype=column.dtype))
         for base, segment in zip(self.bases, self.segments, strict=False):
-            here = (slots >= base) & (slots < base + segment.count)
-            if here.any():
-                out[here] = segment.column(name)[slots[here] - base]
+            here = np.flatnonzero((slots >= base) & (slots < base + segment.count))
+            for name, out in zip(names, found, strict=True) if len(here) else ():
+                out[here] = segment.column(name).take(slots[here] - base)
         for at in np.flatnonzero(slots >= self.base).tolist():
-            out[at] = column.value(self.tail.entries[int(slots[at]) - self.base].row)
-        return out
+            row = self.tail.entries[int(slots[at]) - self.base].row
+            for name, out in zip(names, found, strict=True):
+                out[at] = COLUMNS[name].value(row)
+        return found
 
     def slots_of(self, rows: Ints) -> Ints:
         """The live slot of each row; -1 where there is none."""
