@@ -218,6 +218,8 @@ def _threaded(found: Candidates, call: Call) -> Candidates:
     rows = found.rows[: config.shortlist]
     before = found.columns.before[found.at[: len(rows)]]
     drawn = thread(rows, before, found.score[: len(rows)])
+    if drawn.any():  # one page of a book after another is no conversation
+        drawn[call.sources.scopes(rows).talk == 0] = 0.0
     if not drawn.any():
         return found
     lifted = found.lifted(stage.unit(config) * config.thread * drawn, thread=drawn)
@@ -225,7 +227,7 @@ def _threaded(found: Candidates, call: Call) -> Candidates:
 
 
 def thread(rows: Ints, before: Ints, score: Floats) -> Floats:
-    """How far each candidate lies behind the one just before it in its conversation, as a share of the best score.
+    """How far each candidate lies behind the one just before it in its session, as a share of the best score.
 
     >>> thread(np.array([4, 9, 5]), np.array([-1, 8, 4]), np.array([2.0, 1.5, 1.0])).tolist()
     [0.0, 0.0, 0.5]
