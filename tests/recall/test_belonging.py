@@ -54,7 +54,12 @@ def test_the_index_knows_who_wrote_each_memory_and_reads_a_name_once(
         assert sources.authors(rows) == written
         read: list[Sequence[int]] = []
         counts = bank.engine.store.use_counts
-        monkeypatch.setattr(bank.engine.store, "use_counts", lambda rows: read.append(rows) or counts(rows))
+
+        def watched(rows: Sequence[int]) -> object:
+            read.append(rows)
+            return counts(rows)
+
+        monkeypatch.setattr(bank.engine.store, "use_counts", watched)
         assert sources.authors(rows) == written
         assert read == []
 

@@ -153,7 +153,10 @@ def test_the_reply_follows_what_it_replies_to(world: World) -> None:
     question = "audit of the kiln, and what do they say by then of the valley"
 
     assert ids(question, sources, WORDS) == ["m-0", "m-2", "m-1"]
-    threaded = msgspec.structs.replace(WORDS, thread=0.9)
+    assert ids(question, sources, msgspec.structs.replace(WORDS, thread=0.9)) == ["m-0", "m-2", "m-1"]
+    threaded = msgspec.structs.replace(WORDS, thread=0.9, context=0.001)
     assert ids(question, sources, threaded) == ["m-0", "m-1", "m-2"]
+    pages = world(*(msgspec.structs.replace(each, scope=Scope(project="p")) for each in (*talk, other)))
+    assert ids(question, pages, threaded) == ["m-0", "m-2", "m-1"]
     drawn = run(question, threaded, sources, NOW, explain=True)
     assert [line.note for line in drawn.trace if line.name == "thread"] == ["1 follow a better one"]

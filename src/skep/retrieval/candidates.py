@@ -59,6 +59,8 @@ class Columns(msgspec.Struct, frozen=True):
     confidence: Floats
     """As stored."""
     last_evidence_at: Floats
+    before: Ints
+    """The row just before in the same conversation, once the neighbours were looked at; -1 where there is none."""
 
 
 class Ranks:
@@ -172,6 +174,7 @@ def of_pool(pool: Pool, call: Call) -> Columns:
         importance=np.asarray(pool.importance, dtype=np.float64),
         confidence=np.asarray(pool.confidence, dtype=np.float64),
         last_evidence_at=np.asarray(pool.last_evidence_at, dtype=np.float64),
+        before=np.full(len(pool.rows), -1, dtype=np.int64),
     )
 
 

@@ -94,7 +94,7 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     wanted: float = 0.0
     """Weight of holding what the question is for: a time for "when", a number for "how many"."""
     thread: float = 0.0
-    """Weight of following, in the same conversation, a memory that ranks higher."""
+    """Weight of following, in the same session, a memory that ranks higher; needs `context`."""
     home: float = 0.0
     """Weight of belonging to the user, project and session that most of the first hits belong to."""
     echo: float = 0.0

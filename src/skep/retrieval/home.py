@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 VOTERS = 10
 """How many of the first hits tell what a question is about."""
+LEAST = 1e-9
 TALK = 0.5
 """What sharing a session counts, as a share of sharing a user and a project."""
 
@@ -47,13 +48,16 @@ def belonging(keys: Keys, score: Floats) -> Floats:
     >>> belonging(np.array([7, 7, 8, 0], dtype=np.uint64), np.array([2.0, 2.0, 2.0, 1.0])).round(2).tolist()
     [0.5, 0.5, 0.0, 0.67]
     """
-    votes = np.zeros(len(keys))
-    votes[:VOTERS] = np.maximum(score[:VOTERS], 0.0) ** 2
-    votes[keys == 0] = 0.0
-    names: dict[int, int] = {}
-    group = np.array([names.setdefault(key, len(names)) for key in keys.tolist()], dtype=np.int64)
-    sums = np.bincount(group, votes)
-    others = np.maximum(votes.sum() - votes, 1e-9)
-    share = np.maximum(sums[group] - votes, 0.0) / others
-    share[keys == 0] = sums.max() / max(float(votes.sum()), 1e-9)
-    return share
+    listed: list[int] = keys.tolist()
+    first: list[float] = (np.maximum(score[:VOTERS], 0.0) ** 2).tolist()
+    votes = [vote if key else 0.0 for key, vote in zip(listed, first, strict=False)]
+    sums: dict[int, float] = {}
+    for key, vote in zip(listed, votes, strict=False):
+        sums[key] = sums.get(key, 0.0) + vote
+    total = max(sum(votes), LEAST)
+    sums[0] = max(sums.values(), default=0.0)
+    share = [sums.get(key, 0.0) / total for key in listed]
+    for place, vote in enumerate(votes):
+        if listed[place]:
+            share[place] = max(sums[listed[place]] - vote, 0.0) / max(total - vote, LEAST)
+    return np.array(share)

@@ -101,7 +101,11 @@ def _words_again(found: Candidates, call: Call) -> Candidates:
         shown["numbers"] = np.zeros(len(words))
         shown["numbers"][head] = coverage(own[:, exact], idf[exact])
         extra = extra + config.numbers * shown["numbers"]
-    rated = stage.rate(replace(columns, words=words), call)
+    before = columns.before
+    if near.size:
+        before = before.copy()
+        before[head] = near[:, config.window - 1]
+    rated = stage.rate(replace(columns, words=words, before=before), call)
     rated = replace(rated, trace=found.trace).lifted(stage.unit(config) * extra, **shown)
     return rated.noted("words again", note=f"{joined} neighbours joined")
 
@@ -213,8 +217,10 @@ def _threaded(found: Candidates, call: Call) -> Candidates:
     """The short list by what was said just before: a memory that follows a better one is drawn up to it."""
     config = call.config
     rows = found.rows[: config.shortlist]
-    before = call.sources.around(rows, 1, call.where)[:, 0]
+    before = found.columns.before[found.at[: len(rows)]]
     drawn = thread(rows, before, found.score[: len(rows)])
+    if drawn.any():  # one page of a book after another is no conversation
+        drawn[call.sources.scopes(rows).talk == 0] = 0.0
     if not drawn.any():
         return found
     lifted = found.lifted(stage.unit(config) * config.thread * drawn, thread=drawn)
@@ -222,13 +228,13 @@ def _threaded(found: Candidates, call: Call) -> Candidates:
 
 
 def thread(rows: Ints, before: Ints, score: Floats) -> Floats:
-    """How far each candidate lies behind the one just before it in its conversation, as a share of the best score.
+    """How far each candidate lies behind the one just before it in its session, as a share of the best score.
 
     >>> thread(np.array([4, 9, 5]), np.array([-1, 8, 4]), np.array([2.0, 1.5, 1.0])).tolist()
     [0.0, 0.0, 0.5]
     """
     best = float(score.max(initial=0.0))
-    if best <= 0:
+    if best <= 0 or (before < 0).all():
         return np.zeros(len(score))
     scores = dict(zip(rows.tolist(), score.tolist(), strict=True))
     led = np.array([scores.get(row, 0.0) for row in before.tolist()])

@@ -138,7 +138,7 @@ CONFIG: Schema = {
                     "bridge": _number(0, 10, "Weight of being headed with what the first results name."),
                     "wanted": _number(0, 10, "Weight of holding the kind of answer that is asked for."),
                     "guidance": _number(0, 10, "Weight of saying how such a question is to be answered."),
-                    "thread": _number(0, 10, "Weight of following a better result in one conversation."),
+                    "thread": _number(0, 10, "Weight of following a better result in one session."),
                     "home": _number(0, 10, "Weight of belonging where most of the first results belong."),
                     "echo": _number(0, 10, "Weight of holding words that the first results share."),
                     "context": _number(0, 10, "Weight of the words of neighbours in time; 0 leaves it out."),
