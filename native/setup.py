@@ -18,6 +18,7 @@ setup(
             depends=sorted(glob("*.h")),
             py_limited_api=True,
             extra_compile_args=FLAGS,
+            libraries=[] if sys.platform == "win32" else ["m"],
         ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
