@@ -19,6 +19,7 @@ setup(
             py_limited_api=True,
             libraries=[] if sys.platform == "win32" else ["m"],
             extra_compile_args=FLAGS,
+            libraries=[] if sys.platform == "win32" else ["m"],
         ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

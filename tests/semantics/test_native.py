@@ -72,7 +72,9 @@ def test_texts_part_where_difflib_says(pairs: list[tuple[list[str], list[str]]])
         ]
         for both in pairs
     ]
-    assert editing._blocks_compiled(pairs) == wanted  # pyright: ignore[reportPrivateUsage]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "native", native)
+        assert editing._blocks_compiled(pairs) == wanted  # pyright: ignore[reportPrivateUsage]
 
 
 def test_trees_come_to_the_same_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

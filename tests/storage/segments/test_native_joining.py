@@ -125,23 +125,51 @@ def test_wrong_arrays_are_refused_before_anything_is_read() -> None:
     for place, value in wrong:
         with pytest.raises((ValueError, IndexError)):
             native.join(*good[:place], value, *good[place + 1 :])
-    slots, gains, ranges = np.array([0, 1, 0]), np.ones(3, np.float32), np.array([[0, 2], [2, 3]])
-    queries_, rows, scores = np.array([0, 2]), np.array([5, 4]), np.zeros(2, np.float32)
-    out, found = np.empty((1, 2), np.int64), np.empty(1, np.int64)
-    good = [slots, gains, ranges, queries_, rows, scores, out, found]
+    docs, classes, impacts = np.array([0, 1, 0], np.uint32), np.zeros(3, np.uint16), np.ones(1, np.float32)
+    starts, sizes, worth = np.array([0, 2]), np.array([2, 1]), np.ones(2, np.float32)
+    terms, edges, mask = np.array([0, 1]), np.array([0, 2]), np.ones(3, bool)
+    rows, scores = np.array([6, 5, 4]), np.zeros(3, np.float32)
+    out, reached, found = np.empty((1, 2), np.int64), np.empty((1, 2), np.float32), np.zeros(1, np.int64)
+    good = [
+        docs,
+        classes,
+        impacts,
+        starts,
+        sizes,
+        worth,
+        1,
+        terms,
+        edges,
+        mask,
+        rows,
+        scores,
+        out,
+        reached,
+        found,
+    ]
     native.match(*good)
-    assert (out.tolist(), found.tolist(), scores.tolist()) == ([[0, 1]], [2], [0.0, 0.0])
+    assert (out.tolist(), reached.tolist(), found.tolist()) == ([[1, 2]], [[2.0, 1.0]], [2])
+    assert not scores.any()
     wrong = [
-        (0, np.array([0, 2, 0])),
-        (0, np.array([0, -1, 0])),
-        (1, gains[:2]),
-        (2, np.array([[0, 2], [2, 4]])),
-        (2, np.array([[2, 0], [2, 3]])),
+        (0, np.array([0, 2, 0], np.uint32)),  # a slot that is not there
+        (1, np.ones(3, np.uint16)),  # a class that is not there
+        (1, np.zeros(2, np.uint32)),
+        (1, np.zeros(3, np.float64)),
         (3, np.array([0, 3])),
-        (3, np.array([2, 0])),
-        (4, rows[:1]),
-        (6, out[:, :0]),
-        (7, found[:0]),
+        (3, np.array([-1, 2])),
+        (4, np.array([2, -1])),
+        (4, sizes[:1]),
+        (5, worth[:1]),
+        (6, -1),
+        (7, np.array([0, 2])),
+        (8, np.array([0, 3])),
+        (8, np.array([2, 0])),
+        (9, mask[:2]),
+        (10, rows[:2]),
+        (12, out[:, :0]),
+        (13, reached[:, :1]),
+        (14, found[:0]),
+        (14, np.array([3])),
     ]
     for place, value in wrong:
         with pytest.raises(ValueError, match=r"\w"):

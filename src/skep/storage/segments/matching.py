@@ -7,14 +7,14 @@ sums in the same order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skep.storage.segments import kernels
-from skep.storage.segments.lexical import best_of, distinct_sorted, look_up
-from skep.storage.segments.postings import idf
+from skep.storage.segments.lexical import Lookup, best_of, distinct_sorted, look_up
+from skep.storage.segments.postings import idf, impact
 
 if TYPE_CHECKING:
     from skep.storage.segments.table import Table
@@ -51,14 +51,51 @@ def best_by_words(table: Table, mask: Mask, queries: Sequence[Sequence[str]], k:
     lookup = look_up(table, words)
     worth: Floats = idf(table.live, lookup.found).astype(np.float32)
     order = np.lexsort((np.array(lookup.keys, dtype=np.uint64), -worth))
+    if k and hasattr(kernels.native, "match"):
+        return _best_compiled(table, mask, lookup, worth, order, _ranked(words, order, queries), k)
     number = {word: place for place, word in enumerate(words)}
     terms = Terms(words, number, worth, np.argsort(order).tolist(), lookup.found.tolist())
     scores = np.zeros(table.count, dtype=np.float32)
-    best = _best_compiled if k and hasattr(kernels.native, "match") else _best_of_all
     out: list[Ints] = []
     for part in _parts(terms, queries):
-        out += best(table, _Held(table, mask, terms, part), part, scores, k)
+        held = _Held(table, mask, terms, part)
+        out += (_best(table, held.of(query), scores, k) for query in part)
     return out
+
+
+def _ranked(words: Sequence[str], order: Ints, queries: Sequence[Sequence[str]]) -> list[list[int]]:
+    """The terms of each query as places in the order in which they count."""
+    place = dict(zip([words[number] for number in order.tolist()], range(len(words)), strict=True))
+    return [sorted({place[term] for term in query}) for query in queries]
+
+
+def _best_compiled(
+    table: Table, mask: Mask, lookup: Lookup, worth: Floats, order: Ints, queries: Sequence[list[int]], k: int
+) -> list[Ints]:
+    """The best of all queries, source by source: no slot is in two of them."""
+    terms = np.array([term for query in queries for term in query], dtype=np.int64)
+    edges = np.cumsum([0, *map(len, queries)], dtype=np.int64)
+    out, found = np.empty((len(queries), k), dtype=np.int64), np.zeros(len(queries), dtype=np.int64)
+    scores, reached = np.zeros(table.count, dtype=np.float32), np.empty((len(queries), k), dtype=np.float32)
+    common = worth[order], terms, edges, mask, table.rows, scores, out, reached, found
+    mean = table.mean_length
+    for number, segment in enumerate(table.segments):
+        words = segment.words
+        impacts = impact(words.class_count, words.class_length, mean)
+        starts = np.array(lookup.starts[number], dtype=np.int64)[order]
+        sizes = np.array(lookup.sizes[number], dtype=np.int64)[order]
+        _match(words.docs, words.classes, impacts, starts, sizes, table.bases[number], *common)
+    ranked: list[int] = order.tolist()
+    held, docs, impacts = table.tail.many_postings([lookup.keys[place] for place in ranked], mean)
+    sizes = np.array(held, dtype=np.int64)
+    _match(docs, None, impacts, np.cumsum(sizes) - sizes, sizes, table.base, *common)
+    return [best[:count] for best, count in zip(out, found.tolist(), strict=True)]
+
+
+def _match(
+    docs: Any, classes: Any, impacts: Floats, starts: Ints, sizes: Ints, base: int, worth: Floats, *rest: Any
+) -> None:
+    kernels.native.match(docs, classes, impacts, starts, sizes, worth, base, *rest)
 
 
 def _parts(terms: Terms, queries: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
@@ -84,13 +121,13 @@ class _Held:
     """The postings of the terms of some queries, source by source: admitted slots, and what a term gives to each."""
 
     def __init__(self, table: Table, mask: Mask, terms: Terms, queries: Sequence[Sequence[str]]) -> None:
-        used = list({term for query in queries for term in query})
-        used.sort(key=lambda term: terms.rank[terms.number[term]])
+        self._terms = terms
+        used = list(dict.fromkeys(term for query in queries for term in query))
         self._place = {term: place for place, term in enumerate(used)}
         worth = terms.worth[[terms.number[word] for word in used]]
         lookup = look_up(table, used)
-        self._sources: list[tuple[Ints, Floats, Ints]] = []
-        """Slots, gains, and where those of each term begin; terms that count first stand first."""
+        self._sources: list[tuple[Ints, Floats, list[int]]] = []
+        """Slots, gains, and where those of each term begin."""
         for number, segment in enumerate(table.segments):
             sizes = np.array(lookup.sizes[number], dtype=np.int64)
             starts = np.array(lookup.starts[number], dtype=np.int64)
@@ -108,54 +145,18 @@ class _Held:
         if not admitted.all():
             edges = np.concatenate([[0], np.cumsum(admitted)])[edges]
             slots, gains = slots[admitted], gains[admitted]
-        self._sources.append((slots, gains, edges))
+        self._sources.append((slots, gains, edges.tolist()))
 
     def of(self, query: Sequence[str]) -> list[tuple[Ints, Floats]]:
         """The postings of a query's terms, rarest first."""
-        lists = [
+        rank, number = self._terms.rank, self._terms.number
+        places = [self._place[term] for term in sorted(set(query), key=lambda term: rank[number[term]])]
+        return [
             (slots[edges[place] : edges[place + 1]], gains[edges[place] : edges[place + 1]])
-            for place in self._places(query)
+            for place in places
             for slots, gains, edges in self._sources
+            if edges[place] < edges[place + 1]
         ]
-        return [each for each in lists if len(each[0])]
-
-    def joined(self, queries: Sequence[Sequence[str]]) -> tuple[Ints, Floats, Ints, Ints]:
-        """All slots and gains, the stretches of both that belong to the terms of queries, and those of each query."""
-        none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
-        places = [self._places(query) for query in queries]
-        flat = np.array([place for each in places for place in each], dtype=np.int64)
-        ranges = np.empty((len(flat), len(self._sources), 2), dtype=np.int64)
-        base = 0
-        for number, (slots, _, edges) in enumerate(self._sources):
-            ranges[:, number, 0] = base + edges[flat]
-            ranges[:, number, 1] = base + edges[flat + 1]
-            base += len(slots)
-        sizes = np.array([0, *map(len, places)], dtype=np.int64)
-        return (
-            np.concatenate([none[0], *(slots for slots, _, _ in self._sources)]),
-            np.concatenate([none[1], *(gains for _, gains, _ in self._sources)]),
-            ranges.reshape(-1, 2),
-            np.cumsum(sizes) * len(self._sources),
-        )
-
-    def _places(self, query: Sequence[str]) -> list[int]:
-        return sorted({self._place[term] for term in query})
-
-
-def _best_compiled(
-    table: Table, held: _Held, queries: Sequence[Sequence[str]], scores: Floats, k: int
-) -> list[Ints]:
-    """Some queries, in one go."""
-    out, found = np.empty((len(queries), k), dtype=np.int64), np.empty(len(queries), dtype=np.int64)
-    kernels.native.match(*held.joined(queries), table.rows, scores, out, found)
-    return [best[:count] for best, count in zip(out, found.tolist(), strict=True)]
-
-
-def _best_of_all(
-    table: Table, held: _Held, queries: Sequence[Sequence[str]], scores: Floats, k: int
-) -> list[Ints]:
-    """Some queries, one after the other."""
-    return [_best(table, held.of(query), scores, k) for query in queries]
 
 
 def _best(table: Table, lists: list[tuple[Ints, Floats]], scores: Floats, k: int) -> Ints:
