@@ -17,7 +17,6 @@ setup(
             sorted(glob("*.c")),
             depends=sorted(glob("*.h")),
             py_limited_api=True,
-            libraries=[] if sys.platform == "win32" else ["m"],
             extra_compile_args=FLAGS,
             libraries=[] if sys.platform == "win32" else ["m"],
         ),
