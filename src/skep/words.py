@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from skep import compiled
+from skep import kernels
 from skep.patterns import lazy
 
 MEMO_ENTRIES = 1 << 16
@@ -198,7 +198,7 @@ class _Memo(dict[str, str]):
 
 def _compiled() -> Callable[[str], str | None]:
     """A compiled function for the commonest chunks, which have the same terms on both sides; None for the others."""
-    cutter = getattr(compiled.found(), "Cutter", None)
+    cutter = getattr(kernels.found(), "Cutter", None)
     return _never if cutter is None else cutter(analysed, chunks, STOP, hash("chunks")).easy
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skep import Bank, words
+from skep import Bank, kernels, words
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import EmptyTextError
 from skep.lifecycle.maintain import MaintainConfig
@@ -83,10 +83,10 @@ def test_an_interrupt_while_texts_are_cut_leaves_every_later_word_in_its_place(
         return words.analysed(chunk)
 
     texts = [f"alpha_{n} beta{n} gamma_{n}" for n in range(300)]
-    if compiled and not hasattr(numbering.native, "Cutter"):
+    if compiled and kernels.native is None:
         pytest.skip("the compiled package is not there")
     if not compiled:
-        monkeypatch.setattr(numbering, "native", None)
+        monkeypatch.setattr(kernels, "native", None)
     monkeypatch.setattr(numbering, "analysed" if compiled else "joined_chunk", interrupted)
     with opened(":memory:") as bank:
         with pytest.raises(KeyboardInterrupt):

@@ -24,7 +24,7 @@ import pytest
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
-from skep.storage.segments.kernels import native
+from skep.kernels import native
 
 WORDS = """
 cache queue ledger token schema worker mailer report cluster parser index folder branch tenant

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from skep import kernels
 from skep.semantics import aligning, editing, features, scorer
 from skep.semantics.compare import Asked, Verdict, compare_many
 from skep.semantics.reading import analyse
-from skep.storage.segments import kernels
 
 native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"

@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import words
-from skep.storage import numbering
+from skep import kernels, words
 from skep.storage.numbering import CompiledNumbering, PlainNumbering
 from skep.words import STOP, chunks, terms
 
 native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
 )
-if not hasattr(numbering.native, "Cutter"):
+if kernels.native is None:
     pytest.skip("switched off by SKEP_NATIVE, or built from an older version", allow_module_level=True)
 
 _SUFFIXES = """

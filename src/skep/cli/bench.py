@@ -26,7 +26,7 @@ from skep.bank import Bank
 from skep.cli.shared import common, opener, print_json
 from skep.config import find_bank
 from skep.errors import InvalidInputError
-from skep.storage.segments.kernels import native
+from skep.kernels import native
 
 QUICK = (1_000, 40)
 LONG = (20_000, 200)

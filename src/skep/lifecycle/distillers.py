@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from skep.errors import DistilError
@@ -60,16 +60,24 @@ def read_answer(answer: str, count: int) -> dict[int, str | None]:
 
 
 class Distiller:
-    """Asks about all groups at once, within what may be spent; a subclass says whom.
+    """Asks about all groups at once, within what may be spent.
 
     Args:
+        say: Answers a prompt in so many tokens at most; raises `DistilError` if it cannot.
+        price_per_million: What a million tokens cost.
         max_tokens: About how many tokens may be spent, questions and answers, before the rest waits for another run.
         max_money: The same in money, where the model has a price.
     """
 
-    price_per_million = 0.0
-
-    def __init__(self, *, max_tokens: int = 100_000, max_money: float = 1.0) -> None:
+    def __init__(
+        self,
+        say: Callable[[str, int], Said],
+        *,
+        price_per_million: float = 0.0,
+        max_tokens: int = 100_000,
+        max_money: float = 1.0,
+    ) -> None:
+        self._say, self.price_per_million = say, price_per_million
         self._max_tokens, self._max_money = max_tokens, max_money
         self.tokens = 0
         """About what was spent so far."""
@@ -113,10 +121,6 @@ class Distiller:
             raise problem
         return [texts.get(place) for place in range(len(groups))]
 
-    def _say(self, prompt: str, most: int) -> Said:
-        """What the model answers; raises `DistilError` if it does not."""
-        raise NotImplementedError
-
 
 class CommandDistiller(Distiller):
     """The user's own agent as a subprocess: the prompt on standard input, the answer on standard output.
@@ -128,10 +132,10 @@ class CommandDistiller(Distiller):
     """
 
     def __init__(self, command: Sequence[str], *, max_tokens: int = 100_000, timeout: float = 120.0) -> None:
-        super().__init__(max_tokens=max_tokens)
+        super().__init__(self._run, max_tokens=max_tokens)
         self._command, self._timeout = list(command), timeout
 
-    def _say(self, prompt: str, most: int) -> Said:
+    def _run(self, prompt: str, most: int) -> Said:
         del most
         try:
             answer = ask(self._command, prompt, self._timeout)
@@ -152,10 +156,15 @@ class EndpointDistiller(Distiller):
     """
 
     def __init__(self, endpoint: Endpoint, *, max_tokens: int = 100_000, max_money: float = 1.0) -> None:
-        super().__init__(max_tokens=max_tokens, max_money=max_money)
-        self._endpoint, self.price_per_million = endpoint, endpoint.price_per_million
+        super().__init__(
+            self._ask,
+            price_per_million=endpoint.price_per_million,
+            max_tokens=max_tokens,
+            max_money=max_money,
+        )
+        self._endpoint = endpoint
 
-    def _say(self, prompt: str, most: int) -> Said:
+    def _ask(self, prompt: str, most: int) -> Said:
         try:
             return self._endpoint.ask(prompt, most)
         except FailedError as error:

@@ -186,13 +186,14 @@ def _alike(texts: list[str]) -> list[tuple[int, int]]:
 
 def roughly_alike(texts: list[str]) -> list[tuple[int, int]]:
     """The pairs of texts that have some of the chunks between their blanks in common, whatever their case."""
-    from skep.storage.segments.kernels import native
+    from skep import kernels
 
-    compiled = getattr(native, "sharing", None)  # an older build has none
-    near: list[tuple[int, int]] | None = None if compiled is None else compiled(texts, ROUGHLY)
-    if near is not None:
-        return near
-    near = []
+    found: list[tuple[int, int]] | None = None
+    if kernels.native is not None:
+        found = kernels.native.sharing(texts, ROUGHLY)
+    if found is not None:  # it leaves other signs than ASCII's, and very long texts, to us
+        return found
+    near: list[tuple[int, int]] = []
     chunks = [set(text.casefold().split()) for text in texts]
     sizes = [len(each) for each in chunks]
     for i, mine in enumerate(chunks):

@@ -135,9 +135,9 @@ def _meet(pairs: Sequence[tuple[Told, Told]], exact: Sequence[Flags], words: Wor
     """What vectors say about pairs of texts that do not share all of their words."""
     if not pairs:
         return []
-    from skep.storage.segments import kernels
+    from skep import kernels
 
-    if hasattr(kernels.native, "align"):
+    if kernels.native is not None:
         return _meet_compiled(pairs, exact, words)
     return [_meet_one(*both, *flags, words) for both, flags in zip(pairs, exact, strict=True)]
 
@@ -166,7 +166,7 @@ def _meet_compiled(pairs: Sequence[tuple[Told, Told]], exact: Sequence[Flags], w
     """The same for all of them at once."""
     import numpy as np
 
-    from skep.storage.segments import kernels
+    from skep import kernels
 
     sides = [side.words for both in pairs for side in both]
     places, table = words.located([*chain.from_iterable(sides)])

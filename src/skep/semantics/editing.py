@@ -47,10 +47,12 @@ def edits_many(pairs: Sequence[tuple[list[str], list[str]]]) -> list[Edits]:
     """Align pairs of texts word by word, in order, and describe what was replaced, inserted or dropped."""
     if not pairs:
         return []
-    from skep.storage.segments import kernels
+    from skep import kernels
 
-    compiled = hasattr(kernels.native, "differ")
-    blocks = _blocks_compiled(pairs) if compiled else [blocks_of(left, right) for left, right in pairs]
+    if kernels.native is not None:
+        blocks = _blocks_compiled(pairs)
+    else:
+        blocks = [blocks_of(left, right) for left, right in pairs]
     return [_edits(left, right, each) for (left, right), each in zip(pairs, blocks, strict=True)]
 
 
@@ -75,7 +77,7 @@ def _blocks_compiled(pairs: Sequence[tuple[list[str], list[str]]]) -> list[list[
     """The same for all of them at once."""
     import numpy as np
 
-    from skep.storage.segments import kernels
+    from skep import kernels
 
     sides = [side for both in pairs for side in both]
     number = {stem: place for place, stem in enumerate({*chain.from_iterable(sides)})}

@@ -187,11 +187,11 @@ class Scorer:
         """The raw score of each class (column) for each row of features."""
         import numpy as np
 
-        from skep.storage.segments import kernels
+        from skep import kernels
 
         values: Rows = np.asarray(rows, np.float32)
         out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
-        if hasattr(kernels.native, "descend"):
+        if kernels.native is not None:
             leaves: Rows = np.empty((len(values), len(self._levels[0])), np.float32)
             kernels.native.descend(values, *self._ruling, leaves)
             np.add.reduceat(leaves, self._bounds, axis=1, out=out)

@@ -46,7 +46,7 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
 
 
 def _versions(store: SqliteStore) -> Iterator[Finding]:
-    from skep.storage.segments import kernels
+    from skep import kernels
 
     yield Finding(
         check="versions",
@@ -54,6 +54,13 @@ def _versions(store: SqliteStore) -> Iterator[Finding]:
         message=f"schema {store.connection.db.pragma('user_version')} of {VERSION}, SQLite {apsw.sqlite_lib_version()},"
         f" vectors scanned by {'numpy' if kernels.native is None else 'skep-native'}",
     )
+    if kernels.outdated():
+        yield Finding(
+            check="skep-native",
+            level="warning",
+            message="it was built from another version of skep and is not used: numpy does the same, more slowly",
+            fix="pip install ./native again",
+        )
 
 
 def _file(path: Path) -> Iterator[Finding]:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from skep.compiled import found
+from skep import kernels
 from skep.words import STOP, analysed, chunks, joined_chunk
-
-native: Any = found()
 
 
 class Cut(NamedTuple):
@@ -79,7 +77,7 @@ class CompiledNumbering:
 
     def __init__(self) -> None:
         # Python's own hash differs from process to process, so that nobody can choose words that collide.
-        self._cutter = native.Cutter(analysed, chunks, STOP, hash("chunks"))
+        self._cutter = kernels.native.Cutter(analysed, chunks, STOP, hash("chunks"))
 
     def __len__(self) -> int:
         return len(self._cutter)
@@ -96,4 +94,4 @@ class CompiledNumbering:
 
 def numbering() -> Numbering:
     """None are known yet."""
-    return PlainNumbering() if getattr(native, "Cutter", None) is None else CompiledNumbering()
+    return PlainNumbering() if kernels.native is None else CompiledNumbering()

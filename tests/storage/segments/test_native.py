@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.storage.segments.bank import FakeBank, Filter
 
-from skep.storage.segments import SegmentIndex, kernels, scan
+from skep import kernels
+from skep.storage.segments import SegmentIndex, scan
 from skep.storage.segments.codes import (
     FineCodes,
     Frame,
@@ -340,13 +341,13 @@ def test_rows_are_found_where_some_are_missing_or_dead() -> None:
 
 
 def test_a_build_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    older: Any = ModuleType("skep_native")
-    for name in kernels.NEEDED[:-1]:
-        setattr(older, name, print)
+    other: Any = ModuleType("skep_native")
     monkeypatch.delenv(kernels.SWITCH, raising=False)
-    monkeypatch.setitem(sys.modules, "skep_native", older)
-    assert kernels._found() is None
-    setattr(older, kernels.NEEDED[-1], print)
-    assert kernels._found() is older
+    monkeypatch.setitem(sys.modules, "skep_native", other)
+    assert kernels.found() is None
+    other.VERSION = kernels.VERSION + 1
+    assert kernels.found() is None
+    other.VERSION = kernels.VERSION
+    assert kernels.found() is other
     monkeypatch.setenv(kernels.SWITCH, "0")
-    assert kernels._found() is None
+    assert kernels.found() is None

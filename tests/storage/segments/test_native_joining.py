@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.storage.segments.bank import FakeBank, Filter
 
-from skep.storage.segments import SegmentIndex, joining, kernels
+from skep import kernels
+from skep.storage.segments import SegmentIndex, joining
 
 native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"

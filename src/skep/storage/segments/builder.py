@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec.structs import astuple
 
+from skep import kernels
 from skep.storage.base import IndexRow
-from skep.storage.segments import kernels
 from skep.storage.segments.codes import FineCodes, Frame, encode, join, no_codes, sketch
 from skep.storage.segments.columns import COLUMNS, unpack_vectors, worth_storing
 from skep.storage.segments.hashing import key_of
@@ -176,9 +176,8 @@ class Builder:
         )
 
     def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
-        group = getattr(kernels.native, "group", None)
-        if group is not None:
-            return grouped(group, self._words.finish(), kept)
+        if kernels.native is not None:
+            return grouped(kernels.native.group, self._words.finish(), kept)
         keys, terms, lengths = self._words.finish()
         pairs = pack_pairs(terms, np.repeat(place.astype(np.uint32), lengths))
         del terms

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from skep import kernels
 from skep.linear import alone
-from skep.storage.segments import kernels
 from skep.storage.segments.turning import constants, turn, turn_back, turn_one, unit_of_one
 
 if TYPE_CHECKING:
@@ -119,10 +119,9 @@ def encode(vectors: NDArray[Any]) -> FineCodes:
         sound = np.isfinite(norms) & (norms > 0)
         data[~sound] = 0
         data /= np.where(sound, norms, 1)[:, None]
-    compiled = getattr(kernels.native, "encode", None)
-    if compiled is not None and data.shape[1] >= COMPILED:
+    if kernels.native is not None and data.shape[1] >= COMPILED:
         codes = no_codes(*data.shape)
-        compiled(data, sound, *constants(data.shape[1]), *codes)
+        kernels.native.encode(data, sound, *constants(data.shape[1]), *codes)
         return codes
     data = turn(data)
     scale = np.maximum(data.max(axis=1, initial=0), -data.min(axis=1, initial=0)) / np.float32(127)

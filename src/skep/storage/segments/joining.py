@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments import kernels
+from skep import kernels
 from skep.storage.segments.codes import decode, join
 from skep.storage.segments.scan import codes_of
 from skep.storage.segments.turning import turn
@@ -189,7 +189,7 @@ def _pairs(
 
 
 def _compiled(table: Table) -> bool:
-    return hasattr(kernels.native, "join") and table.dim <= WIDEST
+    return kernels.native is not None and table.dim <= WIDEST
 
 
 def _pairs_compiled(

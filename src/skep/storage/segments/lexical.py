@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.storage.segments import kernels
+from skep import kernels
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.postings import idf
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.storage.segments import kernels
+from skep import kernels
 from skep.storage.segments.lexical import Lookup, best_of, distinct_sorted, look_up
 from skep.storage.segments.postings import idf, impact
 
@@ -51,7 +51,7 @@ def best_by_words(table: Table, mask: Mask, queries: Sequence[Sequence[str]], k:
     lookup = look_up(table, words)
     worth: Floats = idf(table.live, lookup.found).astype(np.float32)
     order = np.lexsort((np.array(lookup.keys, dtype=np.uint64), -worth))
-    if k and hasattr(kernels.native, "match"):
+    if k and kernels.native is not None:
         return _best_compiled(table, mask, lookup, worth, order, _ranked(words, order, queries), k)
     number = {word: place for place, word in enumerate(words)}
     terms = Terms(words, number, worth, np.argsort(order).tolist(), lookup.found.tolist())

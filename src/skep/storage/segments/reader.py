@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skep.storage.segments import kernels
+from skep import kernels
 from skep.storage.segments.codes import FineCodes, Sketches
 from skep.storage.segments.columns import defaults
 from skep.storage.segments.format import BadFileError

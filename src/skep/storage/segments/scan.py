@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.storage.segments import kernels
+from skep import kernels
 from skep.storage.segments.codes import (
     MAX_WORDS,
     TINY,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skep.storage.segments import kernels
+from skep import kernels
 from skep.storage.segments.columns import COLUMNS, column_of
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.tail import Tail

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skep import kernels
 from skep.digests import shake_128
 from skep.linear import ALONE, product
-from skep.storage.segments import kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,9 +15,21 @@ def found() -> Any:
     """The package, or None."""
     if os.environ.get(SWITCH) == "0":
         return None
+    loops = _installed()
+    return loops if getattr(loops, "VERSION", None) == VERSION else None
+
+
+def outdated() -> bool:
+    """Whether the package is there and cannot be used, because it was built from another version."""
+    return getattr(_installed(), "VERSION", VERSION) != VERSION
+
+
+def _installed() -> Any:
     try:
         import skep_native  # type: ignore[import-not-found]  # pyright: ignore
     except ImportError:  # not there, or not made for this system
         return None
-    loops: Any = skep_native
-    return loops if getattr(loops, "VERSION", None) == VERSION else None
+    return skep_native  # pyright: ignore[reportUnknownVariableType]
+
+
+native: Any = found()
