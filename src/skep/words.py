@@ -198,8 +198,9 @@ class _Memo(dict[str, str]):
 
 def _compiled() -> Callable[[str], str | None]:
     """A compiled function for the commonest chunks, which have the same terms on both sides; None for the others."""
-    cutter = getattr(kernels.found(), "Cutter", None)
-    return _never if cutter is None else cutter(analysed, chunks, STOP, hash("chunks")).easy
+    if kernels.native is None:
+        return _never
+    return kernels.native.Cutter(analysed, chunks, STOP, hash("chunks")).easy
 
 
 def _never(_chunk: str) -> None:

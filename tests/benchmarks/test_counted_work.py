@@ -32,16 +32,16 @@ cache queue ledger token schema worker mailer report cluster parser index folder
 """
 NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
-STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 7}
-"""SQLite statements per recall of five hits, by kind of recall; one of the last asks whose rival memories are."""
-STEPS = {"hybrid": 380, "words": 380, "meaning": 380, "default": 1400}
+STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 6}
+"""SQLite statements per recall of five hits, by kind of recall."""
+STEPS = {"hybrid": 380, "words": 380, "meaning": 380, "default": 1020}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 ASKED = (1235, 77, 903, 2204)
 CALLS = {"hybrid": 6600, "words": 2800, "meaning": 6200, "default": 6200}
 """Python and C function calls per recall, the mean of those four; pairs of hits are compared for the first time."""
-PLAIN_CALLS = {"hybrid": 930, "words": 610, "meaning": 690, "default": 3300}
+PLAIN_CALLS = {"hybrid": 1000, "words": 680, "meaning": 750, "default": 3700}
 """The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
-PEAK_KB = {"hybrid": 290, "words": 85, "meaning": 240, "default": 290}
+PEAK_KB = {"hybrid": 320, "words": 85, "meaning": 320, "default": 340}
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
 SCORED = {"hybrid": 210, "words": 130, "meaning": 130, "default": 640}
 """Rows that the index hands over for one recall, over all it is asked for."""
@@ -251,7 +251,8 @@ def test_the_index_is_searched_once_and_few_rows_are_scored(
 
 @pytest.mark.parametrize("kind", RECALLS)
 def test_a_recall_takes_little_memory(bank: Bank, kind: str) -> None:
-    bank.recall("ledger of case k19", **RECALLS[kind])
+    for number in (19, 903, 2204):  # what is loaded on first use is not counted
+        bank.recall(f"worker retries of case k{number}", **RECALLS[kind])
     tracemalloc.start()
     try:
         bank.recall("worker retries of case k1236", **RECALLS[kind])

@@ -313,6 +313,9 @@ def _apart(rows: Ints, call: Call) -> Callable[[int, set[int]], set[int]] | None
 
     def apart(one: int, others: set[int]) -> set[int]:
         places = [one, *sorted(others)]
+        whose = call.sources.scopes(rows[places]).place
+        if (whose == whose[0]).all():
+            return set()
         mine, *theirs = (memory.scope for memory in call.sources.memories(rows[places]))
         return {place for place, scope in zip(places[1:], theirs, strict=True) if mine.apart(scope)}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.storage import numbering
+from skep import kernels
 from skep.storage.segments import SegmentIndex, occurrences
 from skep.storage.segments.columns import COLUMNS
 from skep.storage.segments.hashing import key_of
@@ -31,7 +31,7 @@ def test_terms_counted_in_bulk_are_those_of_each_text(given: list[str], chunks: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(occurrences, "CHUNKS", chunks)
         if not compiled:
-            patch.setattr(numbering, "native", None)
+            patch.setattr(kernels, "native", None)
         counter = occurrences.Counter()
         for start in range(0, len(given), 4):
             counter.add(given[start : start + 4])
