@@ -86,25 +86,11 @@ def make_postings(
     keys: NDArray[np.uint64], terms: Small, docs: Small, counts: Small, lengths: Ints
 ) -> Postings:
     """Postings from ordered (term, row) pairs; terms that no row has are left out."""
-    found = np.bincount(terms, minlength=len(keys))
-    used = np.flatnonzero(found)
-    if len(used) < len(keys):
-        place = np.zeros(len(keys), dtype=np.uint32)
-        place[used] = np.arange(len(used), dtype=np.uint32)
-        keys, found, terms = keys[used], found[used], place[terms]
-    classes, class_count, class_length = _classes(counts, lengths, docs)
     by_doc = pack_pairs(docs, terms)
     by_doc.sort()
-    return Postings(
-        keys=keys,
-        offsets=_offsets(found),
-        docs=docs,
-        classes=classes,
-        class_count=class_count,
-        class_length=class_length,
-        doc_offsets=_offsets(np.bincount(docs, minlength=len(lengths))),
-        doc_terms=by_doc.astype(np.uint32),
-    )
+    ends = np.cumsum(np.bincount(docs, minlength=len(lengths)))
+    found = np.bincount(terms, minlength=len(keys))
+    return postings_of(keys, by_doc.astype(np.uint32), ends, docs, counts, found, lengths)
 
 
 def postings_of(
