@@ -21,7 +21,8 @@ def found() -> Any:
 
 def outdated() -> bool:
     """Whether the package is there and cannot be used, because it was built from another version."""
-    return getattr(_installed(), "VERSION", VERSION) != VERSION
+    loops = _installed()
+    return loops is not None and getattr(loops, "VERSION", None) != VERSION
 
 
 def _installed() -> Any:
