@@ -116,3 +116,17 @@ def test_no_more_is_kept_than_there_is_room_for(
             bank.remember_many([note(number) for number in range(start, start + FEW)])
         assert handed(bank) == 3 * FEW
         assert_same_index(bank, tmp_path)
+
+
+def test_no_more_text_is_kept_than_there_is_room_for(
+    bank_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [note(number) for number in range(SIZE)]
+    monkeypatch.setattr(handover, "SIGNS", sum(len(str(each["text"])) for each in texts[: 2 * FEW]))
+    with opened(bank_path) as bank:
+        for start in range(0, SIZE, FEW):
+            bank.remember_many(texts[start : start + FEW])
+        assert handed(bank) == 2 * FEW
+        assert_same_index(bank, tmp_path)
+        bank.remember_many([{"text": f"more of it {number}"} for number in range(FEW)])
+        assert handed(bank) == FEW
