@@ -352,6 +352,9 @@ def test_a_build_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch)
     other.VERSION = kernels.VERSION
     assert kernels.found() is other
     assert not kernels.outdated()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "byteorder", "big")
+        assert kernels.found() is None
     monkeypatch.setitem(sys.modules, "skep_native", None)
     assert not kernels.outdated()
     monkeypatch.setitem(sys.modules, "skep_native", other)
