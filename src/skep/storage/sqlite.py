@@ -485,7 +485,8 @@ class SqliteStore(Reads):
     def close(self) -> None:
         """Release the file."""
         try:
-            with contextlib.suppress(ClosedError, MovedError):  # whoever opens it elsewhere finds the note there
+            # Whoever opens a file that was moved finds the note in it.
+            with contextlib.suppress(ClosedError, MovedError):
                 self._take_note()
                 if self._erasing and not self.read_only:
                     with contextlib.suppress(BusyError, DiskFullError):
