@@ -124,7 +124,7 @@ def test_who_may_not_look_has_not_seen_the_file_go(tmp_path: Path, monkeypatch: 
     with Bank.open(tmp_path / "bank.skep") as bank:
         bank.remember("The harbour opens at five")
         with monkeypatch.context() as patch:
-            patch.setattr("skep.storage.connection.os.stat", refused)
+            patch.setattr("skep.storage.places.os.stat", refused)
             assert not bank.engine.store.connection.moved
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Generator
 from types import TracebackType
@@ -22,6 +21,7 @@ from skep.errors import (
     ReadOnlyError,
     StorageError,
 )
+from skep.storage.places import file_at, from_anywhere, unchanging
 
 MEMORY = ":memory:"
 FAILED = (apsw.Error, UnicodeDecodeError)
@@ -61,8 +61,8 @@ class Connection:
         """Whether the handle that came with a fork was let go."""
         self._closed = False
         self._prelude = ""
-        self.where = path if path == MEMORY or os.path.isabs(path) else os.path.join(os.getcwd(), path)
-        """The same file from whatever folder; as written, for `..` after a link is not the folder before it."""
+        self.where = path if path == MEMORY else from_anywhere(path)
+        """The path from whatever folder."""
         self._file: tuple[int, int] | None = None
         """Which file was opened, where the system says so."""
         self._db: Any = self._connect()
@@ -109,7 +109,7 @@ class Connection:
             if self._prelude:
                 db.execute(self._prelude).fetchall()
         with contextlib.suppress(OSError):
-            self._file = _file_at(self.where)
+            self._file = None if self.path == MEMORY else file_at(self.where)
         return db
 
     @property
@@ -118,7 +118,7 @@ class Connection:
         if self._file is None:
             return False
         try:
-            return _file_at(self.where) != self._file
+            return file_at(self.where) != self._file
         except OSError:  # who may not look there, or not now, has not seen it go
             return False
 
@@ -135,7 +135,7 @@ class Connection:
         try:
             db.execute("PRAGMA schema_version").fetchall()
         except apsw.CantOpenError:
-            if not _unchanging(self.where):
+            if not unchanging(self.where):
                 raise
             from urllib.parse import quote
 
@@ -399,17 +399,6 @@ class _Transaction:
             raise explained(error, self._c.path) from error
 
 
-def _file_at(path: str) -> tuple[int, int] | None:
-    """Which file a name leads to; None if it leads nowhere, and where an open file keeps its name anyway."""
-    if path == MEMORY or os.name == "nt":
-        return None
-    try:
-        found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
-
-
 class _Snapshot:
     """See `Connection.snapshot`; every recall goes through one."""
 
@@ -442,15 +431,6 @@ class _Snapshot:
             self._c.lock.release()
         if isinstance(error, FAILED):
             raise explained(error, self._c.path) from error
-
-
-def _unchanging(path: str) -> bool:
-    """Whether a file lies where nobody can write, and is complete: SQLite then needs no shared memory beside it."""
-    try:
-        closed = os.statvfs(path).f_flag & os.ST_RDONLY
-        return bool(closed) and not (os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"))
-    except (OSError, AttributeError):  # not there, or a system without such flags
-        return False
 
 
 class translated:
