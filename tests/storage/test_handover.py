@@ -90,6 +90,21 @@ def test_what_was_rolled_back_is_not_handed_over(bank_path: Path, tmp_path: Path
         assert not [hit for hit in bank.recall("never said").hits if "never" in hit.memory.text]
 
 
+@pytest.mark.parametrize("limit", ["CHUNKS", "SIGNS"])
+def test_what_was_rolled_back_takes_no_room(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    notes = [note(number) for number in range(FEW)]
+    signs = sum(len(str(each["text"])) for each in notes)
+    monkeypatch.setattr(handover, limit, FEW // 2 if limit == "CHUNKS" else signs // 8 * 9)
+    with opened(bank_path) as bank:
+        with pytest.raises(KeyError), bank.engine.store.writing():
+            bank.remember_many(notes)
+            raise KeyError
+        bank.remember_many([note(number + FEW) for number in range(FEW)])
+        assert handed(bank) == FEW
+
+
 def test_a_batch_that_was_cut_up_before_somebody_took_the_rest_is_let_go(bank_path: Path) -> None:
     with opened(bank_path) as bank:
         bank.remember_many([note(number) for number in range(FEW)])

@@ -62,7 +62,10 @@ class Handover:
 
     def cut(self, texts: Sequence[str], row: int, change: int) -> tuple[list[str], Batch | None]:
         """The terms of each text, joined by blanks; and their chunks, if there is room for them."""
-        signs = self.signs + sum(map(len, texts))
+        more = sum(map(len, texts))
+        if not self._batches and (len(self.numbers) > CHUNKS or self.signs + more > SIGNS):
+            self.numbers, self.signs = numbering(), 0  # of writes that were taken back
+        signs = self.signs + more
         if self._rows + len(texts) > ROWS or len(self.numbers) > CHUNKS or signs > SIGNS:
             return list(map(joined_terms, texts)), None
         self.signs = signs
