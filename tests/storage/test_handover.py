@@ -96,12 +96,11 @@ def test_what_was_rolled_back_takes_no_room(
 ) -> None:
     notes = [note(number) for number in range(FEW)]
     signs = sum(len(str(each["text"])) for each in notes)
-    monkeypatch.setattr(handover, limit, FEW // 2 if limit == "CHUNKS" else signs // 8 * 9)
+    monkeypatch.setattr(handover, limit, FEW // 2 if limit == "CHUNKS" else signs)
     with opened(bank_path) as bank:
-        with pytest.raises(KeyError), bank.engine.store.writing():
-            bank.remember_many(notes)
-            raise KeyError
-        bank.remember_many([note(number + FEW) for number in range(FEW)])
+        with pytest.raises(RuntimeError):
+            taken_back(bank)
+        bank.remember_many(notes)
         assert handed(bank) == FEW
 
 
