@@ -186,8 +186,8 @@ static int look_at(const Lists *lists, const int64_t *places, Py_ssize_t count, 
         const uint32_t *docs = lists->docs + lists->starts[term];
         Py_ssize_t size = (Py_ssize_t)lists->sizes[term];
         for (Py_ssize_t i = 0; i < count; i++) {
-            int64_t doc = places[i] - base;
-            Py_ssize_t at = doc < 0 || doc > UINT32_MAX ? size : lower(docs, size, (uint32_t)doc);
+            uint64_t doc = (uint64_t)places[i] - (uint64_t)base; /* huge where it lies before the base */
+            Py_ssize_t at = doc > UINT32_MAX ? size : lower(docs, size, (uint32_t)doc);
             float gain = 0;
             if (at < size && docs[at] == doc) {
                 Py_ssize_t kind = kind_of(lists, (Py_ssize_t)lists->starts[term] + at);

@@ -64,6 +64,10 @@ static int copy_texts(PyObject *texts, Py_ssize_t count, char *bytes, uint32_t *
         Py_ssize_t size = 0;
         const char *from = text != NULL && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
         if (from == NULL) {
+            if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) { /* half a pair */
+                PyErr_Clear();
+                return 0;
+            }
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_TypeError, "texts: not a list of texts");
             return -1;

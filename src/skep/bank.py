@@ -77,7 +77,7 @@ class Bank(Writing, Linking, Living, Whole):
         elif isinstance(embedder, str):
             asked = next((space.dim for space in store.spaces() if space.spec == spec), None)
             embedder = opener(embedder, known_dim=asked)
-        folder = None if store.file is None else f"{store.file}.index"
+        folder = None if store.file is None else f"{store.connection.where}.index"
         return cls(
             Engine(
                 store,

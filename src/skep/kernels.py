@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 SWITCH = "SKEP_NATIVE"
@@ -13,7 +14,7 @@ VERSION = 2
 
 def found() -> Any:
     """The package, or None."""
-    if os.environ.get(SWITCH) == "0":
+    if os.environ.get(SWITCH) == "0" or sys.byteorder != "little":  # it reads files as they lie in memory
         return None
     loops = _installed()
     return loops if getattr(loops, "VERSION", None) == VERSION else None
@@ -21,7 +22,8 @@ def found() -> Any:
 
 def outdated() -> bool:
     """Whether the package is there and cannot be used, because it was built from another version."""
-    return getattr(_installed(), "VERSION", VERSION) != VERSION
+    loops = _installed()
+    return loops is not None and getattr(loops, "VERSION", None) != VERSION
 
 
 def _installed() -> Any:

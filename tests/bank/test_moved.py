@@ -89,3 +89,53 @@ def test_a_relative_path_means_the_folder_it_was_opened_from(
         monkeypatch.chdir(tmp_path / "there")
         assert bank.recall("harbour").hits
         bank.remember("The harbour closes at nine")
+
+
+def test_the_index_of_a_relative_path_stays_in_the_folder_it_was_opened_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Bank.open("bank.skep") as bank:
+        monkeypatch.chdir(tmp_path / "there")
+        bank.remember_many([f"The harbour opens at {hour}" for hour in range(400)], on_conflict="ignore")
+        bank.recall("harbour")
+        bank.maintain()
+    assert not list((tmp_path / "there").iterdir())
+    assert list((tmp_path / "bank.skep.index").iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there an open file keeps its name")
+def test_a_path_through_a_link_and_back_leads_where_the_system_says(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "folder").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "folder")
+    with Bank.open(str(tmp_path / "link" / ".." / "bank.skep")) as bank:
+        bank.remember("The harbour opens at five")
+        (tmp_path / "deep" / "bank.skep").rename(tmp_path / "deep" / "away.skep")
+        with pytest.raises(MovedError):
+            bank.remember("The harbour opens at six")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there an open file keeps its name")
+def test_who_may_not_look_has_not_seen_the_file_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_path: object) -> os.stat_result:
+        raise PermissionError("not yours")
+
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        bank.remember("The harbour opens at five")
+        with monkeypatch.context() as patch:
+            patch.setattr("skep.storage.places.os.stat", refused)
+            assert not bank.engine.store.connection.moved
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there an open file keeps its name")
+def test_a_bank_that_lost_nothing_is_closed_without_a_word(tmp_path: Path) -> None:
+    bank = Bank.open(tmp_path / "bank.skep")
+    bank.remember("The harbour opens at five")
+    store = bank.engine.store
+    with Bank.open(tmp_path / "bank.skep") as other:
+        other.remember("The harbour opens at six")
+    (tmp_path / "bank.skep").unlink()
+    bank.close()
+    with pytest.raises(ClosedError):
+        store.connection.one("SELECT 1")

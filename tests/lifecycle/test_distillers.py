@@ -62,6 +62,17 @@ def test_what_an_answer_leaves_out_is_asked_for_once_more(bank: Bank, model: lis
     assert Path(model[2]).read_text() == "xx"
 
 
+def test_what_was_answered_is_kept_when_the_second_call_fails(
+    bank: Bank, model: list[str], tmp_path: Path
+) -> None:
+    told(bank)
+    script = tmp_path / "model.py"
+    script.write_text(ANSWERS + "\nsys.exit(calls.read_text() != 'x')\n")
+    bank.maintain(EXTRACT, distil=CommandDistiller([*model, "1"]))
+    assert [fact.text for fact in bank.find(kind="fact")] == ["said 2"]
+    assert Path(model[2]).read_text() == "xx"
+
+
 def test_what_the_limit_does_not_allow_waits_for_the_next_run(bank: Bank, model: list[str]) -> None:
     told(bank)
     one = CommandDistiller(model)

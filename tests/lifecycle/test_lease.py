@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
-from skep.errors import LeaseHeldError
+from skep.errors import LeaseHeldError, MovedError
 from skep.lifecycle.judge import Case, Verdicts
 from skep.lifecycle.lease import JOB, SECONDS, Held
 from skep.lifecycle.maintain import MaintainConfig
@@ -204,3 +204,22 @@ def test_decisions_that_can_no_longer_matter_are_let_go(bank: Bank, clock: Clock
     with Bank.open(":memory:", now=clock) as other:
         other.apply(bank.events())
         assert other.engine.store.settings_under("judgement/") == {}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there an open file keeps its name")
+def test_a_beat_after_the_file_has_gone_ends_quietly_and_the_run_is_told(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", said.append)
+    with Bank.open(bank_path) as bank:
+        held = Held(bank.engine, seconds=0.03)
+        held.__enter__()
+        bank_path.unlink()
+        thread = held._thread  # pyright: ignore[reportPrivateUsage]
+        assert thread is not None
+        thread.join(20)
+        assert not thread.is_alive()
+        with pytest.raises(MovedError):
+            held.__exit__(None, None, None)
+    assert not said

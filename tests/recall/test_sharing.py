@@ -48,6 +48,7 @@ def test_the_compiled_loop_leaves_what_is_long_or_many_to_us_and_refuses_what_is
     assert sharing(["x" * 16_384], ROUGHLY) == []
     assert sharing(["x" * 16_384, "y"], ROUGHLY) is None
     assert sharing(["x"] * 33, ROUGHLY) is None
+    assert sharing(["half a pair \ud800", "y"], ROUGHLY) is None
     assert sharing(list("abcdefghijklmnopqrstuvwxyz012345"), ROUGHLY) == []
     for wrong in ([1], ["a", None], ("a", "b"), "ab"):
         with pytest.raises(TypeError):

@@ -121,6 +121,38 @@ print(answer())
 
 
 @needs_fork
+def test_a_child_makes_no_empty_bank_where_its_parents_was_moved_away(bank_path: Path) -> None:
+    code = """
+from skep.errors import MovedError
+bank.remember("one note", on_conflict="ignore")
+def act():
+    try:
+        return bank.recall("note").hits
+    except MovedError:
+        return "moved"
+answer = child_says(act)
+os.rename(path, path + ".away")
+print(answer(), os.path.exists(path))
+"""
+    assert in_child(code, bank_path) == "moved False"
+
+
+@needs_fork
+def test_a_child_opens_a_relative_name_from_the_folder_where_its_parent_did(bank_path: Path) -> None:
+    code = """
+os.chdir(os.path.dirname(path))
+bank.close()
+bank = Bank.open(os.path.basename(path), embedder=HashingEmbedder(32))
+bank.remember("one note", on_conflict="ignore")
+os.mkdir("elsewhere")
+os.chdir("elsewhere")
+answer = child_says(lambda: [hit.memory.text for hit in bank.recall("note").hits])
+print(answer(), os.listdir())
+"""
+    assert in_child(code, bank_path) == "['one note'] []"
+
+
+@needs_fork
 def test_what_a_child_writes_outlives_its_parent(bank_path: Path) -> None:
     code = """
 bank.remember("from the parent", on_conflict="ignore")

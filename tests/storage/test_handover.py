@@ -90,6 +90,20 @@ def test_what_was_rolled_back_is_not_handed_over(bank_path: Path, tmp_path: Path
         assert not [hit for hit in bank.recall("never said").hits if "never" in hit.memory.text]
 
 
+@pytest.mark.parametrize("limit", ["CHUNKS", "SIGNS"])
+def test_what_was_rolled_back_takes_no_room(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    notes = [note(number) for number in range(FEW)]
+    signs = sum(len(str(each["text"])) for each in notes)
+    monkeypatch.setattr(handover, limit, FEW // 2 if limit == "CHUNKS" else signs)
+    with opened(bank_path) as bank:
+        with pytest.raises(RuntimeError):
+            taken_back(bank)
+        bank.remember_many(notes)
+        assert handed(bank) == FEW
+
+
 def test_a_batch_that_was_cut_up_before_somebody_took_the_rest_is_let_go(bank_path: Path) -> None:
     with opened(bank_path) as bank:
         bank.remember_many([note(number) for number in range(FEW)])
@@ -116,3 +130,17 @@ def test_no_more_is_kept_than_there_is_room_for(
             bank.remember_many([note(number) for number in range(start, start + FEW)])
         assert handed(bank) == 3 * FEW
         assert_same_index(bank, tmp_path)
+
+
+def test_no_more_text_is_kept_than_there_is_room_for(
+    bank_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [note(number) for number in range(SIZE)]
+    monkeypatch.setattr(handover, "SIGNS", sum(len(str(each["text"])) for each in texts[: 2 * FEW]))
+    with opened(bank_path) as bank:
+        for start in range(0, SIZE, FEW):
+            bank.remember_many(texts[start : start + FEW])
+        assert handed(bank) == 2 * FEW
+        assert_same_index(bank, tmp_path)
+        bank.remember_many([{"text": f"more of it {number}"} for number in range(FEW)])
+        assert handed(bank) == FEW

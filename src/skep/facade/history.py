@@ -144,7 +144,7 @@ class History(Base):
         mine = self._engine
         store = mine.store.copy_to_memory()
         store.rewind(pack(moment) | 0xFFFF)
-        folder = None if mine.store.file is None else f"{mine.store.file}.index"
+        folder = None if mine.store.file is None else f"{mine.store.connection.where}.index"
         engine = Engine(
             store,
             mine.embeddings.embedder,

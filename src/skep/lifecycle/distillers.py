@@ -109,7 +109,12 @@ class Distiller:
             if not places:
                 break
             asked = [groups[place] for place in places]
-            said = self._say(prompt_for(asked), ANSWER_TOKENS * len(asked) + ANSWER_START)
+            try:
+                said = self._say(prompt_for(asked), ANSWER_TOKENS * len(asked) + ANSWER_START)
+            except DistilError:
+                if not texts:
+                    raise
+                break  # what was answered before is paid for, and kept
             self.tokens += said.tokens
             try:
                 if said.text is None:

@@ -9,7 +9,7 @@ import threading
 from types import TracebackType
 
 from skep.engine import Engine
-from skep.errors import BusyError, LeaseHeldError
+from skep.errors import BusyError, LeaseHeldError, MovedError
 from skep.storage import leases
 
 JOB = "maintain"
@@ -72,3 +72,5 @@ class Held:
                     return  # taken over: the next write finds out
             except BusyError:
                 continue  # somebody else is writing; there are two more beats before the lease ends
+            except MovedError:
+                return  # the file has gone: the next write finds out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Generator
 from types import TracebackType
@@ -22,6 +21,7 @@ from skep.errors import (
     ReadOnlyError,
     StorageError,
 )
+from skep.storage.places import file_at, from_anywhere, unchanging
 
 MEMORY = ":memory:"
 FAILED = (apsw.Error, UnicodeDecodeError)
@@ -61,7 +61,8 @@ class Connection:
         """Whether the handle that came with a fork was let go."""
         self._closed = False
         self._prelude = ""
-        self._where = path if path == MEMORY else os.path.abspath(path)
+        self.where = path if path == MEMORY else from_anywhere(path)
+        """The path from whatever folder."""
         self._file: tuple[int, int] | None = None
         """Which file was opened, where the system says so."""
         self._db: Any = self._connect()
@@ -95,7 +96,7 @@ class Connection:
     def _connect(self) -> Any:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         with translated(self.path):
-            db: Any = self._connect_to_read() if self.read_only else apsw.Connection(self.path, flags=flags)
+            db: Any = self._connect_to_read() if self.read_only else apsw.Connection(self.where, flags=flags)
             db.set_busy_timeout(self._busy_ms)
             # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -107,13 +108,19 @@ class Connection:
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
             if self._prelude:
                 db.execute(self._prelude).fetchall()
-        self._file = _file_at(self._where)
+        with contextlib.suppress(OSError):
+            self._file = None if self.path == MEMORY else file_at(self.where)
         return db
 
     @property
     def moved(self) -> bool:
         """Whether the file that was opened is no longer the one under its name: nobody else would see a write to it."""
-        return self._file is not None and _file_at(self._where) != self._file
+        if self._file is None:
+            return False
+        try:
+            return file_at(self.where) != self._file
+        except OSError:  # who may not look there, or not now, has not seen it go
+            return False
 
     def _stay(self) -> None:
         if self.moved:
@@ -124,16 +131,16 @@ class Connection:
 
     def _connect_to_read(self) -> Any:
         """For reading: as it is, or where nobody can write and SQLite may not make its files, as one that stays."""
-        db: Any = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)
+        db: Any = apsw.Connection(self.where, flags=apsw.SQLITE_OPEN_READONLY)
         try:
             db.execute("PRAGMA schema_version").fetchall()
         except apsw.CantOpenError:
-            if not _unchanging(self.path):
+            if not unchanging(self.where):
                 raise
             from urllib.parse import quote
 
             db.close(True)
-            name = f"file:{quote(os.path.abspath(self.path))}?immutable=1"
+            name = f"file:{quote(self.where)}?immutable=1"
             db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         return db
 
@@ -343,6 +350,7 @@ class Connection:
             raise StorageError(
                 f"{self.path} was in use at the moment of the fork, so a child cannot use it; fork between calls"
             )
+        self._stay()  # opening it would make an empty one in its place
         self._came_along = False
         self._left = False
         self._turn()
@@ -391,17 +399,6 @@ class _Transaction:
             raise explained(error, self._c.path) from error
 
 
-def _file_at(path: str) -> tuple[int, int] | None:
-    """Which file a name leads to; None if it leads nowhere, and where an open file keeps its name anyway."""
-    if path == MEMORY or os.name == "nt":
-        return None
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 class _Snapshot:
     """See `Connection.snapshot`; every recall goes through one."""
 
@@ -434,15 +431,6 @@ class _Snapshot:
             self._c.lock.release()
         if isinstance(error, FAILED):
             raise explained(error, self._c.path) from error
-
-
-def _unchanging(path: str) -> bool:
-    """Whether a file lies where nobody can write, and is complete: SQLite then needs no shared memory beside it."""
-    try:
-        closed = os.statvfs(path).f_flag & os.ST_RDONLY
-        return bool(closed) and not (os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"))
-    except (OSError, AttributeError):  # not there, or a system without such flags
-        return False
 
 
 class translated:

@@ -21,6 +21,8 @@ ROWS = 1 << 17
 """Rows that are kept for the index at a time: about 100 bytes each."""
 CHUNKS = 1 << 17
 """Distinct chunks that are kept at a time."""
+SIGNS = 1 << 27
+"""Signs of all texts that are kept at a time: of chunks as long as their texts, each is kept whole."""
 
 
 class Batch(NamedTuple):
@@ -55,11 +57,18 @@ class Handover:
         self.numbers = numbering()
         self._batches: list[Batch] = []
         self._rows = 0
+        self.signs = 0
+        """How long all texts are that were cut up."""
 
     def cut(self, texts: Sequence[str], row: int, change: int) -> tuple[list[str], Batch | None]:
         """The terms of each text, joined by blanks; and their chunks, if there is room for them."""
-        if self._rows + len(texts) > ROWS or len(self.numbers) > CHUNKS:
+        more = sum(map(len, texts))
+        if not self._batches and (len(self.numbers) > CHUNKS or self.signs + more > SIGNS):
+            self.numbers, self.signs = numbering(), 0  # of writes that were taken back
+        signs = self.signs + more
+        if self._rows + len(texts) > ROWS or len(self.numbers) > CHUNKS or signs > SIGNS:
             return list(map(joined_terms, texts)), None
+        self.signs = signs
         terms, sizes, numbers = self.numbers.cut(texts)
         return terms, Batch(row, change, sizes, numbers, self.numbers)
 
@@ -74,8 +83,8 @@ class Handover:
         if not self._batches:
             return None
         taken = Handover()
-        taken.numbers, taken._batches = self.numbers, self._batches
-        self.numbers, self._batches, self._rows = numbering(), [], 0
+        taken.numbers, taken._batches, taken.signs = self.numbers, self._batches, self.signs
+        self.numbers, self._batches, self._rows, self.signs = numbering(), [], 0, 0
         return taken
 
     def pieces(self, rows: Sequence[int], changes: Sequence[int]) -> list[Piece] | None:

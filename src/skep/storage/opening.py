@@ -204,7 +204,7 @@ def claim_actor(connection: Connection) -> str:
 
 
 def _place(connection: Connection) -> str:
-    found = os.stat(connection.path)
+    found = os.stat(connection.where)
     return f"{found.st_dev}:{found.st_ino}"
 
 

@@ -385,7 +385,7 @@ class Reads(Linked):
 
     def erased_since(self, head: int) -> bool:
         """Whether something was forgotten after a position, as of now and not of what is being read."""
-        path = str(self.connection.path)
+        path = self.connection.where
         if path == MEMORY:
             return False
         sql = "SELECT 1 FROM memories WHERE forgotten = 1 AND changed > ? LIMIT 1"

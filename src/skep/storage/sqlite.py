@@ -13,7 +13,7 @@ import msgspec
 
 from skep.clock import pack
 from skep.config import Settings
-from skep.errors import BusyError, ClosedError, DiskFullError, ReadOnlyError
+from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, ReadOnlyError
 from skep.model import Event
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
@@ -484,12 +484,15 @@ class SqliteStore(Reads):
 
     def close(self) -> None:
         """Release the file."""
-        with contextlib.suppress(ClosedError):
-            self._take_note()
-        if self._erasing and not self.read_only:
-            with contextlib.suppress(BusyError, DiskFullError):
-                self.truncate_wal(0.0)
-        self.connection.close()
+        try:
+            # Whoever opens a file that was moved finds the note in it.
+            with contextlib.suppress(ClosedError, MovedError):
+                self._take_note()
+                if self._erasing and not self.read_only:
+                    with contextlib.suppress(BusyError, DiskFullError):
+                        self.truncate_wal(0.0)
+        finally:
+            self.connection.close()
 
 
 __all__ = ["SHIFT", "Applied", "Plan", "SqliteStore"]

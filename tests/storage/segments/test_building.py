@@ -30,6 +30,7 @@ texts = st.lists(
 def test_terms_counted_in_bulk_are_those_of_each_text(given: list[str], chunks: int, compiled: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(occurrences, "CHUNKS", chunks)
+        patch.setattr(occurrences, "SIGNS", 40 * chunks)
         if not compiled:
             patch.setattr(kernels, "native", None)
         counter = occurrences.Counter()
@@ -41,6 +42,15 @@ def test_terms_counted_in_bulk_are_those_of_each_text(given: list[str], chunks: 
     assert found.lengths.tolist() == [len(each) for each in wanted]
     assert found.keys[found.terms].tolist() == [key_of(term) for each in wanted for term in each]
     assert (np.diff(found.keys.astype(np.float64)) > 0).all()
+
+
+def test_long_texts_are_sealed_before_their_chunks_fill_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(occurrences, "SIGNS", 100)
+    counter = occurrences.Counter()
+    for letter in "abc":
+        counter.add([letter * 60])
+        assert len(counter._numbers) == 1  # pyright: ignore[reportPrivateUsage]
+    assert counter.finish().lengths.tolist() == [1, 1, 1]
 
 
 def test_columns_of_many_rows_are_those_of_each() -> None:

@@ -345,9 +345,18 @@ def test_a_build_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv(kernels.SWITCH, raising=False)
     monkeypatch.setitem(sys.modules, "skep_native", other)
     assert kernels.found() is None
+    assert kernels.outdated()  # built when versions were not counted yet
     other.VERSION = kernels.VERSION + 1
     assert kernels.found() is None
+    assert kernels.outdated()
     other.VERSION = kernels.VERSION
     assert kernels.found() is other
+    assert not kernels.outdated()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "byteorder", "big")
+        assert kernels.found() is None
+    monkeypatch.setitem(sys.modules, "skep_native", None)
+    assert not kernels.outdated()
+    monkeypatch.setitem(sys.modules, "skep_native", other)
     monkeypatch.setenv(kernels.SWITCH, "0")
     assert kernels.found() is None

@@ -277,3 +277,15 @@ def test_identical_vectors_do_not_hide_others() -> None:
     pool = index.similar(np.array(other, dtype=np.float32), ALL, 3)
 
     assert pool.rows.tolist() == [1, 2, 5000]
+
+
+def test_rows_that_an_empty_index_does_not_know_score_nothing_and_have_defaults() -> None:
+    index = SegmentIndex(None, FakeBank(4), tail_limit=1)
+
+    user, created = index.columns(("user", "created_at"), np.array([1, 2]))
+
+    assert user.tolist() == [0, 0]
+    assert len(created) == 2
+    pool = index.lookup(np.array([1, 2]), ["dog"], np.ones(4, np.float32))
+    assert pool.rows.tolist() == [1, 2]
+    assert pool.words.tolist() == [0, 0]

@@ -196,8 +196,9 @@ class SegmentIndex:
         def answer() -> Pool:
             table = self._upkeep.table
             slots = table.slots_of(rows)
-            words = np.where(slots >= 0, self._scores.score(table, terms)[slots], np.float32(0))
-            cosine = np.full(len(rows), np.nan, dtype=np.float32)
+            words, cosine = np.zeros(len(rows), np.float32), np.full(len(rows), np.nan, dtype=np.float32)
+            there = slots >= 0
+            words[there] = self._scores.score(table, terms)[slots[there]]
             query = self._unit(vector)
             if query is not None:
                 order = np.argsort(slots, kind="stable")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CHUNKS = 1 << 18
 """Distinct chunks that are remembered at a time."""
+SIGNS = 1 << 28
+"""Signs of all texts whose chunks are remembered at a time; a table of chunks holds two gigabytes, terms included."""
 
 
 class Occurrences(NamedTuple):
@@ -52,10 +54,15 @@ class Counter:
         self._blocks: list[Small] = [np.zeros(0, dtype=np.uint32)]
         self._sizes: list[int] = []
         """Per text, how many chunks it has."""
+        self._signs = 0 if given is None else given.signs
         self._parts: list[Occurrences] = []
 
     def add(self, texts: Sequence[str]) -> None:
         """Take in some texts."""
+        signs = sum(map(len, texts))
+        if self._signs + signs > SIGNS:
+            self._seal()
+        self._signs += signs
         _, sizes, numbers = self._numbers.cut(texts, joined=False)
         self._sizes.extend(sizes)
         self._blocks.append(np.frombuffer(numbers, dtype=np.uint32))
@@ -97,6 +104,7 @@ class Counter:
         blocks, counts = self._blocks[::-1], np.array(self._sizes, dtype=np.int64)
         self._numbers = numbering()
         self._given = None
+        self._signs = 0
         self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
         single = bool((sizes == 1).all())
         if single:

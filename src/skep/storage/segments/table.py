@@ -169,8 +169,9 @@ class Table:
         A column that is one value over and over is not asked to give some: numpy would write all of it out first.
         """
         held = self.column(name)
-        alike = len(held) > 0 and held.strides == (0,)
-        out = np.full(len(slots), held[0]) if alike else held.take(slots, mode="clip")
+        if not len(held):
+            return np.full(len(slots), COLUMNS[name].default, dtype=held.dtype)
+        out = np.full(len(slots), held[0]) if held.strides == (0,) else held.take(slots, mode="clip")
         if (slots < 0).any():
             out[slots < 0] = COLUMNS[name].default
         return out
