@@ -159,7 +159,7 @@ def _joined(text: str, found: Sequence[tuple[int, int, Span]], now: float) -> tu
 
 
 def _bounded(one: Span, other: Span) -> Span | None:
-    """What is left of two spans of which one has no beginning and the other begins before that ends: "after, before"."""
+    """What two spans have in common, where one has no beginning and the other begins before that ends."""
     first, last = (one, other) if other.start == EVER else (other, one)
     if last.start != EVER or first.start == EVER or not first.start < last.end <= first.end:
         return None
