@@ -286,6 +286,17 @@ def test_supersede_leaves_what_may_hold_beside_the_new(
     assert bank.get(old.id).status == "active"
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_raise_does_not_refuse_what_may_hold_beside_the_old(bank: Bank, many: bool) -> None:
+    bank.remember("Bob speaks French", on_conflict="raise")
+    if many:
+        bank.remember_many(["Bob speaks German"], on_conflict="raise")
+    else:
+        (conflict,) = bank.remember("Bob speaks German", on_conflict="raise").conflicts
+        assert (conflict.kind, conflict.memory is not None) == ("update", True)
+    assert {memory.text for memory in bank.find()} == {"Bob speaks French", "Bob speaks German"}
+
+
 def test_a_new_name_of_two_words_is_seen_as_an_update(bank: Bank, clock: Clock) -> None:
     bank.remember("The CEO is Jane Doe")
     clock.pass_days(1)

@@ -89,6 +89,11 @@ def replaces(conflict: Conflict) -> bool:
     return conflict.kind != "duplicate" and conflict.confidence >= LIKELY
 
 
+def refused(conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
+    """Those for which a memory is not written where conflicts are refused: it repeats, or would replace, something."""
+    return tuple(c for c in conflicts if c.kind == "duplicate" or replaces(c))
+
+
 def judge(
     existing: Memory, memory: Memory, similarity: float, contradiction_fn: ContradictionFn | None = None
 ) -> Conflict | None:
