@@ -320,3 +320,12 @@ def test_what_is_told_to_have_moved_updates_where_it_was(
     clock.pass_days(1)
     (conflict,) = bank.remember(newer).conflicts
     assert (conflict.kind, conflict.existing.id) == ("update", old.id)
+
+
+def test_of_one_moment_the_later_written_is_the_newer(bank: Bank) -> None:
+    for number in range(8):  # ids of one and of two digits
+        bank.remember(f"unrelated {'abcdefgh'[number] * 4}", on_conflict="ignore")
+    one, other = (bank.remember(f"The budget is ${n},000", on_conflict="ignore").memory.id for n in (7, 5))
+    (conflict,) = bank.find_conflicts()
+    assert conflict.memory is not None
+    assert (conflict.existing.id, conflict.memory.id) == (one, other)

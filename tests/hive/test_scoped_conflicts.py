@@ -1,11 +1,15 @@
-"""What is private to one user is no conflict of another's, and never replaces what everybody sees."""
+"""Conflicts in a hive are those of one bank: within a scope, and nothing private replaces what everybody sees."""
 
 from __future__ import annotations
 
 import pytest
+from tests.conftest import Clock
 
+from skep.embedding import default_embedder
 from skep.hive.hive import Hive
 from skep.model import Scope
+
+from .conftest import MakeHive
 
 KNOWN, NEW = "The server has 16 GB of RAM", "The server has 32 GB of RAM"
 
@@ -43,3 +47,17 @@ def test_a_memory_of_the_same_scope_is_replaced(hive: Hive) -> None:
 def test_several_values_of_one_relation_are_not_refused(hive: Hive) -> None:
     hive.agent("ana").remember("Ana speaks French", on_conflict="raise")
     assert hive.agent("bob").remember("Ana speaks German", on_conflict="raise").action == "stored"
+
+
+@pytest.mark.parametrize("kind", ["flat", "federated", "sharded"])
+def test_what_is_told_to_have_moved_updates_where_it_was(
+    make_hive: MakeHive, clock: Clock, kind: str
+) -> None:
+    hive = make_hive(kind, embedder=default_embedder())
+    old = hive.agent("ana").remember("Ana lives in Rome").memory
+    clock.pass_days(1)
+    (conflict,) = hive.agent("bob").remember("Ana moved from Rome to Oslo").conflicts
+    assert (conflict.kind, conflict.existing.id) == ("update", old.id)
+    hive.agent("cy").remember("Ana moved from Rome to Paris", on_conflict="ignore")
+    found = hive.agent("cy").find_conflicts(old.id)
+    assert [conflict.kind for conflict in found] == ["update"]

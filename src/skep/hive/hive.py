@@ -35,7 +35,8 @@ from skep.hive.signing import Keyring, acting
 from skep.hive.trust import Provenance, Trust, provenance
 from skep.hive.versions import Versions
 from skep.model import Conflict, Event, Memory
-from skep.semantics.conflicts import CANDIDATE, comparable, find_for, judge
+from skep.semantics.conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
+from skep.storage.rows import searched_text
 
 if TYPE_CHECKING:
     from skep.embedding.base import Embedder
@@ -328,11 +329,14 @@ class Hive(Opening):
         recaller = HiveRecaller(self.registers.bank.engine, self.asking())
         where = msgspec.structs.replace(where, scope=draft.scope, include_shared=True)
         answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
+        mine = whole_words(searched_text(draft.title, draft.text))
         found: list[Conflict] = []
         for hit in answer.hits:
-            similarity = hit.signals.get("semantic", 0.0)
-            if similarity >= CANDIDATE and comparable(hit.memory, draft):
-                conflict = judge(hit.memory, draft, similarity, contradiction_fn)
+            similarity, known = hit.signals.get("semantic", 0.0), hit.memory
+            theirs = whole_words(searched_text(known.title, known.text))
+            near = similarity >= CANDIDATE or worth_comparing(mine, theirs, similarity)
+            if near and comparable(known, draft):
+                conflict = judge(known, draft, similarity, contradiction_fn)
                 if conflict is not None:
                     found.append(conflict)
         return tuple(found)

@@ -35,6 +35,7 @@ from skep.lifecycle.nearness import by_id
 from skep.lifecycle.report import Action, MaintainReport
 from skep.lifecycle.running import Run
 from skep.model import Memory
+from skep.semantics.links import opposing
 
 STEPS = (
     "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
@@ -267,7 +268,7 @@ class _Steps:
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
         found = merging.undecided(self.engine, found)
-        clear = merging.resolve_clear(found.clear, self._gone)
+        clear = merging.resolve_clear(found.clear, self._gone, opposing(self.engine.setting))
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
