@@ -17,6 +17,7 @@ import msgspec
 
 from skep.semantics import lexicon as lx
 from skep.semantics import scorer
+from skep.semantics.dating import in_one_notation
 from skep.semantics.features import NAMES, RARE, Pair, examine_many
 from skep.semantics.reading import Text, analyse
 from skep.semantics.saying import said_twice
@@ -297,7 +298,8 @@ def compare(
 
 def compare_many(asked: Sequence[Asked], thresholds: Thresholds = THRESHOLDS) -> list[Verdict]:
     """`compare` for many pairs, at half of the cost: vectors are made and trees are asked for all of them at once."""
-    texts = [(analyse(each.a), analyse(each.b)) for each in asked]
+    alike = [in_one_notation(each.a, each.b) for each in asked]
+    texts = [(analyse(a), analyse(b)) for a, b in alike]
     found = [_by_rule(each, *both, thresholds) for each, both in zip(asked, texts, strict=True)]
     open_ = [place for place, verdict in enumerate(found) if verdict is None]
     words = scorer.load()[1]
