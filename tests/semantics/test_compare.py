@@ -243,6 +243,10 @@ def test_what_is_said_of_two_times_or_two_things_of_a_kind_goes_together(a: str,
         ("Bob works at Acme", "Bob left Acme"),
         ("The meeting is on Monday", "The meeting is on Tuesday"),
         ("Python 3.11 is required", "Python 3.12 is required"),
+        ("Port 8080 is the default", "Port 9090 is the default"),
+        ("Sprint 5 is the current sprint", "Sprint 6 is now the current sprint"),
+        ("Gate 12 is our gate", "Gate 14 is our gate"),
+        ("Version 2 is in production", "Version 3 is in production"),
     ],
 )
 def test_another_value_of_the_same_is_still_seen(a: str, b: str) -> None:

@@ -144,7 +144,7 @@ def _of_other_things(pair: Pair) -> bool:
         *kind, mine = here
         *same, theirs = there
         if kind and kind == same and mine != theirs and _numbered(mine) and _numbered(theirs):
-            return True
+            return not _one_at_a_time(pair, kind[-1], len(here) + 1)
     if pair.ed.blocks < 2 or not pair.ed.head or a.told[:1] == b.told[:1]:
         return False
     first = pair.al.weights_a[:1], pair.al.weights_b[:1], pair.al.best_a[:1], pair.al.best_b[:1]
@@ -152,6 +152,15 @@ def _of_other_things(pair: Pair) -> bool:
         return False
     (mine,), (theirs,), (near,), (nearer,) = first
     return min(mine, theirs) >= RARE and max(near, nearer) < SYNONYM
+
+
+def _one_at_a_time(pair: Pair, kind: str, said_from: int) -> bool:
+    """Whether what is said can be of one thing of a kind alone: the default port, our gate, the version that runs."""
+    a, b = pair.a, pair.b
+    if not SINGLE.isdisjoint(a.bag & b.bag):
+        return True
+    said = a.words[said_from:]
+    return said == b.words[said_from:] and (kind in lx.VERSIONED or said[:1] in lx.DEFINITE)
 
 
 def _numbered(word: str) -> bool:
