@@ -286,6 +286,17 @@ def test_supersede_leaves_what_may_hold_beside_the_new(
     assert bank.get(old.id).status == "active"
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_raise_does_not_refuse_what_may_hold_beside_the_old(bank: Bank, many: bool) -> None:
+    bank.remember("Bob speaks French", on_conflict="raise")
+    if many:
+        bank.remember_many(["Bob speaks German"], on_conflict="raise")
+    else:
+        (conflict,) = bank.remember("Bob speaks German", on_conflict="raise").conflicts
+        assert (conflict.kind, conflict.memory is not None) == ("update", True)
+    assert {memory.text for memory in bank.find()} == {"Bob speaks French", "Bob speaks German"}
+
+
 def test_a_new_name_of_two_words_is_seen_as_an_update(bank: Bank, clock: Clock) -> None:
     bank.remember("The CEO is Jane Doe")
     clock.pass_days(1)
@@ -309,3 +320,12 @@ def test_what_is_told_to_have_moved_updates_where_it_was(
     clock.pass_days(1)
     (conflict,) = bank.remember(newer).conflicts
     assert (conflict.kind, conflict.existing.id) == ("update", old.id)
+
+
+def test_of_one_moment_the_later_written_is_the_newer(bank: Bank) -> None:
+    for number in range(8):  # ids of one and of two digits
+        bank.remember(f"unrelated {'abcdefgh'[number] * 4}", on_conflict="ignore")
+    one, other = (bank.remember(f"The budget is ${n},000", on_conflict="ignore").memory.id for n in (7, 5))
+    (conflict,) = bank.find_conflicts()
+    assert conflict.memory is not None
+    assert (conflict.existing.id, conflict.memory.id) == (one, other)

@@ -208,3 +208,41 @@ def test_an_endpoint_from_the_shell(tmp_path: Path, endpoint: Server) -> None:
         "2 episodes say 'said 1'",
         "2 episodes say 'said 2'",
     }
+
+
+def test_what_was_worded_before_a_failure_stays_and_the_rest_is_asked_for_again(
+    bank: Bank, endpoint: Server
+) -> None:
+    told(bank)
+    endpoint.says(worded("said 1"), "busy")
+    report = bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m")))
+    assert [fact.text for fact in bank.find(kind="fact")] == ["said 1"]
+    assert report.steps[-1].note.endswith("cannot be read (KeyError('texts')); the next run asks again")
+    endpoint.says(worded("said 2"))
+    bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m")))
+    assert {fact.text for fact in bank.find(kind="fact")} == {"said 1", "said 2"}
+
+
+def test_what_the_limit_kept_from_being_asked_for_once_more_waits(bank: Bank, endpoint: Server) -> None:
+    told(bank)
+    endpoint.says(worded("said 1"), usage={"total_tokens": 950})
+    report = bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m"), max_tokens=1000))
+    assert len(endpoint.asked) == 1
+    note = "the limit came before 1 clusters were worded; the next run asks again"
+    assert report.steps[-1].note == note
+
+
+def test_what_the_judge_has_spent_counts_for_the_model_that_distils(bank: Bank, endpoint: Server) -> None:
+    for day in range(4):
+        text = f"The nightly build failed because the disk was full on day {day}"
+        bank.remember(text, kind="episode", on_conflict="ignore")
+    doubtful(bank, 1)
+    endpoint.says('{"decisions": [{"pair": 1, "decision": "KEEP_BOTH"}]}', usage={"total_tokens": 9_990})
+    model = Endpoint(endpoint.url, "m")
+    report = bank.maintain(
+        MaintainConfig(steps=("embed", "judge", "reflect"), max_tokens=10_000),
+        judge=EndpointJudge(endpoint.url, "m"),
+        distil=EndpointDistiller(model, max_tokens=10_000),
+    )
+    assert report.spent_tokens == 9_990
+    assert report.steps[-1].note == "the limit allows asking about 0 of 1 clusters; the others wait"

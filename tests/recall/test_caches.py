@@ -14,6 +14,7 @@ from tests.conftest import Clock
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import InvalidInputError
+from skep.recall.search import Recaller
 
 
 class Counting(HashingEmbedder):
@@ -161,3 +162,12 @@ def test_a_reranker_that_empties_what_it_is_given_is_told_what_it_should_have_do
 
     with pytest.raises(InvalidInputError, match="one number for each of the 1 texts"):
         bank.recall("gateway port", reranker=careless)
+
+
+def test_a_verdict_on_two_memories_is_not_taken_from_two_that_lie_nearer(bank: Bank) -> None:
+    older, newer = (
+        bank.remember(text, on_conflict="ignore").memory
+        for text in ("Ana lives in Rome", "Ana moved from Rome to Oslo")
+    )
+    recaller = Recaller(bank.engine)
+    assert [recaller.opposed(older, newer, near) for near in (1.0, 0.6, 1.0)] == ["", "update", ""]

@@ -104,3 +104,11 @@ def test_hits_that_a_link_sets_against_each_other_are_marked(bank: Bank, clock: 
     assert marked == {one: (("conflict",), (other,)), other: (("conflict",), (one,))}
     bank.unlink(one, other, "contradicts")
     assert not any(hit.conflicts_with for hit in bank.recall("backups"))
+
+
+def test_a_link_that_maintenance_makes_is_looked_for(bank: Bank, clock: Clock) -> None:
+    told(bank, clock, "Ben is a vegetarian", "Ben is not a vegetarian")
+    assert bank.setting("recall/contradicts") is None
+    bank.maintain()
+    assert bank.setting("recall/contradicts") is True
+    assert bank.maintain().changed == 0

@@ -50,9 +50,13 @@ def test_only_the_first_hits_vote_and_the_best_count_most() -> None:
 def test_what_is_for_everybody_is_at_home_everywhere_and_has_no_vote() -> None:
     share = belonging(keys(0, 1, 1, 2), np.array([9.0, 2.0, 2.0, 2.0]))
 
-    assert share[0] == pytest.approx(2 / 3)
-    assert share[1] == share[2] == pytest.approx(1 / 2)
+    assert share[0] == share[1] == share[2] == pytest.approx(1 / 2)
     assert share[3] == 0.0
+
+
+def test_what_one_has_is_not_held_against_it_where_the_rest_is_for_everybody() -> None:
+    assert belonging(keys(1, 0, 0), np.ones(3)).tolist() == [0.0, 0.0, 0.0]
+    assert not home(scopes(keys(1, 0, 1, 0), keys(7, 0, 7, 0)), np.ones(4)).any()
 
 
 def test_scores_below_zero_do_no_harm() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from skep.embedding.static import StaticEmbedder
 from skep.semantics import scorer
 from skep.semantics.compare import REASONS, THRESHOLDS, Verdict, compare
+from skep.semantics.dating import in_one_notation
 from skep.semantics.editing import blocks_of
 
 EMBEDDER = StaticEmbedder()
@@ -242,6 +243,10 @@ def test_what_is_said_of_two_times_or_two_things_of_a_kind_goes_together(a: str,
         ("Bob works at Acme", "Bob left Acme"),
         ("The meeting is on Monday", "The meeting is on Tuesday"),
         ("Python 3.11 is required", "Python 3.12 is required"),
+        ("Port 8080 is the default", "Port 9090 is the default"),
+        ("Sprint 5 is the current sprint", "Sprint 6 is now the current sprint"),
+        ("Gate 12 is our gate", "Gate 14 is our gate"),
+        ("Version 2 is in production", "Version 3 is in production"),
     ],
 )
 def test_another_value_of_the_same_is_still_seen(a: str, b: str) -> None:
@@ -249,3 +254,28 @@ def test_another_value_of_the_same_is_still_seen(a: str, b: str) -> None:
 
     assert found.kind in ("contradiction", "update")
     assert found.confidence > 1 / 3
+
+
+DAY = ("2024-05-05", "5 May 2024", "May 5, 2024", "the 5th of May 2024", "may the 5th 2024")
+
+
+@pytest.mark.parametrize("b", DAY[1:])
+def test_a_day_in_two_notations_is_one_day(b: str) -> None:
+    verdict = compare(f"The deadline is {DAY[0]}", f"The deadline is {b}", similarity=0.9)
+    assert (verdict.kind, verdict.clear) == ("duplicate", True)
+
+
+@pytest.mark.parametrize(
+    "b", ["2024-06-05", "6 May 2024", "May 5, 2023", "2024-05-05T10:00", "5 May", "12024-05-05"]
+)
+def test_another_day_is_another_value(b: str) -> None:
+    a, b = f"The deadline is {DAY[1]}", f"The deadline is {b}"
+    verdict = compare(a, b, similarity=0.9)
+    assert not (verdict.kind == "duplicate" and verdict.clear)
+    assert in_one_notation(a, b) == (a, b)
+
+
+@given(st.sampled_from(DAY), st.sampled_from(DAY), st.sampled_from(["", " at noon", " in Rome"]))
+def test_notations_do_not_depend_on_the_order(one: str, other: str, rest: str) -> None:
+    a, b = f"Due {one}{rest}", f"Due {other}"
+    assert in_one_notation(a, b) == in_one_notation(b, a)[::-1]

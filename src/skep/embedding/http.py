@@ -42,7 +42,8 @@ class _NoRedirect(HTTPRedirectHandler):
         """Follow nothing."""
 
 
-_opener = build_opener(_NoRedirect)
+opener = build_opener(_NoRedirect)
+"""Asks one address and no other."""
 
 
 def check_url(url: str) -> str:
@@ -94,7 +95,7 @@ def post_json(
         asked = None
         try:
             request = Request(url, body, {"Content-Type": "application/json", **headers})
-            with _opener.open(request, timeout=retry.timeout) as reply:
+            with opener.open(request, timeout=retry.timeout) as reply:
                 return json.loads(reply.read(MAX_REPLY))
         except HTTPError as error:
             problem = _explain(error, url)

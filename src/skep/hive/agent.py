@@ -32,7 +32,8 @@ from skep.model import (
     Remembered,
 )
 from skep.semantics import links
-from skep.semantics.conflicts import repeats, replaces
+from skep.semantics.conflicts import refused, repeats, replaces
+from skep.semantics.writing import draft as drafted
 from skep.storage.base import Filter
 from skep.validation import Time, body_of, clean_choice
 
@@ -109,10 +110,13 @@ class AgentBank(Wholly):
             checked = on_conflict != "ignore" or self.hive.policy.contradiction != "allow"
             opposed = self._conflicts(draft, contradiction_fn) if checked else ()
             conflicts = () if on_conflict == "ignore" else opposed
-            if conflicts and on_conflict == "raise":
-                raise ConflictError(text, conflicts)
-            repeated = next((c.existing for c in conflicts if c.kind == "duplicate"), None)
-            surely = next((c.existing for c in conflicts if repeats(c)), None)
+            if on_conflict == "raise" and (serious := refused(conflicts)):
+                raise ConflictError(text, serious)
+            mine = [
+                c for c in conflicts if c.existing.scope == draft.scope
+            ]  # nothing else is replaced or confirmed
+            repeated = next((c.existing for c in mine if c.kind == "duplicate"), None)
+            surely = next((c.existing for c in mine if repeats(c)), None)
             if surely is not None and on_conflict == "supersede":
                 return self._confirmed(surely, conflicts)
             if on_conflict in ("ignore", "supersede"):  # an agent's own word, but not against confirmed ones
@@ -124,11 +128,9 @@ class AgentBank(Wholly):
                 if repeated is not None:
                     self.hive.confirm(repeated.id, by=self.name)
                 if on_conflict == "supersede":
-                    for conflict in filter(replaces, conflicts):
+                    for conflict in filter(replaces, mine):
                         self.supersede(conflict.existing.id, memory.id)
-        replaced = (
-            on_conflict == "supersede" and any(map(replaces, conflicts)) and decision.verdict == "promoted"
-        )
+        replaced = on_conflict == "supersede" and any(map(replaces, mine)) and decision.verdict == "promoted"
         action = "superseded" if replaced else "stored"
         return Promoted(memory=memory, conflicts=conflicts, action=action, decision=decision, copies=copies)
 
@@ -146,21 +148,8 @@ class AgentBank(Wholly):
             given["ttl"] = ttl
         given |= {"text": text, "agent": self.name}
         body = body_of(given, self._engine.settings)
-        known = {
-            k: body[k]
-            for k in ("kind", "title", "domain", "confidence", "importance", "polarity")
-            if k in body
-        }
-        known.setdefault("kind", "fact")
-        draft = Memory(
-            id="",
-            text=body["text"],
-            agent=self.name,
-            created_at=self._engine.now(),
-            evidence=tuple(body.get("evidence", ())),
-            **known,
-        )
-        return draft, given
+        draft = drafted(body, self._engine.now())
+        return msgspec.structs.replace(draft, evidence=tuple(draft.evidence)), given
 
     def _conflicts(
         self, draft: Memory, contradiction_fn: Callable[[Memory, Memory], bool] | None

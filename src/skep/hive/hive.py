@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from skep.bank import Bank, Page
 from skep.clock import Now, system_now
 from skep.embedding import default_embedder
@@ -33,7 +35,8 @@ from skep.hive.signing import Keyring, acting
 from skep.hive.trust import Provenance, Trust, provenance
 from skep.hive.versions import Versions
 from skep.model import Conflict, Event, Memory
-from skep.semantics.conflicts import CANDIDATE, find_for, judge
+from skep.semantics.conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
+from skep.storage.rows import searched_text
 
 if TYPE_CHECKING:
     from skep.embedding.base import Embedder
@@ -320,16 +323,20 @@ class Hive(Opening):
         where: Filter,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
     ) -> tuple[Conflict, ...]:
-        """What in the hive a new memory contradicts or repeats."""
+        """What in the hive a new memory contradicts or repeats, of its own scope and of what is for everybody."""
         if self.plain:
             return tuple(find_for(self.registers.bank.engine, draft, contradiction_fn=contradiction_fn))
         recaller = HiveRecaller(self.registers.bank.engine, self.asking())
+        where = msgspec.structs.replace(where, scope=draft.scope, include_shared=True)
         answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
+        mine = whole_words(searched_text(draft.title, draft.text))
         found: list[Conflict] = []
         for hit in answer.hits:
-            similarity = hit.signals.get("semantic", 0.0)
-            if similarity >= CANDIDATE:
-                conflict = judge(hit.memory, draft, similarity, contradiction_fn)
+            similarity, known = hit.signals.get("semantic", 0.0), hit.memory
+            theirs = whole_words(searched_text(known.title, known.text))
+            near = similarity >= CANDIDATE or worth_comparing(mine, theirs, similarity)
+            if near and comparable(known, draft):
+                conflict = judge(known, draft, similarity, contradiction_fn)
                 if conflict is not None:
                     found.append(conflict)
         return tuple(found)

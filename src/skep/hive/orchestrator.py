@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     from skep.hive.agent import Promoted
     from skep.hive.hive import Hive
 
-DRAFTED = ("text", "kind", "title", "domain", "agent", "confidence", "importance", "polarity", "evidence")
+DRAFTED = (
+    *("text", "kind", "title", "domain", "agent", "scope", "tags"),
+    *("confidence", "importance", "polarity", "evidence"),
+)
 """What of a memory the gateway looks at."""
 Effect = Literal["applied", "known", "ignored", "refused", "quarantined"]
 

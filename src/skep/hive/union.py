@@ -235,8 +235,11 @@ class Union:
     def _add_lists(self, slices: Sequence[Slice], keep: Sequence[int], total: int) -> None:
         def pick(name: str, absent: Any) -> list[Any]:
             joined = list(chain.from_iterable([getattr(part, name) for part in slices]))
-            if len(joined) != total:
+            if not joined:
                 return [absent] * len(keep)
+            if len(joined) != total:  # a member of an older version leaves out what it does not know of
+                each = [getattr(part, name) or [absent] * len(part.ids) for part in slices]
+                joined = list(chain.from_iterable(each))
             return joined if len(keep) == total else [joined[i] for i in keep]
 
         self._keys += pick("keys", "")

@@ -22,7 +22,7 @@ from skep.hive.frames import OutcomesAnswer, OutcomesQuery, StatusAnswer, Status
 from skep.hive.union import Union
 from skep.hive.versions import Versions
 from skep.model import CURRENT, Conflict, Event, Memory, Outcome, Scope
-from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, in_common, judge, whole_words
+from skep.semantics.conflicts import CANDIDATE, age, comparable, judge, whole_words, worth_comparing
 from skep.storage.base import Filter
 from skep.storage.fold import mentioned, order, voided
 from skep.storage.rows import searched_text
@@ -162,7 +162,7 @@ class Wholly(Bank):
         found: dict[frozenset[str], Conflict] = {}
         for number, memory in enumerate(memories, 1):
             for conflict in of(memory):
-                older, newer = sorted((conflict.existing, memory), key=lambda m: (m.created_at, m.id))
+                older, newer = sorted((conflict.existing, memory), key=age)
                 pair = frozenset((older.id, newer.id))
                 found.setdefault(pair, msgspec.structs.replace(conflict, existing=older, memory=newer))
             if progress is not None:
@@ -340,7 +340,7 @@ def _opposed(
         if other.id == memory.id or not comparable(other, memory):
             continue
         theirs = whole_words(searched_text(other.title, other.text))
-        if one.similarity >= threshold or in_common(mine, theirs) >= OVERLAP:
+        if one.similarity >= threshold or worth_comparing(mine, theirs, one.similarity):
             conflict = judge(other, memory, one.similarity, contradiction_fn)
             if conflict is not None:
                 conflicts.append(conflict)

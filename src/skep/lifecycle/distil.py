@@ -28,7 +28,8 @@ class Worded(NamedTuple):
 def by_call(distil: Distil, groups: Sequence[Sequence[str]]) -> Worded:
     """What a callable makes of groups of texts, checked; None where it found nothing to say.
 
-    Whatever it fails with, the run goes on without it. One that has `fitting` is asked about so many groups only.
+    Whatever it fails with, the run goes on without it. One that has `fitting` is asked about so many groups only; one
+    that has `problem` may say why it left out some.
 
     Raises:
         InvalidInputError: It gave something else than one text per group.
@@ -51,7 +52,9 @@ def by_call(distil: Distil, groups: Sequence[Sequence[str]]) -> Worded:
     texts = [
         (str(text).strip() or None) if text is not None else None for text in cast("Sequence[Any]", given)
     ]
-    return Worded(texts, problem)
+    left_out = str(getattr(distil, "problem", ""))
+    again = f"{left_out}; the next run asks again" if left_out else ""
+    return Worded(texts, "; ".join(filter(None, (problem, again))))
 
 
 def _called(distil: Distil, groups: Sequence[Sequence[str]]) -> object:

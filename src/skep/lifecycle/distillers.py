@@ -81,6 +81,10 @@ class Distiller:
         self._max_tokens, self._max_money = max_tokens, max_money
         self.tokens = 0
         """About what was spent so far."""
+        self.beside: tuple[int, float] = (0, 0.0)
+        """Tokens and money that others have spent in the same run, which count towards the limits, too."""
+        self.problem = ""
+        """Why the last call left out groups that can be asked about again."""
 
     @property
     def money(self) -> float:
@@ -89,9 +93,10 @@ class Distiller:
 
     def fitting(self, groups: Sequence[Sequence[str]]) -> int:
         """How many of the first groups can be asked about with what is left."""
-        left = self._max_tokens - self.tokens
+        tokens, money = self.tokens + self.beside[0], self.money + self.beside[1]
+        left = self._max_tokens - tokens
         if self.price_per_million > 0:
-            left = min(left, (self._max_money - self.money) / self.price_per_million * 1_000_000)
+            left = min(left, (self._max_money - money) / self.price_per_million * 1_000_000)
         left -= tokens_of(PROMPT)
         for number, group in enumerate(groups):
             left -= tokens_of(_asked(number + 1, group)) + ANSWER_TOKENS
@@ -102,29 +107,34 @@ class Distiller:
     def __call__(self, groups: Sequence[Sequence[str]]) -> list[str | None]:
         """One text for each group, or none; those the model leaves out twice have none."""
         texts: dict[int, str | None] = {}
-        problem: DistilError | None = None
+        failed: DistilError | None = None
+        self.problem = ""
         for _ in range(TRIES):
-            places = [place for place in range(len(groups)) if place not in texts]
-            places = places[: self.fitting([groups[place] for place in places])]
+            missing = [place for place in range(len(groups)) if place not in texts]
+            places = missing[: self.fitting([groups[place] for place in missing])]
             if not places:
+                self.problem = f"the limit came before {len(missing)} clusters were worded" if missing else ""
                 break
-            asked = [groups[place] for place in places]
             try:
-                said = self._say(prompt_for(asked), ANSWER_TOKENS * len(asked) + ANSWER_START)
-            except DistilError:
-                if not texts:
-                    raise
-                break  # what was answered before is paid for, and kept
-            self.tokens += said.tokens
-            try:
-                if said.text is None:
-                    raise DistilError(said.problem)
-                texts |= {places[at]: text for at, text in read_answer(said.text, len(places)).items()}
+                told = self._told([groups[place] for place in places])
             except DistilError as error:
-                problem = error
-        if problem is not None and not texts:
-            raise problem
+                failed = error
+            else:
+                failed = None
+                texts |= {places[at]: text for at, text in told.items()}
+        if failed is not None:
+            if not texts:
+                raise failed
+            self.problem = str(failed)  # what was worded before has been paid for, and stays
         return [texts.get(place) for place in range(len(groups))]
+
+    def _told(self, groups: Sequence[Sequence[str]]) -> dict[int, str | None]:
+        """The texts in one answer, by the place of their group."""
+        said = self._say(prompt_for(groups), ANSWER_TOKENS * len(groups) + ANSWER_START)
+        self.tokens += said.tokens
+        if said.text is None:
+            raise DistilError(said.problem)
+        return read_answer(said.text, len(groups))
 
 
 class CommandDistiller(Distiller):

@@ -8,12 +8,15 @@ import math
 import urllib.request
 from typing import Any, Literal, NamedTuple, cast
 
+from skep.embedding.http import opener
 from skep.errors import ConfigError
 from skep.lifecycle.commands import FailedError
 from skep.tokens import count_tokens
 
 WIDE = 1.72
 """What a sign outside ASCII takes at most, on average."""
+LONGEST = 1 << 23
+"""The most bytes of an answer that are read."""
 
 Style = Literal["openai", "anthropic"]
 
@@ -36,7 +39,8 @@ class Endpoint:
     """Any OpenAI-compatible or Anthropic endpoint.
 
     Args:
-        url: Such as `http://localhost:11434/v1/chat/completions` or `https://api.anthropic.com/v1/messages`.
+        url: Such as `http://localhost:11434/v1/chat/completions` or `https://api.anthropic.com/v1/messages`. Where it
+            sends on to another address, that is not followed: the key is meant for this one.
         model: The model's name.
         key: The API key, if one is needed.
         style: The shape of the request; by default Anthropic's for an address that ends in `/messages`.
@@ -56,10 +60,14 @@ class Endpoint:
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(
-                f"{url!r} is no address; write it like http://localhost:11434/v1/chat/completions"
+                f"{url.partition('?')[0]!r} is no address; write it like http://localhost:11434/v1/chat/completions"
             )
+        key = key.strip() if key else None
+        if key and not (key.isascii() and key.isprintable()):
+            raise ConfigError("the key of the endpoint holds a sign that no key has; copy it again")
         self.url, self._model, self._key, self._timeout = url, model, key, timeout
-        self._style = style or ("anthropic" if url.rstrip("/").endswith("/messages") else "openai")
+        self._shown = url.partition("?")[0]  # what follows may be a secret
+        self._style = style or ("anthropic" if self._shown.rstrip("/").endswith("/messages") else "openai")
         self.price_per_million = price_per_million
 
     def ask(self, prompt: str, most: int) -> Said:
@@ -81,12 +89,14 @@ class Endpoint:
             headers["authorization"] = f"Bearer {self._key}"
         request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as response:
-                answer: bytes = response.read()
+            with opener.open(request, timeout=self._timeout) as response:
+                answer: bytes = response.read(LONGEST + 1)
         except (TimeoutError, http.client.IncompleteRead) as error:  # the question is read, and paid for
-            return Said(None, tokens_of(prompt), f"{self.url} did not answer in time ({error})")
+            return Said(None, tokens_of(prompt), f"{self._shown} did not answer in time ({error})")
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise FailedError(f"{self.url} did not answer: {error}") from error
+            raise FailedError(f"{self._shown} did not answer: {error}") from error
+        if len(answer) > LONGEST:
+            return Said(None, tokens_of(prompt) + most, f"the answer of {self._shown} does not end")
         tokens: int | None = None
         try:
             data: Any = json.loads(answer)
@@ -94,7 +104,7 @@ class Endpoint:
             text = self._text_of(data)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
             said = prompt + answer.decode(errors="replace")
-            what = f"the answer of {self.url} has an unknown shape ({error!r})"
+            what = f"the answer of {self._shown} has an unknown shape ({error!r})"
             return Said(None, tokens or tokens_of(said), what)
         return Said(text, tokens or tokens_of(prompt) + tokens_of(text))
 

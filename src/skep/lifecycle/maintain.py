@@ -27,6 +27,7 @@ from skep.lifecycle import (
     reflecting,
 )
 from skep.lifecycle.distil import Distil
+from skep.lifecycle.distillers import Distiller
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
 from skep.lifecycle.merging import Sorted
@@ -34,6 +35,7 @@ from skep.lifecycle.nearness import by_id
 from skep.lifecycle.report import Action, MaintainReport
 from skep.lifecycle.running import Run
 from skep.model import Memory
+from skep.semantics.links import opposing
 
 STEPS = (
     "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
@@ -67,7 +69,8 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`prune` sets aside what is older than this; off unless asked for."""
     decay_per_day: float = 0.01
     max_tokens: int = 100_000
-    """The judge is asked about as many pairs as this is expected to be enough for; the rest wait."""
+    """The judge is asked about as many pairs as this is expected to be enough for; the rest wait. What a distiller
+    has spent counts."""
     max_money: float = 1.0
     """The same in money, for a judge whose price is known."""
     kept_judgements: int = 5_000
@@ -183,6 +186,8 @@ class _Steps:
         self._judgements: tuple[int, queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
         self._distilled = _spent(distil)
+        self._judged = 0, 0.0
+        """Tokens and money that the judge has spent."""
         self._gone: set[str] = set()
         """What this run has merged or marked, or in a dry run would have."""
 
@@ -208,6 +213,7 @@ class _Steps:
         return head, [memory for memory in self._read[1] if memory.kind in wanted]
 
     def extract(self) -> None:
+        self._share()
         head, changed = self._changed("extract")
         episodes = [memory for memory in changed if memory.level == 0]
         planned = extraction.extract(
@@ -262,7 +268,7 @@ class _Steps:
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
         found = merging.undecided(self.engine, found)
-        clear = merging.resolve_clear(found.clear, self._gone)
+        clear = merging.resolve_clear(found.clear, self._gone, opposing(self.engine.setting))
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
@@ -290,12 +296,15 @@ class _Steps:
 
     def judge(self) -> None:
         config = self.config
+        tokens, money = self.run.tokens, self.run.money
         asking.ask(
             self.run, self._judge, self._kept(), max_tokens=config.max_tokens, max_money=config.max_money
         )
+        self._judged = self.run.tokens - tokens, self.run.money - money
 
     def reflect(self) -> None:
         """Level by level: summaries of one round may be worth a summary themselves."""
+        self._share()
         head, changed = self._changed("reflect")
         looked_at = len(changed)
         done: list[Action] = []
@@ -322,6 +331,11 @@ class _Steps:
         self._pay()
         reached = None if problem else head
         self.run.finish("reflect", (), looked_at=looked_at, head=reached, note=note, written=done)
+
+    def _share(self) -> None:
+        """Tell a distiller what the judge has spent: both have one limit."""
+        if isinstance(self._distil, Distiller):
+            self._distil.beside = self._judged
 
     def _pay(self) -> None:
         """Count what a distiller has spent since this was last called."""

@@ -19,7 +19,7 @@ from skep.lifecycle.queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.loading import undisturbed
 from skep.model import Conflict, Memory
-from skep.semantics.conflicts import CANDIDATE, OVERLAP, comparable, judge_many
+from skep.semantics.conflicts import CANDIDATE, OVERLAP, age, comparable, judge_many
 from skep.storage.sqlite import Plan
 
 SHORT = 12
@@ -106,7 +106,7 @@ def _pairs(
         for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):
             key = key_of(memory.id, other.id)
             if key not in pairs and key not in decided and comparable(memory, other):
-                older, newer = sorted((memory, other), key=_age)
+                older, newer = sorted((memory, other), key=age)
                 pairs[key] = older, newer, similarity
         if len(near[memory.id]) >= limit:
             found.crowded[memory.id] = {other.id for other, _ in near[memory.id]}
@@ -114,18 +114,10 @@ def _pairs(
     return list(pairs.values())
 
 
-def _age(memory: Memory) -> tuple[float, str, int]:
-    """Older first. What was written at one moment by one writer keeps the order in which it was written."""
-    actor, _, counter = memory.id.rpartition("-")
-    return memory.created_at, actor, int(counter) if counter.isdecimal() else 0
-
-
 def _replaces(newer: Memory, older: Memory) -> bool:
     """Whether one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
     return newer.created_at > older.created_at or (
-        newer.created_at == older.created_at
-        and _age(newer)[1] == _age(older)[1]
-        and _age(newer) > _age(older)
+        newer.created_at == older.created_at and age(newer)[1] == age(older)[1] and age(newer) > age(older)
     )
 
 
@@ -212,10 +204,16 @@ def reopened(engine: Engine, outdated: Mapping[str, Judgement]) -> list[Action]:
     ]
 
 
-def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:
-    """Plan what the rules are sure of: an update replaces, a contradiction halves both and goes to the judge."""
+def resolve_clear(
+    conflicts: Sequence[Conflict], gone: set[str], opposing: Sequence[Plan] = ()
+) -> list[Action]:
+    """Plan what the rules are sure of: an update replaces, a contradiction halves both and goes to the judge.
+
+    With the first contradiction go the events of `opposing`, after which recalls look for such links.
+    """
     actions: list[Action] = []
     taken = set(gone)
+    told = tuple(opposing)
     for conflict in sorted(conflicts, key=lambda c: (-c.confidence, c.existing.id)):
         older, newer = conflict.existing, conflict.memory
         if newer is None or older.id in taken or newer.id in taken:
@@ -229,7 +227,8 @@ def resolve_clear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]
             plan = (("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),)
             why = f"{newer.text!r} replaces {older.text!r}"
         else:
-            plan = (*contradiction_plans(older, newer), queue_plan(case_of(conflict)))
+            plan = (*contradiction_plans(older, newer), *told, queue_plan(case_of(conflict)))
+            told = ()
             why = f"{newer.text!r} contradicts {older.text!r}"
         actions.append(Action(step="conflicts", why=why, memories=(older.id, newer.id), plans=plan))
     return actions

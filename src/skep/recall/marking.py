@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from skep.semantics.conflicts import comparable, in_common, judge, replaces, whole_words
+from skep.semantics.conflicts import age, comparable, in_common, judge, replaces, whole_words
 
 if TYPE_CHECKING:
     from skep.model import Hit, Link, Memory
@@ -69,7 +69,7 @@ def conflicts_marked(
     for i, j in alike:
         cosine = float(rows[i] @ rows[j])
         similarity = 0.0 if math.isnan(cosine) else calibrate(cosine)
-        older, newer = sorted((i, j), key=lambda place: _age(head[place].memory))
+        older, newer = sorted((i, j), key=lambda place: age(head[place].memory))
         if similarity < NEAR:
             continue
         how = opposed(head[older].memory, head[newer].memory, similarity)
@@ -100,11 +100,6 @@ def conflicts_marked(
 def _may_conflict(a: Memory, b: Memory) -> bool:
     """Whether two hits are of one kind, for the same people, and neither stands for the other."""
     return a.kind == b.kind and not a.scope.apart(b.scope) and comparable(a, b)
-
-
-def _age(memory: Memory) -> tuple[float, int, str]:
-    """Older memories first; of one moment, in the order in which a bank has written them."""
-    return memory.created_at, len(memory.id), memory.id
 
 
 def _gives_way(query: str, older: Hit, newer: Hit) -> bool:

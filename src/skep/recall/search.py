@@ -48,7 +48,7 @@ class Recaller:
         """What the first recall loads: what the pipeline reads from, and the pipeline."""
         self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
         self._position: tuple[int, int] | None = None
-        self._verdicts: dict[tuple[str, str, int, int], str] = {}
+        self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
         self._configs: dict[tuple[str | None, bytes] | None, tuple[RecallConfig, bytes]] = {}
         """Configs that were asked for, by what was asked, each with what stands for it in the keys of answers."""
         self.cache_hits = 0
@@ -222,8 +222,8 @@ class Recaller:
         return self._engine.store.links_to([hit.memory.id for hit in hits], CONTRADICTS)
 
     def opposed(self, older: Memory, newer: Memory, similarity: float) -> str:
-        """How two memories contradict or update one another; judged once for as long as both say what they say."""
-        key = (older.text, newer.text, older.polarity, newer.polarity)
+        """How two memories contradict or update one another; judged once for as long as both are what they are."""
+        key = (older.text, newer.text, older.polarity, newer.polarity, similarity)
         known = self._verdicts.get(key)
         if known is None:
             known = opposes(older, newer, similarity)

@@ -120,7 +120,7 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
                 taken.append((low, high))
                 span = Span(bounds[0].timestamp(), bounds[1].timestamp(), match.group().strip())
                 found.append((low, high, span))
-    return _joined(lowered, found, now)
+    return _joined(lowered, sorted(found), now)
 
 
 _open = lazy(r"\b(before|prior to|until|till|after|since)(?: the)? ?$")
@@ -132,7 +132,13 @@ EVER = -62_135_596_800.0
 
 
 def _joined(text: str, found: Sequence[tuple[int, int, Span]], now: float) -> tuple[Span, ...]:
-    """The spans as the words around them say: "before" and "since" open one side, "between" and "and" join two."""
+    """The spans as the words around them say: "before" and "since" open one side, "between" and "and" join two.
+
+    Args:
+        text: What was read.
+        found: Where in it each stands, first to last.
+        now: The moment up to which "since" reaches.
+    """
     out: list[Span] = []
     joined: set[int] = set()
     for low, high, span in found:
@@ -144,8 +150,20 @@ def _joined(text: str, found: Sequence[tuple[int, int, Span]], now: float) -> tu
             out.append(Span(span.start, pair[2].end, text[low : pair[1]].strip()))
             continue
         word = _opens.match(span.text) or _open.search(text[:low])
-        out.append(span if word is None else _opened(span, word.group(1), now))
+        span = span if word is None else _opened(span, word.group(1), now)
+        if word is not None and out and (both := _bounded(out[-1], span)):
+            out[-1] = both
+        else:
+            out.append(span)
     return tuple(out)
+
+
+def _bounded(one: Span, other: Span) -> Span | None:
+    """What two spans have in common, where one has no beginning and the other begins before that ends."""
+    first, last = (one, other) if other.start == EVER else (other, one)
+    if last.start != EVER or first.start == EVER or not first.start < last.end <= first.end:
+        return None
+    return Span(first.start, last.end, f"{one.text}, {other.text}")
 
 
 def _opened(span: Span, word: str, now: float) -> Span:

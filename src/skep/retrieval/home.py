@@ -26,7 +26,8 @@ TALK = 0.5
 
 
 def home(scopes: Scopes, score: Floats, *, over_all: bool = False) -> Floats:
-    """How far each candidate belongs to what the other first hits belong to, 0..1.5; 0 where all belong to one.
+    """How far each candidate belongs to what the other first hits belong to, 0..1.5; 0 where all belong to one, or to
+    it and to everybody.
 
     Args:
         scopes: What each candidate belongs to, best first.
@@ -35,7 +36,7 @@ def home(scopes: Scopes, score: Floats, *, over_all: bool = False) -> Floats:
     """
     out = np.zeros(len(score))
     for keys, weight in ((scopes.place, 1.0), (scopes.talk, 0.0 if over_all else TALK)):
-        if len(keys) and (keys != keys[0]).any():
+        if len(keys) and (keys != keys[0]).any() and np.unique(keys[keys > 0]).size > 1:
             out += weight * belonging(keys, score)
     return out
 
@@ -43,10 +44,10 @@ def home(scopes: Scopes, score: Floats, *, over_all: bool = False) -> Floats:
 def belonging(keys: Keys, score: Floats) -> Floats:
     """The share that each key has among the first hits, by the squares of their scores; nobody votes for itself.
 
-    What has no key (0) belongs to everybody, so that it counts as what belongs to the largest share.
+    What has no key (0) belongs to everybody, so that it counts as much as what counts most, and no more.
 
     >>> belonging(np.array([7, 7, 8, 0], dtype=np.uint64), np.array([2.0, 2.0, 2.0, 1.0])).round(2).tolist()
-    [0.5, 0.5, 0.0, 0.67]
+    [0.5, 0.5, 0.0, 0.5]
     """
     listed: list[int] = keys.tolist()
     first: list[float] = (np.maximum(score[:VOTERS], 0.0) ** 2).tolist()
@@ -55,9 +56,9 @@ def belonging(keys: Keys, score: Floats) -> Floats:
     for key, vote in zip(listed, votes, strict=False):
         sums[key] = sums.get(key, 0.0) + vote
     total = max(sum(votes), LEAST)
-    sums[0] = max(sums.values(), default=0.0)
     share = [sums.get(key, 0.0) / total for key in listed]
     for place, vote in enumerate(votes):
         if listed[place]:
             share[place] = max(sums[listed[place]] - vote, 0.0) / max(total - vote, LEAST)
-    return np.array(share)
+    most = max(share, default=0.0)
+    return np.array([part if key else most for key, part in zip(listed, share, strict=True)])

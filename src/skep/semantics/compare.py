@@ -17,6 +17,7 @@ import msgspec
 
 from skep.semantics import lexicon as lx
 from skep.semantics import scorer
+from skep.semantics.dating import in_one_notation
 from skep.semantics.features import NAMES, RARE, Pair, examine_many
 from skep.semantics.reading import Text, analyse
 from skep.semantics.saying import said_twice
@@ -143,7 +144,7 @@ def _of_other_things(pair: Pair) -> bool:
         *kind, mine = here
         *same, theirs = there
         if kind and kind == same and mine != theirs and _numbered(mine) and _numbered(theirs):
-            return True
+            return not _one_at_a_time(pair, kind[-1], len(here) + 1)
     if pair.ed.blocks < 2 or not pair.ed.head or a.told[:1] == b.told[:1]:
         return False
     first = pair.al.weights_a[:1], pair.al.weights_b[:1], pair.al.best_a[:1], pair.al.best_b[:1]
@@ -151,6 +152,15 @@ def _of_other_things(pair: Pair) -> bool:
         return False
     (mine,), (theirs,), (near,), (nearer,) = first
     return min(mine, theirs) >= RARE and max(near, nearer) < SYNONYM
+
+
+def _one_at_a_time(pair: Pair, kind: str, said_from: int) -> bool:
+    """Whether what is said can be of one thing of a kind alone: the default port, our gate, the version that runs."""
+    a, b = pair.a, pair.b
+    if not SINGLE.isdisjoint(a.bag & b.bag):
+        return True
+    said = a.words[said_from:]
+    return said == b.words[said_from:] and (kind in lx.VERSIONED or said[:1] in lx.DEFINITE)
 
 
 def _numbered(word: str) -> bool:
@@ -297,7 +307,8 @@ def compare(
 
 def compare_many(asked: Sequence[Asked], thresholds: Thresholds = THRESHOLDS) -> list[Verdict]:
     """`compare` for many pairs, at half of the cost: vectors are made and trees are asked for all of them at once."""
-    texts = [(analyse(each.a), analyse(each.b)) for each in asked]
+    alike = [in_one_notation(each.a, each.b) for each in asked]
+    texts = [(analyse(a), analyse(b)) for a, b in alike]
     found = [_by_rule(each, *both, thresholds) for each, both in zip(asked, texts, strict=True)]
     open_ = [place for place, verdict in enumerate(found) if verdict is None]
     words = scorer.load()[1]

@@ -89,6 +89,11 @@ def replaces(conflict: Conflict) -> bool:
     return conflict.kind != "duplicate" and conflict.confidence >= LIKELY
 
 
+def refused(conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
+    """Those for which a memory is not written where conflicts are refused: it repeats, or would replace, something."""
+    return tuple(c for c in conflicts if c.kind == "duplicate" or replaces(c))
+
+
 def judge(
     existing: Memory, memory: Memory, similarity: float, contradiction_fn: ContradictionFn | None = None
 ) -> Conflict | None:
@@ -186,9 +191,15 @@ def scan(
 
 def _newer_last(conflict: Conflict, memory: Memory) -> Conflict:
     older = conflict.existing
-    if (older.created_at, older.id) <= (memory.created_at, memory.id):
+    if age(older) <= age(memory):
         return conflict
     return msgspec.structs.replace(conflict, existing=memory, memory=older)
+
+
+def age(memory: Memory) -> tuple[float, str, int]:
+    """Older first. What was written at one moment by one writer keeps the order in which it was written."""
+    actor, _, counter = memory.id.rpartition("-")
+    return memory.created_at, actor, int(counter) if counter.isdecimal() else 0
 
 
 def _candidates(
@@ -227,7 +238,7 @@ def _candidates(
         apart = [row for row, similarity in similar.items() if similarity < threshold]
         mine = whole_words(text)
         for row, theirs in engine.store.texts_of(apart).items():
-            if not _worth_comparing(mine, whole_words(theirs), similar[row]):
+            if not worth_comparing(mine, whole_words(theirs), similar[row]):
                 del similar[row]
         stored = engine.store.memories(list(similar))
     return [
@@ -237,7 +248,7 @@ def _candidates(
     ]
 
 
-def _worth_comparing(mine: set[str], theirs: set[str], similarity: float) -> bool:
+def worth_comparing(mine: set[str], theirs: set[str], similarity: float) -> bool:
     """Whether two texts that are not near by meaning alone may still be about the same."""
     shared = in_common(mine, theirs)
     if shared >= OVERLAP or min(shared, similarity) >= ALIKE:

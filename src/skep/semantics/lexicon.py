@@ -75,6 +75,12 @@ PERSONS: frozenset[str] = word_set(
 MANY_VALUED: frozenset[str] = SEVERAL | word_set("has have had own go went")
 """Words whose objects do not replace each other: who speaks German may speak French too."""
 LINKING_VERBS: frozenset[str] = word_set("is are was were has have had")
+VERSIONED: frozenset[str] = word_set("version release build revision")
+"""Things of which the next takes the place of the one before."""
+DEFINITE: frozenset[tuple[str, ...]] = frozenset(
+    (word,) for word in word_set("the our my your his her their its")
+)
+"""The first word of what only one thing is."""
 WITHIN: frozenset[str] = word_set("in during for of")
 """Words before the time that something is about, which is one of these as it is read."""
 PERIOD = re.compile(rf"(?:19|20)\d\dyear|q[1-4]|{MONTH}")

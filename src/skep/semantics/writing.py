@@ -11,7 +11,7 @@ from skep.engine import Engine, Progress
 from skep.engine.bulk import uncollected
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
-from skep.semantics.conflicts import ContradictionFn, find_for, repeats, replaces
+from skep.semantics.conflicts import ContradictionFn, find_for, refused, repeats, replaces
 from skep.storage.rows import searched_text
 from skep.storage.sqlite import Plan
 
@@ -87,10 +87,10 @@ def _by_policy(engine: Engine, body: Body, on_conflict: OnConflict, conflicts_of
         conflicts = conflicts_of()
         return _stored(engine, engine.write([("remember", body)])[1], conflicts)
     if on_conflict == "raise":
-        _none, _events, changes = decided(
-            engine, lambda: (_refused(body, conflicts_of()), [("remember", body)])
+        conflicts, _events, changes = decided(
+            engine, lambda: (_accepted(body, conflicts_of()), [("remember", body)])
         )
-        return _stored(engine, changes, ())
+        return _stored(engine, changes, conflicts)
 
     def look() -> tuple[_Answer, Sequence[Plan]]:
         return _superseding(engine, body, conflicts_of())
@@ -125,7 +125,7 @@ def remember_many(
     if len(runs) > 1:  # look at all of them before the first is written
         for item in items:
             if item.on_conflict == "raise":
-                _refused(item.body, _looking(engine, item.body, item.contradiction_fn)())
+                _accepted(item.body, _looking(engine, item.body, item.contradiction_fn)())
     done: list[Remembered] = []
     for run in runs:
         if run[0].on_conflict in ("ignore", "raise"):
@@ -181,7 +181,7 @@ def _write_all(engine: Engine, items: Sequence[Item]) -> Changes:
 
     def look() -> tuple[None, Sequence[Plan]]:
         for body, conflicts_of in looks:
-            _refused(body, conflicts_of())
+            _accepted(body, conflicts_of())
         return None, plans
 
     return decided(engine, look)[2]
@@ -220,9 +220,12 @@ def _looking(engine: Engine, body: Body, contradiction_fn: ContradictionFn | Non
     )
 
 
-def _refused(body: Body, conflicts: tuple[Conflict, ...]) -> None:
-    if conflicts:
-        raise ConflictError(str(body["text"]), conflicts)
+def _accepted(body: Body, conflicts: tuple[Conflict, ...]) -> tuple[Conflict, ...]:
+    """The conflicts, if a memory is written in spite of them; otherwise it is refused."""
+    serious = refused(conflicts)
+    if serious:
+        raise ConflictError(str(body["text"]), serious)
+    return conflicts
 
 
 def _stored(engine: Engine, changes: Changes, conflicts: tuple[Conflict, ...]) -> Remembered:
