@@ -71,9 +71,7 @@ class Banks:
         known = self._open.get(where)
         if known is not None and known.engine.store.connection.moved:
             del self._open[where]
-            with suppress(
-                MovedError
-            ):  # how often memories were used since the last batch has no place any more
+            with suppress(MovedError):  # uses that were counted since the last batch have no place any more
                 known.close()
 
     def close(self) -> None:
