@@ -336,7 +336,7 @@ class Embeddings:
                 f"{self.outages.last()}; the length of its vectors cannot be asked for: start it and try again, or"
                 " name the length, as in 'ollama:MODEL@768'"
             )
-        paused = insist and self.stop()
+        paused = self.stop()  # what a worker has in hand is done by it, or handed back
         done = 0
         try:
             for space in self.store.vectors.spaces():
