@@ -65,8 +65,8 @@ class Skep:
     drops_function_words: bool = True
     notes: tuple[str, ...] = (
         "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags.",
-        "With the optional package skep-native where it is installed (`versions` says so); without it vector searches"
-        " among 100,000 cost about a fifth more.",
+        "With the optional package skep-native where it is installed (`versions` says so); without it searches of the"
+        " index cost two to three times as much.",
         "Synced writes do not look for conflicts, as no peer does; the line with conflicts is what `remember` "
         "does by default.",
     )
