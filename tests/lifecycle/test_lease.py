@@ -104,7 +104,7 @@ def test_a_run_that_was_killed_blocks_the_next_one_only_until_its_lease_ends(pat
 
 def test_a_service_goes_on_once_the_lease_of_a_crashed_run_ends(path: Path) -> None:
     with Bank.open(path) as bank:
-        leases.claim(bank.engine.store.connection, JOB, "1@gone/0", now=bank.engine.now(), seconds=2.0)
+        leases.claim(bank.engine.store.connection, JOB, "1@gone/0", now=bank.engine.now(), seconds=6.0)
     service = subprocess.Popen(
         [sys.executable, "-m", "skep", "--bank", str(path), "maintain", "--every", "1h"],
         stdout=subprocess.PIPE,
