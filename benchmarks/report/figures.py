@@ -97,12 +97,7 @@ def verdicts(report: Report, key: str = "cpu_p50") -> list[Verdict]:
                 for name in report["engines"]
                 if (time := value(report, size, name, op, key)) is not None and right(report, size, name, op)
             }
-            own = times.pop("skep", None)
-            if own is None or not times:
-                continue
-            rival = min(times, key=lambda name: times[name])
-            best = "skep" if own <= times[rival] else rival
-            found.append(Verdict(size, op, best, own / times[rival], rival))
+            found += _verdict(size, op, times)
     return found
 
 
@@ -117,13 +112,18 @@ def resources(report: Report) -> list[Verdict]:
                 for name in report["engines"]
                 if (need := figure(entries.get(name, {}), paths)) is not None
             }
-            own = needs.pop("skep", None)
-            if own is None or not needs:
-                continue
-            rival = min(needs, key=lambda name: needs[name])
-            best = "skep" if own <= needs[rival] else rival
-            found.append(Verdict(size, title, best, own / needs[rival], rival))
+            found += _verdict(size, title, needs)
     return found
+
+
+def _verdict(size: int, op: str, needs: dict[str, float]) -> list[Verdict]:
+    """Who needs least, if there is anybody to compare skep with."""
+    own = needs.pop("skep", None)
+    if own is None or not needs:
+        return []
+    rival = min(needs, key=lambda name: needs[name])
+    best = "skep" if own <= needs[rival] else rival
+    return [Verdict(size, op, best, own / needs[rival], rival)]
 
 
 def loads(report: Report, size: int) -> tuple[float, float] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Protocol
@@ -361,13 +362,37 @@ class Connection:
             self.log_ahead()
 
 
-class _Transaction:
-    """See `Connection.transaction`; every write goes through one, and a generator would cost it twice as much."""
+class _Held(ABC):
+    """What holds the connection from the beginning to the end of a block; a generator would cost twice as much."""
 
-    __slots__ = ("_apart", "_begun", "_c")
+    __slots__ = ("_c",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._c = connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._end(failed=error is not None)
+        except apsw.Error as problem:
+            raise explained(problem, self._c.path) from problem
+        finally:
+            self._c.lock.release()
+        if isinstance(error, FAILED):
+            raise explained(error, self._c.path) from error
+
+    @abstractmethod
+    def _end(self, *, failed: bool) -> None: ...
+
+
+class _Transaction(_Held):
+    """See `Connection.transaction`; every write goes through one."""
+
+    __slots__ = ("_apart", "_begun")
 
     def __init__(self, connection: Connection, *, apart: bool) -> None:
-        self._c = connection
+        super().__init__(connection)
         self._apart = apart
         self._begun: bool | None = None
 
@@ -386,26 +411,17 @@ class _Transaction:
                 raise explained(error, self._c.path) from error
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._c.finish(self._begun, failed=error is not None)
-        except apsw.Error as problem:
-            raise explained(problem, self._c.path) from problem
-        finally:
-            self._c.lock.release()
-        if isinstance(error, FAILED):
-            raise explained(error, self._c.path) from error
+    def _end(self, *, failed: bool) -> None:
+        self._c.finish(self._begun, failed=failed)
 
 
-class _Snapshot:
+class _Snapshot(_Held):
     """See `Connection.snapshot`; every recall goes through one."""
 
-    __slots__ = ("_begun", "_c")
+    __slots__ = ("_begun",)
 
     def __init__(self, connection: Connection) -> None:
-        self._c = connection
+        super().__init__(connection)
         self._begun = False
 
     def __enter__(self) -> None:
@@ -419,18 +435,10 @@ class _Snapshot:
                 raise explained(error, self._c.path) from error
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._begun:
-                self._c.finish_reading()
-        except apsw.Error as problem:
-            raise explained(problem, self._c.path) from problem
-        finally:
-            self._c.lock.release()
-        if isinstance(error, FAILED):
-            raise explained(error, self._c.path) from error
+    def _end(self, *, failed: bool) -> None:
+        del failed
+        if self._begun:
+            self._c.finish_reading()
 
 
 class translated:
