@@ -8,27 +8,20 @@ from typing import Any
 
 import numpy as np
 from tests.conftest import Clock
+from tests.embedding.slow import NotInstant
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import EmbedderUnavailableError
 
 
-class Slow(HashingEmbedder):
+class Slow(NotInstant):
     """An embedder that is not instant, and may be out of reach."""
 
     def __init__(self, dim: int = 48) -> None:
         super().__init__(dim)
         self.down = False
         self.calls = 0
-
-    @property
-    def instant(self) -> bool:
-        return False
-
-    @property
-    def fingerprint(self) -> str:
-        return f"slow-{self.dim}"
 
     def embed(self, texts: Sequence[str]) -> Any:
         self.calls += 1

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import Clock
+from tests.embedding.slow import NotInstant
 from tests.embedding.stub import KEY, Reply, Stub, serving
 
 from skep.bank import Bank
@@ -28,7 +29,7 @@ QUIET = Settings(embed_when_read=False)
 """No worker in the background, so that a test says when something is embedded."""
 
 
-class Slow(HashingEmbedder):
+class Slow(NotInstant):
     """An embedder that is not instant; it says when it is called, and waits to be let go."""
 
     def __init__(self, dim: int = 48, *, held: bool = False) -> None:
@@ -38,14 +39,6 @@ class Slow(HashingEmbedder):
         self.begun, self.go_on = threading.Event(), threading.Event()
         if not held:
             self.go_on.set()
-
-    @property
-    def instant(self) -> bool:
-        return False
-
-    @property
-    def fingerprint(self) -> str:
-        return f"slow-{self.dim}"
 
     def embed(self, texts: Sequence[str]) -> Any:
         self.calls.append(threading.current_thread().name)

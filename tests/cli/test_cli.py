@@ -17,18 +17,6 @@ from skep.cli import COMMANDS, MEANT, app
 from skep.errors import ConfigError, SkepError
 
 
-@pytest.fixture
-def run(bank_path: Path) -> Any:
-    def call(*args: str, stdin: str | None = None, code: int = 0) -> Any:
-        result = CliRunner().invoke(app, ["--bank", str(bank_path), *args], input=stdin)
-        if code == 0 and result.exception is not None:
-            raise result.exception
-        assert result.exit_code == code, result.output
-        return result
-
-    return call
-
-
 def as_json(result: Any) -> Any:
     return json.loads(result.stdout)
 

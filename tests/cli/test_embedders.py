@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from tests.embedding.stub import KEY, Stub, serving
 
 from skep.bank import Bank
-from skep.cli import app
 from skep.config import find_bank
 from skep.server.mcp.banks import _open
 
@@ -29,19 +27,10 @@ def stub() -> Iterator[Stub]:
         yield stub
 
 
-@pytest.fixture
-def run(bank_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST"):
         monkeypatch.delenv(name, raising=False)
-
-    def call(*args: str, code: int = 0, **environ: str) -> Any:
-        result = CliRunner().invoke(app, ["--bank", str(bank_path), *args], env=environ)
-        if code == 0 and result.exception is not None:
-            raise result.exception
-        assert result.exit_code == code, result.output
-        return result
-
-    return call
 
 
 def test_a_service_is_used_with_the_key_from_the_environment_which_is_kept_nowhere(

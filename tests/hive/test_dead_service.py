@@ -7,25 +7,17 @@ from typing import Any
 
 import pytest
 from tests.conftest import Clock
+from tests.embedding.slow import NotInstant
 from tests.hive.conftest import MakeHive
 
-from skep.embedding.hashing import HashingEmbedder
 from skep.engine.outages import OUTAGE_SECONDS
 from skep.errors import EmbedderUnavailableError
 
 
-class Service(HashingEmbedder):
+class Service(NotInstant):
     """An embedder that can be switched off."""
 
     down = False
-
-    @property
-    def instant(self) -> bool:
-        return False
-
-    @property
-    def fingerprint(self) -> str:
-        return "service-64"
 
     def embed(self, texts: Sequence[str]) -> Any:
         if self.down:
