@@ -227,7 +227,7 @@ end:
 }
 
 PyMethodDef build_methods[] = {
-    {"encode", (PyCFunction)(void (*)(void))encode, METH_FASTCALL, encode_doc},
-    {"group", (PyCFunction)(void (*)(void))group, METH_FASTCALL, group_doc},
+    METHOD(encode),
+    METHOD(group),
     {NULL, NULL, 0, NULL},
 };

@@ -383,16 +383,13 @@ static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count
         if (at < rows->shape[0] && known[at] == row && ((const uint8_t *)alive->buf)[at])
             ((int64_t *)out->buf)[i] = base + at;
     }
-    release(&buffers);
-    if (!sound)
-        return NULL;
-    Py_RETURN_NONE;
+    return finished(&buffers, sound);
 }
 
 PyMethodDef choose_methods[] = {
-    {"reach", (PyCFunction)(void (*)(void))reach, METH_FASTCALL, reach_doc},
-    {"top", (PyCFunction)(void (*)(void))top, METH_FASTCALL, top_doc},
-    {"best", (PyCFunction)(void (*)(void))best, METH_FASTCALL, best_doc},
-    {"locate", (PyCFunction)(void (*)(void))locate, METH_FASTCALL, locate_doc},
+    METHOD(reach),
+    METHOD(top),
+    METHOD(best),
+    METHOD(locate),
     {NULL, NULL, 0, NULL},
 };

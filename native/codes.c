@@ -114,10 +114,7 @@ static PyObject *cosines(PyObject *self, PyObject *const *given, Py_ssize_t coun
         Py_END_ALLOW_THREADS
     }
     free(steps);
-    release(&buffers);
-    if (!sound)
-        return NULL;
-    Py_RETURN_NONE;
+    return finished(&buffers, sound);
 }
 
 /* Where the parts of a vector that are mixed lie: at the front and, where not all of it fits, at the back. */
@@ -194,10 +191,7 @@ static PyObject *vectors(PyObject *self, PyObject *const *given, Py_ssize_t coun
     }
     free(steps);
     free(data);
-    release(&buffers);
-    if (!sound)
-        return NULL;
-    Py_RETURN_NONE;
+    return finished(&buffers, sound);
 }
 
 PyDoc_STRVAR(turn_doc, "turn(vector, signs, shrink, unit, steps, /)\n--\n\n"
@@ -238,10 +232,7 @@ static PyObject *turn(PyObject *self, PyObject *const *given, Py_ssize_t count)
         for (Py_ssize_t d = 0; d < dim; d++)
             data[d] = rint(data[d]);
     }
-    release(&buffers);
-    if (!sound)
-        return NULL;
-    Py_RETURN_NONE;
+    return finished(&buffers, sound);
 }
 
 PyDoc_STRVAR(probe_doc, "probe(axes, mean, vector, step, signs, /)\n--\n\n"
@@ -306,9 +297,9 @@ end:
 }
 
 PyMethodDef codes_methods[] = {
-    {"cosines", (PyCFunction)(void (*)(void))cosines, METH_FASTCALL, cosines_doc},
-    {"vectors", (PyCFunction)(void (*)(void))vectors, METH_FASTCALL, vectors_doc},
-    {"turn", (PyCFunction)(void (*)(void))turn, METH_FASTCALL, turn_doc},
-    {"probe", (PyCFunction)(void (*)(void))probe, METH_FASTCALL, probe_doc},
+    METHOD(cosines),
+    METHOD(vectors),
+    METHOD(turn),
+    METHOD(probe),
     {NULL, NULL, 0, NULL},
 };

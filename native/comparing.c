@@ -336,8 +336,8 @@ end:
 }
 
 PyMethodDef comparing_methods[] = {
-    {"align", (PyCFunction)(void (*)(void))align, METH_FASTCALL, align_doc},
-    {"differ", (PyCFunction)(void (*)(void))differ, METH_FASTCALL, differ_doc},
-    {"descend", (PyCFunction)(void (*)(void))descend, METH_FASTCALL, descend_doc},
+    METHOD(align),
+    METHOD(differ),
+    METHOD(descend),
     {NULL, NULL, 0, NULL},
 };

@@ -494,6 +494,6 @@ end:
 }
 
 PyMethodDef joining_methods[] = {
-    {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
+    METHOD(join),
     {NULL, NULL, 0, NULL},
 };

@@ -182,6 +182,6 @@ end:
 }
 
 PyMethodDef matching_methods[] = {
-    {"match", (PyCFunction)(void (*)(void))match, METH_FASTCALL, match_doc},
+    METHOD(match),
     {NULL, NULL, 0, NULL},
 };

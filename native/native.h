@@ -45,6 +45,18 @@ static inline int long_enough(const Py_buffer *view, const char *name, Py_ssize_
     return 0;
 }
 
+/* Gives back what was held; None, or the error that was set. */
+static inline PyObject *finished(Buffers *buffers, int sound)
+{
+    release(buffers);
+    if (!sound)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* An entry of a table of functions: one that takes its arguments in a row. */
+#define METHOD(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, name##_doc}
+
 static inline int is_count(const char *name, Py_ssize_t count, Py_ssize_t wanted)
 {
     if (count != wanted)

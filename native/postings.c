@@ -41,10 +41,7 @@ static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
         ((int64_t *)sizes->buf)[term] = size;
         ((int64_t *)live->buf)[term] = there && dead ? size - ((const int64_t *)dead->buf)[at] : size;
     }
-    release(&buffers);
-    if (!sound)
-        return NULL;
-    Py_RETURN_NONE;
+    return finished(&buffers, sound);
 }
 
 /* The postings of some terms in one part of the table, rarest term first. */
@@ -227,15 +224,12 @@ static PyObject *gains(PyObject *self, PyObject *const *given, Py_ssize_t count)
         if (!sound)
             PyErr_SetString(PyExc_IndexError, OUTSIDE);
     }
-    release(&buffers);
-    if (!sound)
-        return NULL;
-    Py_RETURN_NONE;
+    return finished(&buffers, sound);
 }
 
 PyMethodDef postings_methods[] = {
-    {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, find_doc},
-    {"score", (PyCFunction)(void (*)(void))score, METH_FASTCALL, score_doc},
-    {"gains", (PyCFunction)(void (*)(void))gains, METH_FASTCALL, gains_doc},
+    METHOD(find),
+    METHOD(score),
+    METHOD(gains),
     {NULL, NULL, 0, NULL},
 };

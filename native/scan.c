@@ -145,10 +145,7 @@ static PyObject *rank(PyObject *self, PyObject *const *given, Py_ssize_t count)
                         ranked + start);
         Py_END_ALLOW_THREADS
     }
-    release(&buffers);
-    if (!sound)
-        return NULL;
-    Py_RETURN_NONE;
+    return finished(&buffers, sound);
 }
 
 PyDoc_STRVAR(narrow_doc,
@@ -303,16 +300,13 @@ static PyObject *coarse(PyObject *self, PyObject *const *given, Py_ssize_t count
         Py_END_ALLOW_THREADS
     }
     free(steps);
-    release(&buffers);
-    if (!sound)
-        return NULL;
-    Py_RETURN_NONE;
+    return finished(&buffers, sound);
 }
 
 PyMethodDef scan_methods[] = {
-    {"rank", (PyCFunction)(void (*)(void))rank, METH_FASTCALL, rank_doc},
-    {"narrow", (PyCFunction)(void (*)(void))narrow, METH_FASTCALL, narrow_doc},
-    {"weigh", (PyCFunction)(void (*)(void))weigh, METH_FASTCALL, weigh_doc},
-    {"coarse", (PyCFunction)(void (*)(void))coarse, METH_FASTCALL, coarse_doc},
+    METHOD(rank),
+    METHOD(narrow),
+    METHOD(weigh),
+    METHOD(coarse),
     {NULL, NULL, 0, NULL},
 };
