@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "native.h"
+#include "inside.h"
 
 #define BINS 2048 /* 2 ** 11: three rounds decide 32 bits */
 #define FEW 48    /* so few are sorted */
@@ -140,9 +140,9 @@ static float among(uint32_t *left, Py_ssize_t count, Py_ssize_t wanted)
 }
 
 /* The `wanted`-th largest of `count` values, with room for as many bins and ordinals. Bins of one width leave few. */
-static float reached(const Loops *loops, const float *values, Py_ssize_t count, Py_ssize_t wanted, int32_t *bins,
-                     uint32_t *left)
+float reached(const float *values, Py_ssize_t count, Py_ssize_t wanted, int32_t *bins, uint32_t *left)
 {
+    const Loops *loops = generations[generation];
     float low, high;
     loops->extremes(values, count, &low, &high);
     float scale = (BINS - 1) / (high - low);
@@ -174,89 +174,16 @@ static float reached(const Loops *loops, const float *values, Py_ssize_t count, 
     return number(left[wanted - 1]);
 }
 
-PyDoc_STRVAR(reach_doc, "reach(values, wanted, /)\n--\n\nWhat the best `wanted` of some values reach.");
-
-static PyObject *reach(PyObject *self, PyObject *const *given, Py_ssize_t count)
+Py_ssize_t top_all(const float *values, Py_ssize_t count, Py_ssize_t wanted, const int64_t *slots, int64_t *out,
+                   uint32_t *room)
 {
-    (void)self;
-    if (!is_count("reach", count, 2))
-        return NULL;
-    Buffers buffers = {.count = 0};
-    PyObject *answer = NULL;
-    uint32_t *left = NULL;
-    Py_buffer *values = array(&buffers, given[0], "values", 1, 4, 0);
-    Py_ssize_t wanted = values != NULL ? PyLong_AsSsize_t(given[1]) : -1;
-    if (values == NULL || PyErr_Occurred())
-        goto end;
-    if (wanted < 1 || wanted > values->shape[0] || values->shape[0] > INT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "wanted: %zd of %zd values", wanted, values->shape[0]);
-        goto end;
+    if (wanted >= count) {
+        memmove(out, slots, (size_t)count * sizeof *out);
+        return count;
     }
-    left = malloc((size_t)values->shape[0] * 2 * sizeof *left);
-    if (left == NULL) {
-        PyErr_NoMemory();
-        goto end;
-    }
-    answer = PyFloat_FromDouble(reached(generations[generation], values->buf, values->shape[0], wanted,
-                                        (int32_t *)(left + values->shape[0]), left));
-end:
-    free(left);
-    release(&buffers);
-    return answer;
+    float least = reached(values, count, wanted, (int32_t *)(room + count), room);
+    return generations[generation]->keep(values, count, least, slots, out);
 }
-
-PyDoc_STRVAR(top_doc, "top(values, wanted, slots, out, /)\n--\n\n"
-                      "Put the slots of the best `wanted` values, and of all that tie with the last, into `out` in\n"
-                      "their order; say how many. `out` may be `slots`.");
-
-static PyObject *top(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("top", count, 4))
-        return NULL;
-    Buffers buffers = {.count = 0};
-    PyObject *answer = NULL;
-    uint32_t *left = NULL;
-    Py_buffer *values = array(&buffers, given[0], "values", 1, 4, 0);
-    Py_ssize_t wanted = values ? PyLong_AsSsize_t(given[1]) : -1;
-    Py_buffer *slots = values && !PyErr_Occurred() ? array(&buffers, given[2], "slots", 1, 8, 0) : NULL;
-    Py_buffer *out = slots ? array(&buffers, given[3], "out", 1, 8, 1) : NULL;
-    if (out == NULL || !long_enough(slots, "slots", values->shape[0]) || !long_enough(out, "out", values->shape[0]))
-        goto end;
-    Py_ssize_t all = values->shape[0], found = 0;
-    if (wanted < 1 || all > INT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "wanted: %zd of %zd values", wanted, all);
-        goto end;
-    }
-    if (wanted < all && (left = malloc((size_t)all * 2 * sizeof *left)) == NULL) {
-        PyErr_NoMemory();
-        goto end;
-    }
-    const float *each = values->buf;
-    const int64_t *from = slots->buf;
-    int64_t *into = out->buf;
-    const Loops *loops = generations[generation];
-    Py_BEGIN_ALLOW_THREADS
-    if (wanted >= all) {
-        memmove(into, from, (size_t)all * sizeof *into);
-        found = all;
-    } else {
-        float least = reached(loops, each, all, wanted, (int32_t *)(left + all), left);
-        found = loops->keep(each, all, least, from, into);
-    }
-    Py_END_ALLOW_THREADS
-    answer = PyLong_FromSsize_t(found);
-end:
-    free(left);
-    release(&buffers);
-    return answer;
-}
-
-/* The best few so far, the least of them first: a heap. */
-typedef struct {
-    int64_t slot, row;
-    float value;
-} Entry;
 
 static inline int worse(const Entry *a, const Entry *b)
 {
@@ -275,7 +202,7 @@ static void sink(Entry *heap, Py_ssize_t count, Py_ssize_t at, Entry entry)
     heap[at] = entry;
 }
 
-static void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry)
+void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry)
 {
     if (*count < room) {
         Py_ssize_t at = (*count)++;
@@ -286,7 +213,7 @@ static void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry)
         sink(heap, *count, 0, entry);
 }
 
-static void unload(Entry *heap, Py_ssize_t count, int64_t *out)
+void unload(Entry *heap, Py_ssize_t count, int64_t *out)
 {
     while (count > 0) {
         out[--count] = heap[0].slot;
@@ -387,8 +314,6 @@ static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count
 }
 
 PyMethodDef choose_methods[] = {
-    METHOD(reach),
-    METHOD(top),
     METHOD(best),
     METHOD(locate),
     {NULL, NULL, 0, NULL},

@@ -1,17 +1,16 @@
 /* Fine codes: a query turned as the rows are, exact cosines, and the vectors that codes stand for. What is added is
    whole numbers small enough for every sum to be exact, in any order: so the results are those of
-   `storage/segments/codes.py` and `turning.py` to the last bit. Only `probe` adds in an order of its own: a
+   `storage/segments/codes.py` and `turning.py` to the last bit. Only a probe adds in an order of its own: a
    sketch is no more than an estimate. */
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "native.h"
+#include "inside.h"
 
 #define PARTS 15  /* steps of the lower half per step of the upper one */
 #define MIDDLE 8  /* the lower half of a row that the upper half describes exactly */
 #define ABREAST 16 /* rows that are mixed together */
-#define TINY 1e-12
 #define AHEAD 6 /* rows that are fetched before they are multiplied */
 
 typedef struct {
@@ -37,16 +36,6 @@ static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_lo
 #else
 static const Loops *const generations[] = {&plain_loops};
 #endif
-
-/* Some rows of a segment, and those of them that are asked for. */
-typedef struct {
-    const int8_t *high;
-    const uint8_t *low;
-    const float *scale;
-    Py_ssize_t high_stride, low_stride, dim, count;
-    const int64_t *places;
-    int64_t base;
-} Codes;
 
 static int codes_of(Buffers *buffers, PyObject *const *given, Codes *codes)
 {
@@ -80,6 +69,17 @@ static void unpack(const Loops *loops, const Codes *codes, Py_ssize_t i, int16_t
     loops->unpack(codes->high + at * codes->high_stride, codes->low + at * codes->low_stride, codes->dim, steps);
 }
 
+void cosines_all(const Codes *codes, const double *query, double worth, int16_t *steps, float *out)
+{
+    const Loops *loops = generations[generation];
+    for (Py_ssize_t i = 0; i < codes->count; i++) {
+        float scale = codes->scale[codes->places[i] - codes->base];
+        unpack(loops, codes, i, steps);
+        double found = loops->multiply(steps, query, codes->dim) * worth * (double)scale;
+        out[i] = scale == 0 ? NAN : (float)found;
+    }
+}
+
 PyDoc_STRVAR(cosines_doc, "cosines(high, low, scale, places, base, query, worth, out, /)\n--\n\n"
                           "The products of some rows with a query in whole steps, each times what a step is worth and\n"
                           "the scale of its row; nan where the scale is 0.");
@@ -102,15 +102,8 @@ static PyObject *cosines(PyObject *self, PyObject *const *given, Py_ssize_t coun
         sound = 0;
     }
     if (sound) {
-        const Loops *loops = generations[generation];
-        float *answer = out->buf;
         Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t i = 0; i < codes.count; i++) {
-            float scale = codes.scale[codes.places[i] - codes.base];
-            unpack(loops, &codes, i, steps);
-            double found = loops->multiply(steps, query->buf, codes.dim) * worth * (double)scale;
-            answer[i] = scale == 0 ? NAN : (float)found;
-        }
+        cosines_all(&codes, query->buf, worth, steps, out->buf);
         Py_END_ALLOW_THREADS
     }
     free(steps);
@@ -235,10 +228,6 @@ static PyObject *turn(PyObject *self, PyObject *const *given, Py_ssize_t count)
     return finished(&buffers, sound);
 }
 
-PyDoc_STRVAR(probe_doc, "probe(axes, mean, vector, step, signs, /)\n--\n\n"
-                        "Code a vector, less the mean, along some axes, with as many bits each as there are rows of\n"
-                        "`signs`, most significant first. A level is twice `step` times the mean size, which is returned.");
-
 /* Levels around the middle, their bits as planes. */
 static void code(const float *turned, Py_ssize_t count, float per, Py_ssize_t bits, uint64_t *signs, Py_ssize_t stride)
 {
@@ -251,55 +240,27 @@ static void code(const float *turned, Py_ssize_t count, float per, Py_ssize_t bi
     }
 }
 
-static PyObject *probe(PyObject *self, PyObject *const *given, Py_ssize_t count)
+double probe_all(const float *axes, Py_ssize_t stride, Py_ssize_t rows, Py_ssize_t dim, const float *mean,
+                 const float *vector, double step, float *room, Py_ssize_t bits, uint64_t *signs, Py_ssize_t next)
 {
-    (void)self;
-    if (!is_count("probe", count, 5))
-        return NULL;
-    Buffers buffers = {.count = 0};
-    PyObject *answer = NULL;
-    float *centred = NULL, *turned = NULL;
-    Py_buffer *axes = array(&buffers, given[0], "axes", 2, 4, 0);
-    Py_buffer *mean = axes ? array(&buffers, given[1], "mean", 1, 4, 0) : NULL;
-    Py_buffer *vector = mean ? array(&buffers, given[2], "vector", 1, 4, 0) : NULL;
-    double step = vector ? PyFloat_AsDouble(given[3]) : 0;
-    Py_buffer *signs = vector && !PyErr_Occurred() ? array(&buffers, given[4], "signs", 2, 8, 1) : NULL;
-    if (signs == NULL || !long_enough(vector, "vector", axes->shape[1]) || !long_enough(mean, "mean", axes->shape[1]))
-        goto end;
-    Py_ssize_t bits = signs->shape[0], rows = axes->shape[0], dim = axes->shape[1];
-    if (bits < 1 || bits > 8 || rows < 1 || signs->shape[1] * 64 != rows || signs->strides[0] % 8 != 0) {
-        PyErr_SetString(PyExc_ValueError, "signs: not up to eight rows of one bit per axis");
-        goto end;
-    }
-    centred = malloc((size_t)(dim + 1) * sizeof *centred);
-    turned = malloc((size_t)rows * sizeof *turned);
-    if (centred == NULL || turned == NULL) {
-        PyErr_NoMemory();
-        goto end;
-    }
+    float *turned = room + dim;
     double size = 0;
     for (Py_ssize_t d = 0; d < dim; d++)
-        centred[d] = ((const float *)vector->buf)[d] - ((const float *)mean->buf)[d];
-    generations[generation]->project(axes->buf, axes->strides[0], rows, dim, centred, turned);
+        room[d] = vector[d] - mean[d];
+    generations[generation]->project(axes, stride, rows, dim, room, turned);
     for (Py_ssize_t i = 0; i < rows; i++)
         size += (double)turned[i] * turned[i];
     size = sqrt(size / (double)rows);
     size = size > TINY ? size : TINY;
     for (Py_ssize_t bit = 0; bit < bits; bit++)
-        memset((char *)signs->buf + bit * signs->strides[0], 0, (size_t)signs->shape[1] * 8);
-    code(turned, rows, (float)(0.5 / (step * size)), bits, signs->buf, signs->strides[0] / 8);
-    answer = PyFloat_FromDouble(size);
-end:
-    free(centred);
-    free(turned);
-    release(&buffers);
-    return answer;
+        memset(signs + bit * next, 0, (size_t)(rows / 64) * 8);
+    code(turned, rows, (float)(0.5 / (step * size)), bits, signs, next);
+    return size;
 }
 
 PyMethodDef codes_methods[] = {
     METHOD(cosines),
     METHOD(vectors),
     METHOD(turn),
-    METHOD(probe),
     {NULL, NULL, 0, NULL},
 };

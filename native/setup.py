@@ -7,7 +7,7 @@ from setuptools import Extension, setup
 
 # Contracted products would round once where numpy rounds twice.
 FLAGS = (
-    ["/O2", "/fp:precise"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
+    ["/O2", "/fp:precise"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
 )
 
 setup(

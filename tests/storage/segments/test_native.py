@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -98,71 +98,109 @@ def test_both_give_the_same_pools(generation: str, monkeypatch: pytest.MonkeyPat
     assert compared > 5 * 8 * 40
 
 
+class Sketched(NamedTuple):
+    """A table of one segment whose fine codes are all alike, so that sketches alone decide what is left."""
+
+    frame: Frame
+    sketches: Sketches
+    sample: NDArray[np.int64]
+    codes: FineCodes
+    query: NDArray[np.float32]
+
+    def left(
+        self, second: int, mask: NDArray[np.bool_], given: NDArray[np.int64] | None, wanted: float = 0.0
+    ) -> list[int]:
+        """The slots that are left after two rounds, by the compiled call."""
+        count, dim = self.codes.high.shape
+        frame = (
+            self.frame.axes,
+            self.frame.mean,
+            float(self.frame.gain[0]),
+            scan.STEP,
+            scan.MEAN_SIZE,
+            scan.BITS,
+        )
+        sampled = (*self.sketches.stretch(slice(None, None, 3)), self.sample)
+        sampled = (*(np.ascontiguousarray(each) for each in sampled),)
+        admitted = int(np.count_nonzero(mask))
+        out, cosines = np.empty(count, np.int64), np.empty(count, np.float32)
+        found = native.nearest(
+            ((0, count, *self.sketches, *self.codes),),
+            (*frame, *sampled),
+            *(self.query, self.query.astype(np.float64), 1.0, mask, given),
+            (count, wanted, float(max(admitted, 1)), admitted < count, second, count, count),
+            *(np.zeros(0, np.int64), np.arange(count)),
+            np.empty(count, np.int64),
+            np.empty(count + 4 * dim + 512, np.float32),
+            *(np.empty(2 * count, np.uint32), out, cosines),
+        )
+        return out[:found].tolist()
+
+
+def sketched(rng: np.random.Generator, words: int, count: int) -> Sketched:
+    axes = words * 64
+    codes = encode(np.ones((count, axes), np.float32))
+    planes = rng.integers(0, 2**64, (words, count), dtype=np.uint64)
+    spread = rng.random(count, dtype=np.float32)
+    bias = np.where(rng.random(count) < 0.1, -np.inf, rng.standard_normal(count)).astype(np.float32)
+    frame = Frame(np.zeros(axes, np.float32), np.eye(axes, dtype=np.float32), np.ones(1, np.float32))
+    query = rng.standard_normal(axes).astype(np.float32)
+    return Sketched(frame, Sketches(planes, spread, bias), np.arange(0, count, 3), codes, query)
+
+
 @pytest.mark.usefixtures("generation")
 @pytest.mark.parametrize("words", [1, 2, 4])
 @pytest.mark.parametrize("count", [1, 7, 1023, 1024, 1025, 5000])
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_first_two_rounds_agree_to_the_last_bit(words: int, count: int, masked: bool) -> None:
+def test_the_first_two_rounds_leave_what_numpy_leaves(words: int, count: int, masked: bool) -> None:
     rng = np.random.default_rng(words * count)
-    sketches, probe = asked(rng, words, count)
-    mask = rng.random(count) < 0.5 if masked else None
-    slots, estimates = np.empty(count, np.int64), np.empty(count, np.float32)
-    scanner = scan.Scanner()
-    for bar in (-np.inf, 0.0, 3.0):
-        found = native.narrow(
-            *sketches, mask, probe.signs, probe.worths, probe.bias_worth, bar, 100, slots, estimates
-        )
-        expected = _expected(scanner, sketches, probe, mask, bar)
-        assert slots[:found].tolist() == [place + 100 for place, _ in expected]
-        assert estimates[:found].tolist() == [value for _, value in expected]
-    ranked = np.empty(count, np.float32)
-    native.rank(*sketches, probe.signs, probe.worths, probe.bias_worth, ranked)
-    agreement = scanner._agreeing(sketches.planes, probe.signs[0], count)
-    assert ranked.tobytes() == scanner._first_round(sketches, probe, agreement).tobytes()
-    local = np.sort(rng.permutation(count)[: count // 2 + 1])
-    native.weigh(*sketches, probe.signs, probe.worths, local + 100, 100, estimates)
-    expected = scanner._second_round(sketches, probe, local, None)
-    assert estimates[: len(local)].tobytes() == expected.tobytes()
-
-
-def asked(rng: np.random.Generator, words: int, count: int) -> tuple[Sketches, scan.Probe]:
-    sketches = Sketches(
-        rng.integers(0, 2**64, (words, count), dtype=np.uint64),
-        rng.random(count, dtype=np.float32),
-        np.where(rng.random(count) < 0.1, -np.inf, rng.standard_normal(count)).astype(np.float32),
-    )
-    signs = rng.integers(0, 2**64, (scan.BITS, words), dtype=np.uint64)
-    sketches.planes[:, 0] = ~signs[0]  # every sign differs
-    return sketches, scan.Probe(np.float32(0.37), signs, np.array([0.4, 0.2, 0.1], np.float32))
-
-
-def _expected(
-    scanner: scan.Scanner, sketches: Sketches, probe: scan.Probe, mask: NDArray[np.bool_] | None, bar: float
-) -> list[tuple[int, float]]:
-    """What numpy says."""
-    count = len(sketches.spread)
-    agreement = scanner._agreeing(sketches.planes, probe.signs[0], count).copy()
-    passed = scanner._first_round(sketches, probe, agreement) >= bar
-    local = (passed if mask is None else passed & mask).nonzero()[0]
-    return list(
-        zip(local.tolist(), scanner._second_round(sketches, probe, local, agreement).tolist(), strict=True)
-    )
+    table = sketched(rng, words, count)
+    probe = scan.make_probe(table.frame, table.query)
+    table.sketches.planes[:, 0] = ~probe.signs[0]  # every sign differs
+    mask = rng.random(count) < 0.5 if masked else np.ones(count, bool)
+    steps = scan._Steps()
+    agreement = steps._agreeing(table.sketches.planes, probe.signs[0], count).copy()
+    ranked = steps._first_round(table.sketches, probe, agreement).copy()
+    admitted = int(np.count_nonzero(mask))
+    for share in (0.02, 0.3, 1.0):
+        wanted, second = share * admitted, max(1, count // 9)
+        values = ranked[table.sample][mask[table.sample]]
+        above = min(len(values), max(1, round(len(values) * wanted / max(admitted, 1))))
+        bar = scan._reached(values, above) if above else -np.inf
+        local = np.flatnonzero((ranked >= bar) & mask)
+        estimates = steps._second_round(table.sketches, probe, local, agreement)
+        assert table.left(second, mask, None, wanted) == scan._top(estimates, second, local).tolist()
+    some = np.sort(rng.permutation(count)[: count // 2 + 1])
+    estimates = steps._second_round(table.sketches, probe, some, None)
+    assert table.left(second, mask, some) == scan._top(estimates, second, some).tolist()
 
 
 @pytest.mark.usefixtures("generation")
 @pytest.mark.parametrize("dim", [1, 15, 16, 17, 63, 64, 65, 256, 1000, 5000])
-def test_coarse_products_are_those_of_exact_arithmetic_up_to_rounding(dim: int) -> None:
+def test_coarse_products_leave_the_best_up_to_rounding(dim: int) -> None:
     rng = np.random.default_rng(dim)
-    codes = rng.integers(-127, 128, (50, dim), dtype=np.int8)
-    query, scale = rng.standard_normal(dim).astype(np.float32), rng.random(50, dtype=np.float32)
-    for vector in (query, np.full(dim, -1.0, np.float32), np.zeros(dim, np.float32)):
-        codes[0] = np.where(vector > 0, 127, -127)  # the largest sum there is
-        places = np.concatenate([[0], rng.permutation(49)[:20] + 1])
-        out = np.empty(21, dtype=np.float32)
-        native.coarse(codes, places + 7, 7, vector, scale, out)
-        exact = (codes[places].astype(np.float64) @ vector) * scale[places]
-        size = 127 * float(np.abs(vector).max()) * dim**0.5
-        assert np.abs(out - exact).max() <= size * (1e-4 if dim < 500 else 1e-3)
+    codes = FineCodes(
+        rng.integers(-127, 128, (50, dim), dtype=np.int8),
+        np.zeros((50, dim - dim // 2), np.uint8),
+        rng.random(50, dtype=np.float32) + np.float32(0.1),
+    )
+    query = rng.standard_normal(dim).astype(np.float32)
+    for vector in (query, np.full(dim, -1.0, np.float32)):
+        codes.high[0] = np.where(vector > 0, 127, -127)  # the largest sum there is
+        given = np.concatenate([[0], np.sort(rng.permutation(49)[:20] + 1)])
+        out, cosines = np.empty(50, np.int64), np.empty(50, np.float32)
+        found = native.nearest(
+            ((0, 50, None, None, None, *codes),),
+            *(None, vector, vector.astype(np.float64), 1.0, np.ones(50, bool), given),
+            (50, 0.0, 1.0, False, 1, 8, 50),
+            *(np.zeros(0, np.int64), np.arange(50), np.empty(50, np.int64)),
+            *(np.empty(50 + dim, np.float32), np.empty(100, np.uint32), out, cosines),
+        )
+        exact = (codes.high[given].astype(np.float64) @ vector) * codes.scale[given]
+        size = 127 * float(np.abs(vector).max()) * dim**0.5 * (1e-4 if dim < 500 else 1e-3)
+        bar = np.sort(exact)[-8]
+        assert set(given[exact > bar + 2 * size]) <= set(out[:found].tolist())
+        assert set(out[:found].tolist()) <= set(given[exact >= bar - 2 * size])
 
 
 def coded(rng: np.random.Generator, count: int, dim: int) -> FineCodes:
@@ -201,33 +239,6 @@ def test_queries_cosines_and_vectors_agree_to_the_last_bit(dim: int, monkeypatch
     assert back.tobytes() == original(picked).tobytes()
 
 
-@pytest.mark.usefixtures("generation")
-@pytest.mark.parametrize(("dim", "axes"), [(3, 64), (64, 64), (100, 128), (384, 256)])
-def test_a_probe_is_the_same_but_for_levels_on_an_edge(
-    dim: int, axes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(dim)
-    frame = Frame(*(rng.standard_normal(shape).astype(np.float32) / 9 for shape in (dim, (axes, dim), 1)))
-    differing = 0
-    for _ in range(20):
-        query = rng.standard_normal(dim).astype(np.float32)
-        monkeypatch.setattr(kernels, "native", native)
-        compiled = scan.make_probe(frame, query)
-        monkeypatch.setattr(kernels, "native", None)
-        expected = scan.make_probe(frame, query)
-        np.testing.assert_allclose(compiled.worths, expected.worths, rtol=1e-5)
-        assert compiled.bias_worth == pytest.approx(expected.bias_worth, rel=1e-5)
-        gap = levels(compiled.signs) - levels(expected.signs)
-        assert np.abs(gap).max() <= 1
-        differing += np.count_nonzero(gap)
-    assert differing <= 2
-
-
-def levels(signs: NDArray[np.uint64]) -> NDArray[np.int64]:
-    bits = np.unpackbits(signs.view(np.uint8), axis=1, bitorder="little").astype(np.int64)
-    return bits[0] * 4 + bits[1] * 2 + bits[2]
-
-
 VALUES = st.lists(
     st.one_of(
         st.floats(width=32, allow_nan=False),
@@ -247,18 +258,18 @@ def test_the_best_are_those_that_sorting_gives(
 ) -> None:
     native.use(name)
     given = np.array(values * times, dtype=np.float32)
-    slots = np.arange(len(given)) * 3 + 1
-    wanted = 1 + int(share * (len(given) - 1))
-    least = np.sort(given)[len(given) - wanted]
-    assert native.reach(given, wanted) == least
-    out = np.empty(len(given), np.int64)
-    expected = slots[given >= least].tolist()
-    assert out[: native.top(given, wanted, slots, out)].tolist() == expected
-    in_place = slots.copy()
-    assert in_place[: native.top(given, wanted, in_place, in_place)].tolist() == expected
-    rows = np.arange(3 * len(given) + 1)[::-1].copy()
+    count, wanted = len(given), 1 + int(share * (len(given) - 1))
+    table = sketched(np.random.default_rng(0), 1, count)
+    table.sketches.spread.fill(0)
+    table.sketches.bias[:] = given  # what a row reaches in the second round is then this very number
+    least = np.sort(given)[count - wanted]
+    assert (
+        table.left(wanted, np.ones(count, bool), np.arange(count)) == np.flatnonzero(given >= least).tolist()
+    )
+    slots = np.arange(count) * 3 + 1
+    rows = np.arange(3 * count + 1)[::-1].copy()
     best = np.empty(wanted, np.int64)
-    assert native.best(given, False, slots, None, rows, wanted, best) == (wanted, len(given))
+    assert native.best(given, False, slots, None, rows, wanted, best) == (wanted, count)
     assert best.tolist() == slots[np.lexsort((rows[slots], -given))[:wanted]].tolist()
     native.use(native.generations()[-1])
 

@@ -14,7 +14,6 @@ native: Any = pytest.importorskip(
 Wrong = list[tuple[int, Any]]
 
 PLANES, FLOATS = np.zeros((2, 10), np.uint64), np.zeros(10, np.float32)
-SIGNS, WORTHS = np.zeros((3, 2), np.uint64), np.ones(3, np.float32)
 SLOTS, PLACES = np.empty(10, np.int64), np.arange(4)
 CODES, HALVES = np.zeros((10, 8), np.int8), np.zeros((10, 4), np.uint8)
 DOCS, CLASSES = np.arange(6, dtype=np.uint32), np.zeros(6, np.uint16)
@@ -25,52 +24,93 @@ def room(count: int = 10) -> Any:
     return np.empty(count, np.float32)
 
 
+PART = (0, 10, PLANES, FLOATS, FLOATS, CODES, HALVES, FLOATS)
+TAIL = (10, 2, None, None, None, CODES[:2], HALVES[:2], FLOATS[:2])
+SAMPLE = (PLANES[:, :5].copy(), FLOATS[:5], FLOATS[:5], np.array([0, 3, 5, 7, 9]))
+FRAME = (np.zeros((128, 8), np.float32), ONES, 1.0, 0.3, 0.8, 3, *SAMPLE)
+LIMITS = (10, 5.0, 12.0, False, 3, 3, 4)
+ROOM = (
+    *(np.arange(12), np.empty(12, np.int64), room(12 + 8 + 128)),
+    *(np.empty(24, np.uint32), np.empty(6, np.int64), room(6)),
+)
+
+
+def part(place: int, value: Any) -> tuple[Any, ...]:
+    """The first part with another value in one place."""
+    return (*PART[:place], value, *PART[place + 1 :])
+
+
+def frame(place: int, value: Any) -> tuple[Any, ...]:
+    return (*FRAME[:place], value, *FRAME[place + 1 :])
+
+
 CALLS: dict[str, tuple[list[Any], Wrong]] = {
-    "rank": (
-        [PLANES, FLOATS, FLOATS, SIGNS, WORTHS, 1.0, room()],
-        [(0, np.zeros((5, 10), np.uint64)), (1, FLOATS[:9]), (3, np.zeros((3, 1), np.uint64)), (6, room(9))],
-    ),
-    "narrow": (
-        [PLANES, FLOATS, FLOATS, None, SIGNS, WORTHS, 1.0, 0.0, 0, SLOTS, room()],
+    "nearest": (
         [
-            (0, np.zeros((5, 10), np.uint64)),  # more words than a sketch has
-            (0, np.zeros((2, 20), np.uint64)[:, ::2]),  # not side by side
-            (0, np.zeros(10, np.uint64)),
-            (1, FLOATS[:9]),
-            (2, FLOATS.astype(np.float64)),
-            (3, np.ones(9, bool)),
-            (4, np.zeros((4, 2), np.uint64)),
-            (4, np.zeros((3, 1), np.uint64)),  # another number of words
-            (5, WORTHS[:2]),
-            (9, SLOTS[:9]),
-            (10, room(9)),
+            (PART, TAIL),
+            FRAME,
+            ONES,
+            np.ones(8),
+            1.0,
+            np.ones(12, bool),
+            None,
+            LIMITS,
+            np.array([11, 3]),
+            *ROOM,
         ],
-    ),
-    "weigh": (
-        [PLANES, FLOATS, FLOATS, SIGNS, WORTHS, PLACES, 0, room(4)],
         [
-            (2, FLOATS[:9]),
-            (5, PLACES.astype(np.int32)),
-            (5, PLACES + 7),
-            (5, PLACES - 1),
-            (6, 1),
-            (6, -7),
-            (6, 2**62),
-            (7, room(3)),
-        ],
-    ),
-    "coarse": (
-        [CODES, PLACES, 0, ONES, FLOATS, room(4)],
-        [
-            (0, CODES.astype(np.int16)),
-            (0, CODES[:, ::2]),
-            (1, PLACES + 7),
-            (1, PLACES - 1),
-            (1, PLACES + (2**63 - 5)),
-            (2, 1),
-            (3, ONES[:7]),
-            (4, FLOATS[:9]),
-            (5, room(3)),
+            (0, (part(2, np.zeros((5, 10), np.uint64)), TAIL)),  # more words than a sketch has
+            (0, (part(2, np.zeros((2, 20), np.uint64)[:, ::2]), TAIL)),  # not side by side
+            (0, (part(2, PLANES[:1]), TAIL)),  # another number of words
+            (0, (part(2, np.zeros((2, 9), np.uint64)), TAIL)),
+            (0, (part(3, FLOATS[:9]), TAIL)),
+            (0, (part(4, FLOATS.astype(np.float64)), TAIL)),
+            (0, (part(5, CODES[:9]), TAIL)),
+            (0, (part(5, CODES[:, :7].copy()), TAIL)),
+            (0, (part(5, CODES.astype(np.int16)), TAIL)),
+            (0, (part(6, HALVES[:9]), TAIL)),
+            (0, (part(6, HALVES[:, :3].copy()), TAIL)),
+            (0, (part(7, FLOATS[:9]), TAIL)),
+            (0, (part(0, 1), TAIL)),
+            (0, (part(1, 9), TAIL)),
+            (0, (part(1, -1), TAIL)),
+            (0, (part(1, 2**62), TAIL)),
+            (0, (TAIL, PART)),
+            (0, (PART, TAIL[:7])),
+            (0, (PART, TAIL, (12, 1, *[None] * 6))),  # a slot that neither the mask nor the rows have
+            (1, frame(0, np.zeros((64, 8), np.float32))),
+            (1, frame(0, np.zeros((100, 8), np.float32))),
+            (1, frame(0, np.zeros((128, 7), np.float32))),
+            (1, frame(0, np.zeros((320, 8), np.float32))),
+            (1, frame(1, ONES[:7])),
+            (1, frame(5, 0)),
+            (1, frame(5, 4)),
+            (1, frame(6, PLANES[:, :3].copy())),
+            (1, frame(7, FLOATS[:4])),
+            (1, frame(9, np.array([0, 3, 6, 9, 12]))),
+            (1, frame(9, np.arange(4))),
+            (1, None),  # nothing to begin with
+            (2, ONES[:7]),
+            (2, np.ones(8)),
+            (3, np.ones(7)),
+            (5, np.ones(11, bool)),
+            (6, np.array([3, 2])),
+            (6, np.array([2, 2])),
+            (6, np.array([-1, 2])),
+            (6, np.array([2, 12])),
+            (6, np.arange(13)),
+            (7, (10, 5.0, 12.0, False, 0, 3, 4)),
+            (7, (10, 5.0, 12.0, False, 3, 0, 4)),
+            (7, (10, 5.0, 12.0, False, 3, 3, -1)),
+            (7, (10, 5.0, 0.0, False, 3, 3, 4)),
+            (8, np.array([12])),
+            (8, np.array([-1])),
+            (9, np.arange(11)),
+            (10, np.empty(11, np.int64)),
+            (11, room(12)),
+            (12, np.empty(23, np.uint32)),
+            (13, np.empty(5, np.int64)),
+            (14, room(5)),
         ],
     ),
     "cosines": (
@@ -103,30 +143,6 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
     "turn": (
         [ONES, ONES, 1.0, 1.0, np.empty(8)],
         [(0, np.ones(8)), (1, ONES[:7]), (4, np.empty(7)), (4, room(8))],
-    ),
-    "probe": (
-        [np.zeros((128, 8), np.float32), ONES, ONES, 0.3, SIGNS.copy()],
-        [
-            (0, np.zeros((64, 8), np.float32)),
-            (0, np.zeros((0, 8), np.float32)),
-            (1, ONES[:7]),
-            (2, ONES[:7]),
-            (4, np.empty((0, 2), np.uint64)),
-            (4, np.empty((9, 2), np.uint64)),
-            (4, np.empty((3, 3), np.uint64)),
-        ],
-    ),
-    "reach": ([FLOATS, 3], [(0, np.zeros(10)), (1, 0), (1, 11), (1, -1), (0, FLOATS[:2]), (0, FLOATS[:0])]),
-    "top": (
-        [FLOATS, 3, SLOTS, np.empty(10, np.int64)],
-        [
-            (1, 0),
-            (1, -1),
-            (2, SLOTS[:9]),
-            (3, SLOTS[:9]),
-            (3, SLOTS.astype(np.int32)),
-            (0, np.zeros(20)[::2]),
-        ],
     ),
     "best": (
         [FLOATS, True, PLACES, np.ones(10, bool), np.arange(10), 2, np.empty(2, np.int64)],
@@ -260,15 +276,10 @@ def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "places"),
     [
-        ("rank", [6]),
-        ("narrow", [9, 10]),
-        ("weigh", [7]),
-        ("coarse", [5]),
+        ("nearest", [10, 11, 12, 13, 14]),
         ("cosines", [7]),
         ("vectors", [8]),
         ("turn", [4]),
-        ("probe", [4]),
-        ("top", [3]),
         ("best", [6]),
         ("locate", [4]),
         ("gains", [8]),

@@ -341,40 +341,14 @@ class SegmentIndex:
         scores = self._scores.score(table, terms, weights)
         chosen, words_total = self._scores.best(table.rows, admitted.mask, k_words)
         if query is None:
-            cosine = np.full(len(chosen), np.nan, dtype=np.float32)
-            return _pool(table, chosen, scores[chosen], cosine, words_total, 0)
+            slots = chosen[np.argsort(table.rows[chosen])]
+            cosine = np.full(len(slots), np.nan, dtype=np.float32)
+            return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, 0)
         vectors_total = admitted.count
         if not table.all_vectors:
             vectors_total = int(np.count_nonzero(table.has_vector[admitted.slots]))
-        near = self._scanner.near(table, query, admitted, k_vectors)
-        field = distinct_sorted(np.concatenate([near, chosen])) if len(chosen) else near
-        cosine = cosines_of(table, field, query)
-        there = np.flatnonzero(~np.isnan(cosine)) if not table.all_vectors else slice(None)
-        nearest = best_of(cosine[there], table.rows, field[there], k_vectors)
-        chosen = distinct_sorted(np.concatenate([chosen, nearest]))
-        cosine = cosine[field.searchsorted(chosen)]
-        return _pool(table, chosen, scores[chosen], cosine, words_total, vectors_total)
-
-
-def _pool(
-    table: Table,
-    slots: Ints,
-    words: Singles,
-    cosine: Singles,
-    words_total: int,
-    vectors_total: int,
-) -> Pool:
-    """The rows of some slots, ascending."""
-    rows = table.rows[slots]
-    if len(rows) > 1 and not (rows[1:] > rows[:-1]).all():
-        order = np.argsort(rows, kind="stable")
-        rows, slots, words, cosine = (
-            rows[order],
-            slots[order],
-            words[order],
-            cosine[order],
-        )
-    return _as_pool(table, rows, slots, words, cosine, words_total, vectors_total)
+        slots, cosine = self._scanner.pool(table, query, admitted, chosen, k_vectors)
+        return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, vectors_total)
 
 
 def _as_pool(

@@ -5,15 +5,15 @@ sketch of the rows that are left against three bits per axis; the third multipli
 codes. Each keeps several times more rows than are wanted, and the exact cosines of the last ones decide. Few
 rows, and the tail, go straight to the third round.
 
-Compiled loops (see `kernels`) do the first two rounds in one pass. What they give is the same to the last bit, but for
-the probe and the third round, where they round elsewhere: that moves at most which rows exact cosines will look at.
+A compiled call (see `kernels`) does all of it. What it gives is the same to the last bit, but for the probe and the
+third round, where it rounds elsewhere: that moves at most which rows exact cosines will look at.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from skep.storage.segments.codes import (
     original,
     pack,
 )
+from skep.storage.segments.lexical import best_of, distinct_sorted
 from skep.storage.segments.turning import turning_of
 
 if TYPE_CHECKING:
@@ -120,16 +121,12 @@ class Probe(NamedTuple):
 
 def make_probe(frame: Frame, query: Floats) -> Probe:
     """Turn a query into the frame and code it."""
-    if kernels.native is not None:
-        signs = np.empty((BITS, frame.words), dtype=np.uint64)
-        size = kernels.native.probe(frame.axes, frame.mean, query, STEP, signs)
-    else:
-        turned = np.vecdot(frame.axes, query - frame.mean)
-        size = max(math.sqrt(np.vecdot(turned, turned) / len(turned)), TINY)
-        levels = turned * np.float32(0.5 / (STEP * size))
-        levels += np.float32(1 << BITS - 1)
-        np.clip(levels, 0, (1 << BITS) - 1, out=levels)
-        signs = pack(levels.astype(np.uint8) & _BITS)
+    turned = np.vecdot(frame.axes, query - frame.mean)
+    size = max(math.sqrt(np.vecdot(turned, turned) / len(turned)), TINY)
+    levels = turned * np.float32(0.5 / (STEP * size))
+    levels += np.float32(1 << BITS - 1)
+    np.clip(levels, 0, (1 << BITS) - 1, out=levels)
+    signs = pack(levels.astype(np.uint8) & _BITS)
     gain = 2 * float(frame.gain[0])
     return Probe(
         bias_worth=np.float32(1 / max(gain * size * MEAN_SIZE, TINY)),
@@ -142,6 +139,125 @@ class Scanner:
     """Finds near rows; keeps the buffers it needs between searches."""
 
     def __init__(self) -> None:
+        self._sample = Sample(None)
+        self._room: _Room | None = None
+        self._steps: _Steps | None = None
+
+    def forget(self) -> None:
+        """Let go of the table that was searched last."""
+        self._sample = Sample(None)
+
+    def pool(
+        self, table: Table, query: Query, admitted: Admitted, chosen: Ints, k: int
+    ) -> tuple[Ints, Floats]:
+        """The `k` nearest of the admitted rows, and those chosen before: slots in the order of their rows, and cosines.
+
+        Ties go to the smaller row.
+        """
+        wanted = k + k // 4 + 16
+        if kernels.native is not None:
+            return self._pooled(table, query, admitted, chosen, k, wanted)
+        near = self._near(table, query, admitted, k, wanted)
+        field = distinct_sorted(np.concatenate([near, chosen]))
+        cosine = cosines_of(table, field, query)
+        there = np.flatnonzero(~np.isnan(cosine))
+        nearest = best_of(cosine[there], table.rows, field[there], k)
+        slots = distinct_sorted(np.concatenate([chosen, nearest]))
+        slots = slots[np.argsort(table.rows[slots], kind="stable")]
+        return slots, cosine[field.searchsorted(slots)]
+
+    def _plan(self, table: Table, admitted: Admitted, k: int) -> _Plan:
+        """Which rounds to go through."""
+        if admitted.count <= FEW or table.frame is None:
+            return _Plan(None, admitted.slots, 1, 0.0)
+        base = table.base
+        tail = int(np.count_nonzero(admitted.mask[base:])) if table.count > base else 0
+        count = max(admitted.count - tail, 1)
+        if count * GATHER_SHARE < base:
+            slots = admitted.slots
+            return _Plan(table.frame, slots[: int(slots.searchsorted(base))], count, 0.0)
+        wanted = max(min(FIRST_ROOT * count**0.5, FIRST_BASE + count / FIRST_SHARE), 40.0 * k)
+        return _Plan(table.frame, None, count, wanted)
+
+    def _pooled(
+        self, table: Table, query: Query, admitted: Admitted, chosen: Ints, k: int, wanted: int
+    ) -> tuple[Ints, Floats]:
+        """All rounds in one compiled call."""
+        plan = self._plan(table, admitted, k)
+        if self._room is None or self._room.count < table.count:
+            self._room = _Room(len(table.rows))
+        room = min(k, table.count) + len(chosen)
+        slots, cosine = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float32)
+        limits = (
+            *(table.base, plan.wanted, float(plan.count), plan.count < table.base),
+            *(max(SECOND, SECOND_SHARE * k), wanted, k),
+        )
+        found = kernels.native.nearest(
+            *(table.compiled, None if plan.frame is None else self._sampled(table).framed(plan.frame)),
+            *(query.single, query.steps, query.worth, admitted.mask, plan.slots, limits, chosen, table.rows),
+            *(*self._room.arrays, slots, cosine),
+        )
+        return slots[:found], cosine[:found]
+
+    def _sampled(self, table: Table) -> Sample:
+        if self._sample.table is not table:
+            self._sample = Sample(table)
+        return self._sample
+
+    def _near(self, table: Table, query: Query, admitted: Admitted, k: int, wanted: int) -> Ints:
+        """Sorted slots that hold, all but surely, the `k` nearest of the admitted rows."""
+        plan = self._plan(table, admitted, k)
+        if self._steps is None:
+            self._steps = _Steps()
+        if plan.frame is None:
+            slots = admitted.slots
+            if not table.all_vectors:
+                slots = slots[table.has_vector[slots]]
+        else:
+            probe = make_probe(plan.frame, query.single)
+            if plan.slots is not None:
+                found = plan.slots, self._steps.weighed(table, probe, plan.slots)
+            else:
+                mask = admitted.mask[: table.base] if plan.count < table.base else None
+                bar = self._steps.bar(self._sampled(table), probe, mask, plan)
+                found = self._steps.passing(table, probe, mask, bar)
+            slots = _top(found[1], max(SECOND, SECOND_SHARE * k), found[0])
+            if table.count > table.base:
+                tail = admitted.mask[table.base :] & table.has_vector[table.base : table.count]
+                slots = np.concatenate([slots, np.flatnonzero(tail) + table.base])
+        if len(slots) <= wanted:
+            return slots
+        return _top(self._steps.coarse(table, slots, query.single), wanted, slots)
+
+
+class _Plan(NamedTuple):
+    frame: Frame | None
+    """None: too few rows for sketches."""
+    slots: Ints | None
+    """The slots to begin with; None for all that the mask admits."""
+    count: int
+    """How many rows outside the tail are admitted."""
+    wanted: float
+    """About how many should pass the first round."""
+
+
+class _Room:
+    """Room for one compiled search, used again by the next."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        most = max(count, SAMPLED + 64)
+        self.arrays = (
+            np.empty(count, dtype=np.int64),
+            np.empty(most + (1 << 16), dtype=np.float32),
+            np.empty(2 * most, dtype=np.uint32),
+        )
+
+
+class _Steps:
+    """The rounds in numpy."""
+
+    def __init__(self) -> None:
         self._crossed = np.empty(BLOCK, dtype=np.uint64)
         self._own = np.empty(MAX_WORDS * BLOCK, dtype=np.uint64)
         self._counts = np.empty(BLOCK, dtype=np.uint8)
@@ -149,55 +265,15 @@ class Scanner:
         self._estimates = np.empty(BLOCK, dtype=np.float32)
         self._spare = np.empty(BLOCK, dtype=np.float32)
         self._flags = np.empty(BLOCK, dtype=bool)
-        self._slots = np.empty(0, dtype=np.int64)
-        self._reached = np.empty(0, dtype=np.float32)
         self._bytes = np.empty((0, 0), dtype=np.int8)
         self._singles = np.empty((0, 0), dtype=np.float32)
-        self._sample = Sample(None)
 
-    def forget(self) -> None:
-        """Let go of the table that was searched last."""
-        self._sample = Sample(None)
-
-    def near(self, table: Table, query: Query, admitted: Admitted, k: int) -> Ints:
-        """Sorted slots that hold, all but surely, the `k` nearest of the admitted rows."""
-        if admitted.count <= FEW or table.frame is None:
-            slots = admitted.slots
-            if not table.all_vectors:
-                slots = slots[table.has_vector[slots]]
-        else:
-            slots = self._narrow(table, make_probe(table.frame, query.single), admitted, k)
-            if table.count > table.base:
-                tail = admitted.mask[table.base :] & table.has_vector[table.base : table.count]
-                slots = np.concatenate([slots, np.flatnonzero(tail) + table.base])
-        wanted = k + k // 4 + 16
-        return (
-            slots if len(slots) <= wanted else _top(self._coarse(table, slots, query.single), wanted, slots)
-        )
-
-    def _narrow(self, table: Table, probe: Probe, admitted: Admitted, k: int) -> Ints:
-        """Two rounds over the sketches, block by block while a block is in the cache."""
-        mask = admitted.mask[: table.base]
-        count = max(int(np.count_nonzero(mask)), 1)
-        if count * GATHER_SHARE < len(mask):
-            slots = admitted.slots[: int(np.searchsorted(admitted.slots, table.base))]
-            found = slots, self._weighed(table, probe, slots)
-        else:
-            wanted = max(min(FIRST_ROOT * count**0.5, FIRST_BASE + count / FIRST_SHARE), 40.0 * k)
-            bar = self._bar(table, probe, mask, count, wanted)
-            passing = self._passing if kernels.native is None else self._passing_compiled
-            found = passing(table, probe, None if count == len(mask) else mask, bar)
-        return _top(found[1], max(SECOND, SECOND_SHARE * k), found[0])
-
-    def _weighed(self, table: Table, probe: Probe, slots: Ints) -> Floats:
+    def weighed(self, table: Table, probe: Probe, slots: Ints) -> Floats:
         """What some sorted slots reach in the second round."""
         out = np.full(len(slots), -np.inf, dtype=np.float32)
         for number, part in table.parts(slots):
             base, sketches = table.bases[number], table.segments[number].sketches
             if sketches is None:
-                continue
-            if kernels.native is not None:
-                kernels.native.weigh(*sketches, probe.signs, probe.worths, slots[part], base, out[part])
                 continue
             local, here = slots[part] - base, out[part]
             for start in range(0, len(local), BLOCK):
@@ -205,7 +281,7 @@ class Scanner:
                 here[step] = self._second_round(sketches, probe, local[step], None)
         return out
 
-    def _passing(self, table: Table, probe: Probe, mask: Mask | None, bar: float) -> tuple[Ints, Floats]:
+    def passing(self, table: Table, probe: Probe, mask: Mask | None, bar: float) -> tuple[Ints, Floats]:
         """The slots that reach the bar in the first round, and what they reach in the second."""
         slots: list[Ints] = [np.zeros(0, dtype=np.int64)]
         estimates: list[Floats] = [np.zeros(0, dtype=np.float32)]
@@ -227,41 +303,15 @@ class Scanner:
                     slots.append(local)
         return np.concatenate(slots), np.concatenate(estimates)
 
-    def _passing_compiled(
-        self, table: Table, probe: Probe, mask: Mask | None, bar: float
-    ) -> tuple[Ints, Floats]:
-        """The same in one pass."""
-        if len(self._slots) < table.base:
-            self._slots = np.empty(table.base, dtype=np.int64)
-            self._reached = np.empty(table.base, dtype=np.float32)
-        found = 0
-        for base, segment in zip(table.bases, table.segments, strict=False):
-            if segment.sketches is None:
-                continue
-            found += kernels.native.narrow(
-                *segment.sketches,
-                None if mask is None else mask[base : base + segment.count],
-                *(probe.signs, probe.worths, probe.bias_worth, bar, base),
-                *(self._slots[found:], self._reached[found:]),
-            )
-        return self._slots[:found], self._reached[:found]
-
-    def _bar(self, table: Table, probe: Probe, mask: Mask, count: int, wanted: float) -> float:
-        """What about `wanted` of the admitted rows reach in the first round, found on a sample."""
-        if self._sample.table is not table:
-            self._sample = Sample(table)
-        sample = self._sample
+    def bar(self, sample: Sample, probe: Probe, mask: Mask | None, plan: _Plan) -> float:
+        """What about as many of the admitted rows reach in the first round as are wanted, found on a sample."""
         if not len(sample.slots):
             return -np.inf
-        if kernels.native is not None:
-            values = self._estimates[: len(sample.slots)]
-            kernels.native.rank(*sample.sketches, probe.signs, probe.worths, probe.bias_worth, values)
-        else:
-            agreement = self._agreeing(sample.sketches.planes, probe.signs[0], len(sample.slots))
-            values = self._first_round(sample.sketches, probe, agreement)
-        if count < len(mask):
+        agreement = self._agreeing(sample.sketches.planes, probe.signs[0], len(sample.slots))
+        values = self._first_round(sample.sketches, probe, agreement)
+        if mask is not None:
             values = values[mask[sample.slots]]
-        above = min(len(values), max(1, round(len(values) * wanted / count)))
+        above = min(len(values), max(1, round(len(values) * plan.wanted / plan.count)))
         return _reached(values, above) if above else -np.inf
 
     def _first_round(self, sketches: Sketches, probe: Probe, agreement: NDArray[np.int8]) -> Floats:
@@ -312,14 +362,11 @@ class Scanner:
         np.subtract(np.uint8(len(signs) * WORD // 2 - 1), differing, out=differing)
         return differing.view(np.int8)
 
-    def _coarse(self, table: Table, slots: Ints, query: Floats) -> Floats:
+    def coarse(self, table: Table, slots: Ints, query: Floats) -> Floats:
         """Cosines of sorted slots from the coarse half of their fine codes."""
         out = np.full(len(slots), -np.inf, dtype=np.float32)
         for part, codes, mine, base in stretches(table, slots):
-            if kernels.native is not None:
-                kernels.native.coarse(codes.high, mine, base, query, codes.scale, out[part])
-            else:
-                self._multiplied(codes, mine - base, query, out[part])
+            self._multiplied(codes, mine - base, query, out[part])
         return out
 
     def _multiplied(self, held: FineCodes, local: Ints, query: Floats, out: Floats) -> None:
@@ -355,20 +402,23 @@ class Sample:
             np.concatenate([part.spread for part in parts] or [np.zeros(0, np.float32)]),
             np.concatenate([part.bias for part in parts] or [np.zeros(0, np.float32)]),
         )
+        self._framed: tuple[Any, ...] = ()
+
+    def framed(self, frame: Frame) -> tuple[Any, ...]:
+        """The frame and this sample as compiled calls take them."""
+        if not self._framed:
+            gain = float(frame.gain[0])
+            self._framed = (frame.axes, frame.mean, gain, STEP, MEAN_SIZE, BITS, *self.sketches, self.slots)
+        return self._framed
 
 
 def _top(scores: Floats, wanted: int, slots: Ints) -> Ints:
     """The slots of the best `wanted` scores, in their order, with all that tie with the last."""
     if len(scores) <= wanted:
         return slots
-    if kernels.native is not None:
-        out = np.empty(len(slots), dtype=np.int64)
-        return out[: kernels.native.top(scores, wanted, slots, out)]
     return slots[scores >= _reached(scores, wanted)]
 
 
 def _reached(scores: Floats, wanted: int) -> float:
     """What the best `wanted` scores reach."""
-    if kernels.native is not None:
-        return kernels.native.reach(scores, wanted)
     return float(np.partition(scores, len(scores) - wanted)[len(scores) - wanted])

@@ -45,6 +45,8 @@ class Table:
         """Differs after every change."""
         self.lookup: tuple[tuple[int, tuple[str, ...]], Lookup] | None = None
         """The terms that were looked up last, and at which version."""
+        self._compiled: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
+        """The parts as compiled calls take them, and at which version."""
         self._columns: dict[str, Array] = {}
         self.rows: Array
         """By slot; where there is one segment alone, its own array, until a row is put after it."""
@@ -88,6 +90,21 @@ class Table:
             self.length -= self.segments[number].bury(places)
             self.live -= len(places)
             self.dead += len(places)
+
+    @property
+    def compiled(self) -> tuple[tuple[Any, ...], ...]:
+        """The vectors of every part as compiled calls take them."""
+        if self._compiled is None or self._compiled[0] != self.version:
+            parts = [*((s.count, s.sketches, s.codes) for s in self.segments)]
+            if self.count > self.base:
+                parts.append((self.count - self.base, None, self.tail.codes if self.dim else None))
+            none = (None, None, None)
+            listed = tuple(
+                (base, count, *(sketches or none), *(codes or none))
+                for base, (count, sketches, codes) in zip(self.bases, parts, strict=False)
+            )
+            self._compiled = (self.version, listed)
+        return self._compiled[1]
 
     @property
     def mean_length(self) -> float:
