@@ -14,8 +14,6 @@ from skep.storage.segments.codes import turned
 from skep.storage.segments.filters import Masks
 from skep.storage.segments.lexical import (
     WordScores,
-    best_of,
-    distinct_sorted,
     look_up,
     term_parts,
 )
