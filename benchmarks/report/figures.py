@@ -20,6 +20,10 @@ OPERATIONS: tuple[tuple[str, str], ...] = (
     ("filtered_10", "vector, filter 10 %"),
     ("keyword_ids50", "keyword, 50 ids"),
     ("vector_ids50", "vector, 50 ids"),
+    ("index_keyword", "index alone: keyword, 50 ids"),
+    ("index_vector", "index alone: vector, 50 ids"),
+    ("index_hybrid", "index alone: hybrid (RRF of 50 + 50), 10 ids"),
+    ("index_filtered_1", "index alone: vector, filter 1 %, 50 ids"),
     ("write", "single write, synced"),
     ("write_unsynced", "single write, unsynced"),
     ("write_checked", "single write, synced, conflicts looked for"),
@@ -34,6 +38,7 @@ COMPARED = tuple(
     op
     for op, _ in OPERATIONS
     if op not in ("default", "write_checked", "write_unsynced", "write_find_unsynced")
+    and not op.startswith("index_")
 )
 """Those in which a winner is named: the rest is skep's own, or weaker work."""
 RESOURCES: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -66,7 +71,7 @@ def value(report: Report, size: int, engine: str, op: str, key: str = "cpu_p50")
 def right(report: Report, size: int, engine: str, op: str) -> bool:
     """Whether the answers were near enough to exact search to be compared by speed."""
     recall = value(report, size, engine, op, "recall")
-    least = ENOUGH_WORDS if op in ("keyword", "keyword_ids50", "hybrid") else ENOUGH
+    least = ENOUGH_WORDS if op.removeprefix("index_") in ("keyword", "keyword_ids50", "hybrid") else ENOUGH
     return recall is None or op == "question" or recall >= least
 
 

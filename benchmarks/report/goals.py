@@ -11,8 +11,9 @@ from benchmarks.speed.show import figure, number
 
 SOURCE = (
     "Source: the targets of the design, set from measurements of the peers and of a prototype of the index before "
-    "the engine was written. There the index answered by itself with fifty rows a signal; here everything goes "
-    "through the public `Bank`. The goals stand as they were set, missed ones too."
+    "the engine was written. There the index answered by itself with fifty rows a signal, so goals of single searches "
+    "are judged by the index alone. Below each stands the same search through the public `Bank`, which reads, decodes "
+    "and explains the memories it returns; peers are beside it. The goals stand as they were set, missed ones too."
 )
 
 
@@ -43,21 +44,26 @@ class Standing:
     best_other: str = "–"
 
 
-AT_100K: tuple[Goal, ...] = (
-    Goal("keyword, 50 ids", 100_000, 0.25, "ms", op="keyword_ids50"),
-    Goal(
-        "vector, 50 ids, agreement at least .995", 100_000, 0.8, "ms", op="vector_ids50", least_recall=0.995
-    ),
-    Goal("hybrid", 100_000, 1.0, "ms", op="hybrid"),
-    Goal("vector, filter 1 %", 100_000, 0.25, "ms", op="filtered_1"),
+MILLION = 1_000_000
+GOALS: tuple[Goal, ...] = (
+    Goal("keyword, 50 ids, index alone", 100_000, 0.25, "ms", op="index_keyword"),
+    Goal("keyword, 50 memories through `Bank`", 100_000, 0.25, "ms", op="keyword_ids50"),
+    Goal("vector, 50 ids, index alone", 100_000, 0.8, "ms", op="index_vector", least_recall=0.995),
+    Goal("vector, 50 memories through `Bank`", 100_000, 0.8, "ms", op="vector_ids50", least_recall=0.995),
+    Goal("hybrid, index alone", 100_000, 1.0, "ms", op="index_hybrid"),
+    Goal("hybrid, 10 memories through `Bank`", 100_000, 1.0, "ms", op="hybrid"),
+    Goal("vector, filter 1 %, index alone", 100_000, 0.25, "ms", op="index_filtered_1"),
+    Goal("vector, filter 1 %, 10 memories through `Bank`", 100_000, 0.25, "ms", op="filtered_1"),
     Goal("single write, synced", 100_000, 0.20, "ms", op="write"),
     Goal("write, then find it by hybrid", 100_000, 2.0, "ms", op="write_find"),
     Goal("touch", 100_000, 0.02, "ms", op="touch"),
     Goal("bulk load and index", 100_000, 6.0, "s", paths=("load.cpu_s", "settle.cpu_s")),
     Goal("process start to first answer", 100_000, 130.0, "ms", paths=("cold.cpu_s",), scale=1000.0),
     Goal("memory after load", 100_000, 80.0, "MB", paths=("settle.rss.VmRSS",)),
-    Goal("hybrid", 10_000, 0.6, "ms", op="hybrid"),
-    Goal("hybrid", 1_000_000, 5.0, "ms", op="hybrid"),
+    Goal("hybrid, index alone", 10_000, 0.6, "ms", op="index_hybrid"),
+    Goal("hybrid, 10 memories through `Bank`", 10_000, 0.6, "ms", op="hybrid"),
+    Goal("hybrid, index alone", 1_000_000, 5.0, "ms", op="index_hybrid"),
+    Goal("hybrid, 10 memories through `Bank`", 1_000_000, 5.0, "ms", op="hybrid"),
 )
 GROWTH = 8.0
 """Hybrid at a million may take less than so many times what it takes at 100,000."""
@@ -111,10 +117,11 @@ def _growth(report: Report) -> Standing:
     return Standing(title, wanted, f"×{large / small:.2g}", large / small < GROWTH)
 
 
-def speed_goals(report: Report) -> list[Standing]:
-    """Every goal of speed and safety."""
-    found = [_standing(report, goal) for goal in AT_100K]
-    found.append(_growth(report))
+def speed_goals(report: Report, large: Report | None = None) -> list[Standing]:
+    """Every goal of speed and safety; those at a million by a run of its own, where this one did not go so far."""
+    of_million = large if large is not None and MILLION not in sizes(report) else report
+    found = [_standing(of_million if goal.size == MILLION else report, goal) for goal in GOALS]
+    found.append(_growth(of_million))
     taken = report.get("imports", {}).get("skep", {}).get("cpu_s")
     wanted = f"< {IMPORT_MS:g} ms"
     title = "import skep, beyond numpy"

@@ -14,8 +14,13 @@ SEARCHES = (
     "filtered_10",
     "keyword_ids50",
     "vector_ids50",
+    "index_keyword",
+    "index_vector",
+    "index_hybrid",
+    "index_filtered_1",
 )
-"""Kinds of search. The `ids50` kinds ask for fifty ids and no text; the others for ten ids and texts."""
+"""Kinds of search. The `ids50` kinds ask for fifty ids and no text, the `index` kinds for what the index knows before
+the store is asked (fifty ids a signal); the others for ten ids and texts."""
 CHANGES = ("touch", "update")
 WRITES = ("write", "write_unsynced", "write_checked")
 """Single writes: synced to disk; merely acknowledged; synced, after a search for what it contradicts."""
@@ -34,6 +39,10 @@ TRUTHS = {
     "filtered_10": ("filtered_10", 10),
     "keyword_ids50": ("keyword", 50),
     "vector_ids50": ("vector", 50),
+    "index_keyword": ("keyword", 50),
+    "index_vector": ("vector", 50),
+    "index_hybrid": ("hybrid", 10),
+    "index_filtered_1": ("filtered_1", 10),
 }
 """Which exact answer a kind is compared with, and to what depth; `truth.kind_for` says it for each engine."""
 

@@ -166,6 +166,8 @@ class Worker:
             return engine.hybrid(query, 10)
         if kind == "default":
             return engine.default(query, 10)
+        if kind.startswith("index_"):
+            return engine.index(kind.removeprefix("index_"), query)
         return engine.vector(query, 50 if kind.endswith("50") else 10, where, kind.endswith("50"))
 
     def op_search(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:

@@ -73,6 +73,13 @@ class Engine(Protocol):
         """What the engine does by default when it is more than `hybrid`; else NotOfferedError."""
         ...
 
+    def index(self, kind: str, query: Query) -> Answer:
+        """What the index answers before the store is asked, where the engine has the two apart; else NotOfferedError.
+
+        `keyword`, `vector` and `filtered_1` give fifty ids, `hybrid` the ten best of fifty each.
+        """
+        ...
+
     def has(self, id: str) -> bool:
         """Whether the row is stored."""
         ...

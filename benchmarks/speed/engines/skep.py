@@ -79,6 +79,7 @@ class Skep:
         self.ids: IO[str] | None = None
         self.own: dict[str, str] = {}
         self.stored: set[str] | None = None
+        self.ask: _Asked | None = None
 
     def _fields(self, row: Row) -> dict[str, Any]:
         return {"text": row.text, "tags": (f"team:{row.team}", f"project:{row.project}"), "source": row.id}
@@ -146,6 +147,13 @@ class Skep:
         """Recall as it comes."""
         return self._recall(query, query.text, k)
 
+    def index(self, kind: str, query: Query) -> Answer:
+        """What `recall` asks of the index, without memories. Rows are numbered from 1 in the order of the load."""
+        if self.ask is None:
+            self.ask = _Asked(self.bank)
+        rows = self.ask.rows(kind, query)
+        return [(f"r{row - 1:07d}", "") for row in rows]
+
     def has(self, id: str) -> bool:
         """Whether the row is stored; the first call reads the list of all."""
         if self.stored is None:
@@ -163,6 +171,43 @@ class Skep:
         self.bank.close()
         if self.ids is not None:
             self.ids.close()
+
+
+class _Asked:
+    """The index by itself. What it needs is imported here, so that a cold start does not pay for it."""
+
+    def __init__(self, bank: Bank) -> None:
+        self.np: Any = import_module("numpy")
+        self.filter: Any = import_module("skep.storage.base").Filter
+        self.terms: Any = import_module("skep.words").query_terms
+        self.fusion: Any = import_module("skep.retrieval.fusion")
+        self.index: Any = bank.engine.index
+        self.now = bank.engine.now
+
+    def rows(self, kind: str, query: Query) -> list[int]:
+        """The rows that answer, best first."""
+        np, now = self.np, self.now()
+        tags = ((f"project:{query.project}",),) if kind == "filtered_1" else ()
+        by_words, by_vector = kind in ("keyword", "hybrid"), kind != "keyword"
+        pool = self.index.search(
+            self.terms(query.text) if by_words else (),
+            np.frombuffer(query.vector, dtype=np.float32) if by_vector else None,
+            self.filter(tags=tags, valid_at=now, now=now),
+            k_words=CANDIDATES if by_words else 0,
+            k_vectors=CANDIDATES if by_vector else 0,
+        )
+        if kind != "hybrid":
+            order = (-(pool.words if by_words else pool.cosine)).argsort(kind="stable")
+            return pool.rows[order].tolist()
+        places = np.arange(1, len(pool.rows) + 1)
+        ranks = [np.empty_like(places) for _ in range(2)]
+        for rank, values in zip(ranks, (pool.words, pool.cosine), strict=True):
+            rank[(-values).argsort(kind="stable")] = places
+        ranks[0][pool.words == 0] = (
+            np.count_nonzero(pool.words) + 1
+        )  # rows without a word share the last place
+        order = (-self.fusion.reciprocal(ranks, (1.0, 1.0))).argsort(kind="stable")[:10]
+        return pool.rows[order].tolist()
 
 
 ENGINE = Skep

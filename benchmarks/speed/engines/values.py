@@ -76,6 +76,11 @@ class Plain:
         del query, k
         raise NotOfferedError("has no search of its own beyond those measured")
 
+    def index(self, kind: str, query: Query) -> Answer:
+        """Nothing to measure."""
+        del kind, query
+        raise NotOfferedError("its index and its store are not asked apart")
+
 
 def fuse(*rankings: list[str], k: int = RRF_K) -> list[str]:
     """Reciprocal rank fusion, for engines that bring none of their own."""
