@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from skep.embedding import default_embedder
 from skep.model import Link, Scope
 from skep.retrieval.config import Expand, RecallConfig
 from skep.retrieval.inmemory import InMemorySources
@@ -101,6 +102,47 @@ def test_nothing_above_the_bar_gives_no_hits_and_says_how_many_stood_below(world
 
     assert not answer
     assert answer.reason == "5 below the bar"
+
+
+RETRIES = (
+    "The scheduler retries a failed job three times",
+    "Ana wrote the scheduler",
+    "Backups run every night at two",
+    "A failed job is reported to Ana",
+)
+
+
+def test_a_short_question_is_not_padded_with_what_merely_shares_a_word(world: World) -> None:
+    sources = world(*RETRIES, embedder=default_embedder())
+    asked = "how does the scheduler retry a failed job"
+
+    assert found(sources, asked) == ["m-0", "m-3"]
+    assert found(sources, asked, short_floor=0.0) == ["m-0", "m-3", "m-1"]
+    assert run(asked, PRESETS["default"], sources, NOW).reason == "2 far behind the best"
+
+
+def test_a_long_question_or_one_over_many_memories_keeps_what_is_far_behind(world: World) -> None:
+    sources = world(*RETRIES, embedder=default_embedder())
+
+    assert "m-1" in found(sources, "how many jobs did the scheduler retry in total")
+    long = "how does the scheduler retry a failed job after the network of the second floor was down for maintenance"
+    assert found(sources, long) == found(sources, long, short_floor=0.0)
+
+
+def test_what_has_no_vector_yet_is_not_withheld_for_it(world: World) -> None:
+    whole = default_embedder()
+
+    class Late:
+        fingerprint, dim, calibrate = whole.fingerprint, whole.dim, whole.calibrate
+        tokens, token_vectors, token_weights = whole.tokens, whole.token_vectors, whole.token_weights
+
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            return np.array([whole.embed([text])[0] * (text != RETRIES[1]) for text in texts])
+
+    asked = "how does the scheduler retry a failed job"
+
+    assert "m-1" in found(world(*RETRIES, embedder=Late()), asked, relative_floor=0.0)
+    assert "m-1" not in found(world(*RETRIES, embedder=whole), asked, relative_floor=0.0)
 
 
 def test_an_empty_bank_answers_with_a_reason(world: World) -> None:

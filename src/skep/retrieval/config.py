@@ -128,6 +128,9 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Nothing is returned where the best evidence for the query (0..1) is below this; 0 never abstains."""
     relative_floor: float = 0.0
     """Hits scoring below this share of the best are withheld."""
+    short_floor: float = 0.0
+    """The same for short questions, which one memory often answers alone: hits below this share of the best are
+    withheld if they are not half as near by meaning either."""
     min_confidence: float = 0.3
     """Effective confidence below which nothing is recalled."""
     min_importance: float = 0.0
@@ -273,6 +276,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("max_results", 1, _MANY),
     ("floor", 0, 1),
     ("relative_floor", 0, 1),
+    ("short_floor", 0, 1),
     ("min_confidence", 0, 1),
     ("min_importance", 0, 1),
     ("disagreement", 0, 1),

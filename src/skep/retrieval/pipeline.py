@@ -36,13 +36,19 @@ AT_FIRST = (
     *("name", "fusion", "weights", "k_words", "k_vectors", "rrf_k", "matched_terms"),
     *("recency_rate", "recency_basis", "reach", "shortlist", "window", "temporal_boost"),
     *("select", "mmr_lambda", "similarity", "dynamic_k", "cliff", "min_results", "max_results"),
-    *("floor", "relative_floor", "min_confidence", "min_importance", "disagreement", "expand"),
+    *("floor", "relative_floor", "short_floor", "min_confidence", "min_importance", "disagreement", "expand"),
 )
 """Fields of a config that ask nothing of the second look by themselves."""
 _AGAIN = tuple(
     (name, getattr(RecallConfig(), name)) for name in RecallConfig.__struct_fields__ if name not in AT_FIRST
 )
 """Every other field, and the value with which it asks nothing."""
+SHORT = 8
+"""So many distinct terms make a short question."""
+HALF = 0.5
+"""The share of the best hit's cosine from which a hit is near by meaning."""
+BROUGHT = ("guidance", "bridge")
+"""Signals of hits that a question needs though it does not speak of them."""
 AT_ONCE = 1000
 """How many memories that links lead to are looked up at a time."""
 
@@ -146,7 +152,7 @@ def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     if not len(found):
         return found, "no memory passes the filters and shares a word or a meaning"
     config = call.config
-    found, reason = _above_the_bar(found, config)
+    found, reason = _above_the_bar(found, call)
     most = min(limit, config.max_results, len(found))
     if config.select != "none" and len(found):
         found = _varied(found, call, most)
@@ -163,18 +169,44 @@ def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     return kept, reason
 
 
-def _above_the_bar(found: Candidates, config: RecallConfig) -> tuple[Candidates, str]:
+def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
     """Only what answers enough of the query, and only what is not far behind the best."""
-    reason = ""
+    reason, config = "", call.config
     if config.floor > 0 and evidence(found) < config.floor:
         return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
-    if config.relative_floor > 0 and len(found) and "reranker" not in found.measured:  # its scale is its own
-        near = found.score >= config.relative_floor * found.score[0]
-        kept = found.first(int(np.count_nonzero(near)))
+    asked = config.relative_floor > 0 or config.short_floor > 0
+    if asked and len(found) and "reranker" not in found.measured:  # its scale is its own
+        kept = found.take(np.flatnonzero(_near(found, call)))
         cut = len(found) - len(kept)
         reason = f"{cut} far behind the best" if cut else ""
         found = kept.noted("relative floor", cut=cut)
     return found, reason
+
+
+def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:
+    """Which hits are not far behind the best: by score, and where the question is short by score or by meaning."""
+    config, best = call.config, found.score[0]
+    near = found.score >= config.relative_floor * best
+    if (
+        config.short_floor > config.relative_floor
+        and len(call.asked.terms) <= SHORT
+        and not call.asked.over_all
+    ):
+        cosine = found.cosine
+        if cosine[0] > 0:
+            near &= (
+                (found.score >= config.short_floor * best) | ~(cosine < HALF * cosine[0]) | _brought(found)
+            )
+    return near
+
+
+def _brought(found: Candidates) -> NDArray[np.bool_]:
+    """Which hits are there for another reason than to be like the question."""
+    brought = np.zeros(len(found), dtype=bool)
+    for name in BROUGHT:
+        if name in found.measured:
+            brought |= found.measured[name][found.at] > 0
+    return brought
 
 
 def evidence(found: Candidates) -> float:

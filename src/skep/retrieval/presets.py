@@ -58,6 +58,7 @@ PRESETS: dict[str, RecallConfig] = {
             currency=True,
             floor=0.2,
             relative_floor=0.25,
+            short_floor=0.4,
         ),
     )
 }
