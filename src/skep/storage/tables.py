@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from skep.model import Event, Memory
-from skep.storage.births import form_of
+from skep.storage.births import TIMES, form_of
 from skep.storage.connection import Connection
 from skep.storage.fold import (
     SETTING,
@@ -53,13 +53,13 @@ S = TypeVar("S", bound=Seen)
 class Changes(msgspec.Struct):
     """What a batch of events touched; handed from step to step inside one transaction."""
 
-    created: list[tuple[int, Memory, str]] = msgspec.field(default_factory=list[tuple[int, Memory, str]])
+    created: list[tuple[int, Memory, str]] = []
     """Row, memory and searched text of what is new, in order."""
-    retexted: list[int] = msgspec.field(default_factory=list[int])
+    retexted: list[int] = []
     """Rows whose searched text changed: their vectors are outdated."""
-    revised: dict[str, Memory] = msgspec.field(default_factory=dict[str, Memory])
+    revised: dict[str, Memory] = {}
     """What became of memories that were revised, as reading them back would give them; as far as that is known."""
-    unknown: list[str] = msgspec.field(default_factory=list[str])
+    unknown: list[str] = []
     """Ids that our own events speak of, and no memory bears."""
     cut: Batch | None = None
     """The texts of what is new, for the index, once they are on disk."""
@@ -67,8 +67,10 @@ class Changes(msgspec.Struct):
     """The fingerprint of the active space, where it has a vector of what is new."""
     waiting: bool = False
     """Whether any of them waits to be embedded."""
-    erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    forgotten_rows: list[int] = msgspec.field(default_factory=list[int])
+    beyond: bool = False
+    """Whether more is different now than what memories say: settings, or from and until when a memory holds."""
+    erased: dict[str, int] = {}
+    forgotten_rows: list[int] = []
 
 
 class Tables:
@@ -109,9 +111,12 @@ class Tables:
                         linked.setdefault(subject, []).append(event)
         if born:
             self._bear(born, changes)
+            if len(born) == len(events):
+                return changes
         moved: set[str] = set()
         for subject, its in subjects.items():
             if subject.startswith(SETTING):
+                changes.beyond = True
                 self._reset(subject, its)
             else:
                 moved |= self._refold(subject, changes, its, fresh=fresh)
@@ -168,9 +173,8 @@ class Tables:
 
     def _bear(self, events: Sequence[Event], changes: Changes) -> None:
         """Create what these events remember; nothing else speaks of it yet."""
-        bodies = [event.body for event in events]
-        form = form_of(bodies)
-        if form is None or not all("text" in body for body in bodies):
+        form = form_of(events)
+        if form is None:
             self._create([_known(fold(event.id, (event,))) for event in events], changes)
             return
         newest = self._newest
@@ -185,12 +189,14 @@ class Tables:
             values.append(form.values(memory, row, change))
             worded.append((row, text, memory.tags))
             changes.created.append((row, memory, text))
-        self._c.db.executemany(form.sql, values)
+        changes.beyond = changes.beyond or form.timed
+        self._c.run_each(form.sql, values)
         first, newest.row, newest.change = newest.change + 1, row, change
         changes.cut = self.wording.created(worded, first)
 
     def _create(self, states: Sequence[State], changes: Changes) -> None:
         newest = self._newest
+        changes.beyond = True
         values: list[list[Any]] = []
         worded: list[Worded] = []
         for state in states:
@@ -219,6 +225,7 @@ class Tables:
         """
         if fresh and self._revise(memory_id, events, changes):
             return set()
+        changes.beyond = True
         known = self._c.rows(_KNOWN, (memory_id,))
         if fresh and (not known or known[0][4 + _FORGOTTEN]):
             changes.unknown.append(memory_id)
@@ -260,7 +267,8 @@ class Tables:
         done = revised_row(self._c, memory_id, events)
         if done is None:
             return False
-        sets = "".join(f"{name} = ?, " for name in done.columns)
+        changes.beyond = changes.beyond or not TIMES.isdisjoint(done.columns)
+        sets = "".join([f"{name} = ?, " for name in done.columns])
         sql = f"UPDATE memories SET {sets}changed = ? WHERE row = ?"
         self._c.run(sql, (*done.columns.values(), self._next_change(), done.row))
         if done.before != done.after:
