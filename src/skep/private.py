@@ -70,7 +70,7 @@ def marked(value: Any) -> bool:
     """Whether anything in a value is marked as private: a text, or the texts in lists and mappings, keys included."""
     try:  # every write comes through here, and the quickest look is to write a value out and look for two signs
         written = _encode(value)
-        if b"<" not in written and b"&" not in written:
+        if written.find(b"<") < 0 and written.find(b"&") < 0:  # `in` asks first whether it is a number
             return False
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         pass  # nothing that JSON can hold: the checks of what comes in will say so
@@ -84,13 +84,13 @@ def public_json(value: Any) -> tuple[Any, str | None]:
     ({'a': 'b'}, '{"a":"b"}')
     """
     try:
-        written = _encode(value)
-        if b"<" in written or b"&" in written:
+        written = _encode(value).decode()
+        if "<" in written or "&" in written:
             value = public(value)
-            written = _encode(value)
+            written = _encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return public(value), None  # whoever has to write it down will say so
-    return value, written.decode()
+    return value, written
 
 
 def _searched(value: Any) -> bool:

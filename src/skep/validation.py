@@ -191,9 +191,8 @@ def public_text(field: str, value: object, limit: int) -> str:
 
 def public_line(field: str, value: object, limit: int) -> str:
     """A text of one line without what is marked as private, if something is left of it."""
-    if isinstance(value, str) and ("<" in value or "&" in value):
-        value = public_text(field, value, limit)
-    return clean_line(field, value, limit)
+    text = public_text(field, value, limit)
+    return text if text.isprintable() else clean_line(field, text, limit)
 
 
 def clean_time(field: str, value: object) -> float:
@@ -375,7 +374,7 @@ def _clean_tags(field: str, given: tuple[Any, ...], limit: int, most: int) -> tu
         known = None
     if known is not None:
         return known
-    tags = tuple(dict.fromkeys(public_line(field, tag, limit) for tag in given))
+    tags = tuple(dict.fromkeys([public_line(field, tag, limit) for tag in given]))
     if len(tags) > most:
         raise OutOfRangeError(
             f"{field} holds {len(tags)}, over the limit of {most}; leave some out", field=field

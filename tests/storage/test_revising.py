@@ -116,4 +116,4 @@ def test_a_revision_reads_once_and_writes_what_it_changes(plain_bank: Bank) -> N
     connection.trace = None
     assert len([sql for sql in seen if sql.startswith("SELECT")]) == 1
     assert "UPDATE memories SET importance = ?, changed = ? WHERE row = ?" in seen
-    assert len(seen) <= 5
+    assert len(seen) <= 7

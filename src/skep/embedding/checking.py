@@ -38,7 +38,7 @@ def checked(given: Any, count: int, dim: int, name: str) -> Vectors:
             " one row per text, each as long as its `dim`"
         )
     flat = rows.ravel()
-    if not math.isfinite(float(np.dot(flat, flat))):
+    if not math.isfinite(flat.dot(flat)):
         raise EmbeddingError(f"{name} gave vectors that are not finite numbers; a row must have length 1")
     return rows
 

@@ -138,9 +138,11 @@ class Engine:
         if changes.waiting or embedder is None:
             found = self.store.memories([row for row, _m, _t in changes.created])
             return [found[row] for row, _m, _t in changes.created]
+        made: list[Memory] = []
         for _row, memory, _text in changes.created:  # nobody has seen them yet, so they need not be copied
             msgspec.structs.force_setattr(memory, "embedder", embedder)
-        return [memory for _row, memory, _text in changes.created]
+            made.append(memory)
+        return made
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""

@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 def each_row(whole: bytes, size: int) -> list[bytes]:
     """The rows of an array, each by itself; quicker than asking it for one after the other."""
-    return [whole[at : at + size] for at in range(0, len(whole), size)]
+    return [whole] if len(whole) == size else [whole[at : at + size] for at in range(0, len(whole), size)]
 
 
 class Asked(NamedTuple):

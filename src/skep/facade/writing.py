@@ -103,7 +103,8 @@ class Writing(Base):
                 default everything but addresses of machines); or name kinds, such as `"email"` or `"secrets"`. Parts
                 marked `<private>` are never stored, whatever this says.
         """
-        given = {
+        said = {
+            "kind": kind,
             "title": title,
             "domain": domain,
             "agent": agent,
@@ -124,9 +125,10 @@ class Writing(Base):
             "contradiction_fn": contradiction_fn,
             "redact": redact or None,
         }
-        given = {key: value for key, value in given.items() if value is not None}
+        given = {key: value for key, value in said.items() if value is not None}
+        given["text"] = text
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
-        item = self._item({"text": text, "kind": kind, **given}, on_conflict)
+        item = self._item(given, on_conflict)
         result = writing.remember(
             self._engine,
             item.body,

@@ -230,7 +230,7 @@ def _accepted(body: Body, conflicts: tuple[Conflict, ...]) -> tuple[Conflict, ..
 
 def _stored(engine: Engine, changes: Changes, conflicts: tuple[Conflict, ...]) -> Remembered:
     memory = engine.as_stored(changes)[0]
-    return Remembered(memory=memory, conflicts=_named(conflicts, memory))
+    return Remembered(memory=memory, conflicts=_named(conflicts, memory) if conflicts else ())
 
 
 def _named(conflicts: tuple[Conflict, ...], memory: Memory) -> tuple[Conflict, ...]:

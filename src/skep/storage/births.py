@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from skep.model import Memory
+from skep.model import Event, Memory
 from skep.storage.rows import encode_body
 
 _ALWAYS = ("kind", "text", "confidence", "importance", "created_at", "last_evidence_at")
@@ -30,6 +30,10 @@ _FILLED: dict[str, tuple[str, ...]] = {
 """Per key in the body of a `remember`, the fields of the memory that it fills, beyond those always written."""
 
 
+TIMES = frozenset(("valid_from", "valid_to", "expires_at"))
+"""Columns that say from and until when a memory holds."""
+
+
 class Form(NamedTuple):
     """How the memories of a batch are written."""
 
@@ -37,6 +41,8 @@ class Form(NamedTuple):
     fields: Callable[[Memory], tuple[Any, ...]]
     packed: tuple[tuple[str, str], ...]
     """Fields that are kept as JSON, each with what an empty one is."""
+    timed: bool
+    """Whether any of them may begin or cease to hold."""
 
     def values(self, memory: Memory, row: int, change: int) -> tuple[Any, ...]:
         """The values of one row."""
@@ -48,14 +54,20 @@ class Form(NamedTuple):
         return (*plain, *(encode_body(value) if value else empty for value, empty in found))
 
 
-def form_of(bodies: Sequence[dict[str, Any]]) -> Form | None:
-    """How to write what these events create; None if one of them says more than a `remember` of today does."""
-    return _form(frozenset[str]().union(*bodies))
+def form_of(events: Sequence[Event]) -> Form | None:
+    """How to write what these events create; None if one says more than a `remember` of today does, or has no text."""
+    keys = frozenset(events[0].body)
+    if len(events) > 1:
+        bodies = [event.body for event in events]
+        keys = keys.union(*bodies)
+        if not all("text" in body for body in bodies):
+            return None
+    return _form(keys)
 
 
 @lru_cache(maxsize=64)
 def _form(keys: frozenset[str]) -> Form | None:
-    if not keys <= _FILLED.keys():
+    if not keys <= _FILLED.keys() or "text" not in keys:
         return None
     filled = [name for key, names in _FILLED.items() if key in keys for name in names]
     empty = {"evidence": "[]", "metadata": "{}"}
@@ -67,4 +79,5 @@ def _form(keys: frozenset[str]) -> Form | None:
         f" VALUES('active', 'active', {', '.join('?' * len(columns))})",
         attrgetter(*fields),
         packed,
+        not TIMES.isdisjoint(fields),
     )

@@ -5,28 +5,18 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
 import apsw
 
 from skep import forking
-from skep.errors import (
-    BusyError,
-    ClosedError,
-    CorruptBankError,
-    DiskFullError,
-    MovedError,
-    NotABankError,
-    ReadOnlyError,
-    StorageError,
-)
+from skep.errors import MovedError, StorageError
+from skep.storage.failures import FAILED, explained, translated
 from skep.storage.places import file_at, from_anywhere, unchanging
 
 MEMORY = ":memory:"
-FAILED = (apsw.Error, UnicodeDecodeError)
-"""What reading a file may raise; the second is text that is none, which only damage leaves."""
 
 
 class Counted(Protocol):
@@ -56,7 +46,7 @@ class Connection:
         """How often what was read may have become untrue: somebody else wrote, a part was rolled back, a fork."""
         self._noticed = -1
         """SQLite's number of the file's content when that was last looked at, or last changed by a commit here."""
-        self._version: int | None = None
+        self.version: int | None = None
         """What others had written when this transaction began: it cannot change while that lasts."""
         self._left = False
         """Whether the handle that came with a fork was let go."""
@@ -124,7 +114,7 @@ class Connection:
             return False
 
     def _stay(self) -> None:
-        if self.moved:
+        if self._file is not None and self.moved:
             raise MovedError(
                 f"{self.path} was moved, deleted or replaced while it was open, and nothing was written to it; open the"
                 " bank again"
@@ -167,7 +157,20 @@ class Connection:
 
     def run(self, sql: str, bindings: Any = ()) -> None:
         """Run one statement that answers nothing; the caller holds the lock."""
-        self._all(sql, bindings)
+        if self.trace is not None:
+            self.trace(sql, bindings)
+        if self._came_along:
+            self._after_fork()
+        self._cursor.execute(sql, bindings)
+
+    def run_each(self, sql: str, bindings: Sequence[Any]) -> None:
+        """Run one statement with each of many bindings; it answers nothing. The caller holds the lock."""
+        if len(bindings) == 1:  # as most writes have it
+            self.run(sql, bindings[0])
+            return
+        if self._came_along:
+            self._after_fork()
+        self._cursor.executemany(sql, bindings)
 
     def rows(self, sql: str, bindings: Any = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, under the lock, with errors translated."""
@@ -224,7 +227,7 @@ class Connection:
         if begun and failed:
             self._undo()
         elif begun:
-            self._end()
+            self.commit()
             self._noticed = self._db.data_version()  # what has changed since it began is our own
         elif failed:
             self._turn()
@@ -234,7 +237,8 @@ class Connection:
         else:
             self.run("RELEASE part")
 
-    def _end(self) -> None:
+    def commit(self) -> None:
+        """End what was begun well; where that fails, nothing of it is left."""
         try:
             self.run("COMMIT")
         except apsw.Error:
@@ -243,11 +247,11 @@ class Connection:
 
     def _notice(self) -> int:
         """What others have written, as of what is being read; to be asked after something was read."""
-        number = self.db.data_version()
+        number = self._db.data_version()
         if number != self._noticed:
             self._noticed = number
             self._turns += 1
-        self._version = self._turns
+        self.version = self._turns
         return self._turns
 
     def _undo(self) -> None:
@@ -257,7 +261,7 @@ class Connection:
 
     def _turn(self) -> None:
         self._turns += 1
-        self._version = None
+        self.version = None
 
     @property
     def mine(self) -> bool:
@@ -290,13 +294,13 @@ class Connection:
         self.run("BEGIN")
         self._moments += 1
         self.moment = self._moments
-        self._version = None
+        self.version = None
         return True
 
     def finish_reading(self) -> None:
         """End the snapshot."""
         self.moment = 0
-        self._end()
+        self.commit()
 
     @contextlib.contextmanager
     def impatient(self, seconds: float = 0.0) -> Generator[None]:
@@ -322,8 +326,8 @@ class Connection:
         """Changes when another connection has written, and when something read here may not be true any more."""
         try:
             with self.lock:
-                if self.db.in_transaction and self._version is not None:
-                    return self._version
+                if self.db.in_transaction and self.version is not None:
+                    return self.version
                 self._cursor.execute(
                     "PRAGMA data_version"
                 ).fetchall()  # a read: SQLite takes a look at the file
@@ -365,10 +369,9 @@ class Connection:
 class _Held(ABC):
     """What holds the connection from the beginning to the end of a block; a generator would cost twice as much."""
 
-    __slots__ = ("_c",)
-
-    def __init__(self, connection: Connection) -> None:
-        self._c = connection
+    __slots__ = ("_begun", "_c")
+    _begun: bool | None
+    _c: Connection
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -389,18 +392,16 @@ class _Held(ABC):
 class _Transaction(_Held):
     """See `Connection.transaction`; every write goes through one."""
 
-    __slots__ = ("_apart", "_begun")
+    __slots__ = ("_apart",)
 
     def __init__(self, connection: Connection, *, apart: bool) -> None:
-        super().__init__(connection)
-        self._apart = apart
-        self._begun: bool | None = None
+        self._c, self._apart, self._begun = connection, apart, None
 
     def __enter__(self) -> None:
         outermost = not self._c.mine
         self._c.lock.acquire()
         try:
-            if outermost:
+            if outermost and self._c.db.in_transaction:
                 self._c.abandon()
             self._begun = self._c.begin(apart=self._apart)
         except BaseException as error:
@@ -418,11 +419,10 @@ class _Transaction(_Held):
 class _Snapshot(_Held):
     """See `Connection.snapshot`; every recall goes through one."""
 
-    __slots__ = ("_begun",)
+    __slots__ = ()
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
-        self._begun = False
+        self._c, self._begun = connection, False
 
     def __enter__(self) -> None:
         outermost = not self._c.mine
@@ -439,55 +439,3 @@ class _Snapshot(_Held):
         del failed
         if self._begun:
             self._c.finish_reading()
-
-
-class translated:
-    """SQLite's errors, in words that say what to do."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, FAILED):
-            raise explained(error, self._path) from error
-
-
-def explained(error: apsw.Error | UnicodeDecodeError, path: str) -> StorageError:
-    """One of SQLite's errors, in words that say what to do."""
-    match error:
-        case apsw.BusyError():
-            return BusyError(
-                f"another process kept {path} locked for too long; try again, or look for a stuck process"
-            )
-        case apsw.FullError():
-            return DiskFullError(
-                f"no space left while writing {path}; free some and try again, nothing was lost"
-            )
-        case apsw.ReadOnlyError():
-            return ReadOnlyError(f"{path} cannot be written; check its permissions and those of its folder")
-        case apsw.NotADBError():
-            return NotABankError(f"{path} is not a skep bank; choose another path or restore a backup")
-        case apsw.CorruptError() | UnicodeDecodeError():
-            return CorruptBankError(
-                f"{path} is damaged ({error}); run `skep doctor`, then put a backup in its place with `skep backup"
-                " --restore`, or save what can be read with `skep export --salvage`"
-            )
-        case apsw.CantOpenError():
-            return ReadOnlyError(f"{path} cannot be opened; check that its folder exists and may be written")
-        case apsw.IOError():
-            return StorageError(
-                f"reading or writing {path} failed ({error}); check the disk with `skep doctor`"
-            )
-        case apsw.PermissionsError():
-            return ReadOnlyError(f"access to {path} was refused; check its permissions")
-        case apsw.ConnectionClosedError() | apsw.CursorClosedError():
-            return ClosedError(f"{path} was closed; open the bank again with `Bank.open`")
-        case _:
-            return StorageError(f"{path}: {error}")

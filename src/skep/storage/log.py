@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any
 
 from skep.clock import tick
@@ -15,6 +14,7 @@ from skep.storage.newest import Newest
 from skep.storage.rows import encode_body, event_of
 
 COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
+_INSERT = f"INSERT INTO events({COLUMNS}) VALUES(?,?,?,?,?,?,?)"
 _OF = "SELECT e.seq, e.actor, e.counter, e.hlc, e.kind, e.body, e.signature FROM"
 _SPOKEN = f"{_OF} subjects s JOIN events e ON e.seq = s.seq WHERE s.subject = ?"
 _CREATED = f"{_OF} events e WHERE e.actor = ? AND e.counter = ? AND e.kind = 'remember'"
@@ -99,18 +99,19 @@ class Log:
         subjects: list[tuple[str, int]] = []
         reached: dict[str, tuple[int, int]] = {}
         newest = self.newest
-        for seq, (event, body) in enumerate(zip_longest(events, bodies), newest.seq + 1):
+        seq = newest.seq
+        for event, body in zip(events, bodies or (None,) * len(events), strict=True):
+            seq += 1
             actor, counter, hlc, kind = event.actor, event.counter, event.hlc, event.kind
             rows.append((seq, actor, counter, hlc, kind, body or encode_body(event.body), event.signature))
             if kind != "remember":
                 subjects.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
             before = reached.get(actor)
             reached[actor] = (counter, hlc if before is None or hlc > before[1] else before[1])
-        db = self._c.db
-        db.executemany(f"INSERT INTO events({COLUMNS}) VALUES(?,?,?,?,?,?,?)", rows)
+        self._c.run_each(_INSERT, rows)
         if subjects:
-            db.executemany("INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
-        newest.seq += len(rows)
+            self._c.run_each("INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
+        newest.seq = seq
         for actor, (counter, hlc) in reached.items():
             self._advance(actor, self._reached(actor) if gaps else counter, hlc)
 

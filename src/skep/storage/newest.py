@@ -32,7 +32,9 @@ class Newest:
 
     def look(self) -> None:
         """Be true for a transaction that has begun."""
-        version = self._c.data_version()
+        version = self._c.version
+        if version is None:
+            version = self._c.data_version()
         if version == self._version:
             return
         ((seq, row, change, worded),) = self._c.rows(_NUMBERS)
@@ -41,6 +43,10 @@ class Newest:
         self.actors = {actor: (counter, hlc) for actor, counter, hlc in found}
         self.stamp = max((hlc for _actor, _counter, hlc in found), default=0)
         self._version = version
+
+    def stands(self, version: int) -> bool:
+        """Whether what is here is true of that version of the file."""
+        return version == self._version
 
     def drop(self) -> None:
         """What is here may not be true any more."""

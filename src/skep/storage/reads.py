@@ -64,6 +64,9 @@ class Reads(Linked):
         self._seen = -1
         self._moment = -1
         self._dirty = True
+        """Whether something was written here since what is below was looked up."""
+        self._beyond = True
+        """Whether that was more than what memories say."""
         self._head: int | None = None
         self._last: int | None = None
         self._spaces: list[Space] = []
@@ -339,10 +342,6 @@ class Reads(Linked):
 
     # The derived index reads these
 
-    def moved(self) -> bool:
-        """Whether anything was written since anything was last looked up, here or in another process."""
-        return self._dirty or self.connection.data_version() != self._seen
-
     def head(self) -> int:
         """The number of the newest change of a searchable row."""
         with self.connection.lock:
@@ -366,22 +365,39 @@ class Reads(Linked):
             return self._spaces
 
     def _look(self) -> None:
-        """Let go of what was looked up before anybody wrote; asked once per snapshot, for nothing changes in one."""
-        moment = self.connection.moment
-        if moment and moment == self._moment and not self._dirty and self._seen >= 0:
-            return
-        version = self.connection.data_version()
+        """Let go of what was looked up before anybody wrote; asked once per snapshot, for nothing changes in one.
+
+        Nor does anybody else write while we do.
+        """
+        connection = self.connection
+        moment = connection.moment
+        if not self._dirty and self._seen >= 0:
+            if moment and moment == self._moment:
+                return
+            if not moment and connection.version == self._seen and connection.db.in_transaction:
+                return
+        version = connection.data_version()
         if version != self._seen:
-            self._dirty = True
+            self._dirty = self._beyond = True
             self._spaces = self.vectors.spaces()
             self._active = next((space for space in self._spaces if space.state == "active"), None)
             self._seen = version
         if self._dirty:
             self._dirty = False
-            self._head = self._last = self._boundary = self._queued = None
-            self._read_before = False
-            self._settings.clear()
+            newest = self.log.newest
+            known = newest.stands(version)  # nobody but ourselves has written since
+            self._head, self._last = (newest.change, newest.seq) if known else (None, None)
+            if self._beyond:
+                self._beyond = False
+                self._boundary = self._queued = None
+                self._read_before = False
+                self._settings.clear()
         self._moment = moment
+
+    def _wrote(self, *, beyond: bool) -> None:
+        """Take note of a write of our own; `beyond` what memories say, it is looked up again what that was."""
+        self._dirty = True
+        self._beyond = self._beyond or beyond
 
     def erased_since(self, head: int) -> bool:
         """Whether something was forgotten after a position, as of now and not of what is being read."""

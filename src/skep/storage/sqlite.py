@@ -15,6 +15,7 @@ from skep.clock import pack
 from skep.config import Settings
 from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, ReadOnlyError
 from skep.model import Event
+from skep.storage.arriving import Applied, arrived
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
 from skep.storage.log import scrubbed_body
@@ -37,19 +38,6 @@ Embed = Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]]
 
 READER_SECONDS = 2.0
 """How long erasing waits for readers before it is left to a later moment."""
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of events that came from elsewhere."""
-
-    new: int = 0
-    known: int = 0
-    held: tuple[str, ...] = ()
-    """Events that wait for one before them, or for their time to come."""
-    erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    forgotten_rows: tuple[int, ...] = ()
-    forgotten: tuple[str, ...] = ()
-    """The memories that these events erased."""
 
 
 class SqliteStore(Reads):
@@ -128,19 +116,27 @@ class SqliteStore(Reads):
         outermost = not self.connection.mine
         try:
             with self.connection.transaction(apart=True):
-                self.log.newest.look()
                 try:
+                    self.log.newest.look()
                     yield
                 except BaseException:
-                    self._seen = -1
-                    self.log.newest.drop()
+                    self._came_to_nothing()
                     raise
                 finally:
-                    self._dirty = True
+                    self._wrote(beyond=True)
         except BaseException as error:
-            if outermost and not isinstance(error, Exception):  # an interrupt may come between any two steps
-                self.connection.let_go()
+            self._interrupted(error, outermost=outermost)
             raise
+
+    def _came_to_nothing(self) -> None:
+        """What was written is taken back, and with it what was thought of it."""
+        self._seen = -1
+        self.log.newest.drop()
+
+    def _interrupted(self, error: BaseException, *, outermost: bool) -> None:
+        """Nothing stays locked after an interrupt, which may come between any two steps."""
+        if outermost and not isinstance(error, Exception):
+            self.connection.let_go()
 
     def write(
         self,
@@ -162,20 +158,38 @@ class SqliteStore(Reads):
             check: Runs inside the transaction, before anything is written; may raise to refuse.
             accept: Runs inside the transaction, with what was written; may raise to take it all back.
         """
-        actor = self.actor
-        with self.writing():
-            if check is not None:
-                check()
-            events, bodies = self.log.mint(actor, plans, now)
-            if sign is not None:
-                events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
-            changes = self._take(events, fresh=True, embed=embed, bodies=bodies)
-            if accept is not None:
-                accept(changes)
-            self._take_note()
+        actor = self.name if self._named else self.actor
+        if self.read_only:
+            self._refuse_read_only()
+        connection, newest = self.connection, self.log.newest
+        outermost = not connection.mine
+        beyond = True
+        try:  # what `writing` does; a generator would cost a write as much as two of its statements
+            with connection.transaction(apart=True):
+                try:
+                    newest.look()
+                    if check is not None:
+                        check()
+                    events, bodies = self.log.mint(actor, plans, now)
+                    if sign is not None:
+                        events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
+                    changes = self._take(events, fresh=True, embed=embed, bodies=bodies)
+                    if accept is not None:
+                        accept(changes)
+                    if connection.version != self._noted:
+                        self._take_note()
+                    beyond = changes.beyond or changes.waiting
+                except BaseException:
+                    self._came_to_nothing()
+                    raise
+                finally:
+                    self._wrote(beyond=beyond)
+        except BaseException as error:
+            self._interrupted(error, outermost=outermost)
+            raise
         if changes.cut is not None:
-            with self.connection.lock:
-                if not self.connection.db.in_transaction:  # that may still be rolled back
+            with connection.lock:
+                if not connection.db.in_transaction:  # that may still be rolled back
                     self.tables.handover.keep(changes.cut)
         if self._erasing:
             self.truncate_wal(0.0)
@@ -205,63 +219,26 @@ class SqliteStore(Reads):
         events = [checked(event) for event in events]
         horizon = pack(now + self.settings.max_drift_seconds)
         with self.writing():
-            versions = self.log.versions()
-            waiting = {(event.actor, event.counter): event for event in self.log.held()}
-            known = 0
-            scattered = {} if partial else self.log.scattered()
-            for event in events:
-                if (
-                    event.counter <= versions.get(event.actor, 0)
-                    or (event.actor, event.counter) in waiting
-                    or event.counter in scattered.get(event.actor, ())
-                    or (partial and self.log.has(event.actor, event.counter))
-                ):
-                    known += 1
-                else:
-                    waiting[event.actor, event.counter] = event
-            ready: list[Event] = []
-            for key in sorted(waiting):
-                event = waiting[key]
-                while versions.get(event.actor, 0) + 1 in scattered.get(event.actor, ()):
-                    versions[event.actor] = versions.get(event.actor, 0) + 1
-                follows = partial or event.counter == versions.get(event.actor, 0) + 1
-                if follows and event.hlc <= horizon:
-                    versions[event.actor] = max(event.counter, versions.get(event.actor, 0))
-                    ready.append(event)
-            for event in ready:
-                del waiting[event.actor, event.counter]
-            self.log.hold([self._scrubbed(event) for event in waiting.values()])
-            self.log.release(ready)
-            ready.sort(key=lambda event: (event.hlc, event.actor, event.counter))
-            ready = self._per_actor(ready)
+            there = arrived(self.log, events, horizon=horizon, partial=partial)
+            self.log.hold([self._scrubbed(event) for event in there.waiting])
+            self.log.release(there.ready)
             changes = (
                 self._take(
-                    [self._scrubbed(e) for e in ready],
-                    fresh=False,
-                    embed=embed,
-                    gaps=partial or bool(scattered),
+                    [self._scrubbed(e) for e in there.ready], fresh=False, embed=embed, gaps=there.gaps
                 )
-                if ready
+                if there.ready
                 else Changes()
             )
         return Applied(
-            new=len(ready),
-            known=known,
-            held=tuple(f"{actor}-{counter}" for actor, counter in sorted(waiting)),
+            new=len(there.ready),
+            known=there.known,
+            held=tuple(event.id for event in there.waiting),
             erased=changes.erased,
             forgotten_rows=tuple(changes.forgotten_rows),
-            forgotten=tuple(i for event in ready if event.kind == "forget" for i in event.body["memories"]),
+            forgotten=tuple(
+                i for event in there.ready if event.kind == "forget" for i in event.body["memories"]
+            ),
         )
-
-    @staticmethod
-    def _per_actor(events: list[Event]) -> list[Event]:
-        """Keep each actor's events in the order of its counters, even where its clock ran backwards."""
-        queues: dict[str, list[Event]] = {}
-        for event in events:
-            queues.setdefault(event.actor, []).append(event)
-        for queue in queues.values():
-            queue.sort(key=lambda event: event.counter, reverse=True)
-        return [queues[event.actor].pop() for event in events]
 
     def _scrubbed(self, event: Event) -> Event:
         """An event about something forgotten arrives without its text."""
@@ -281,8 +258,7 @@ class SqliteStore(Reads):
         self.log.insert(events, bodies=bodies, gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
         if changes.created:
-            rows = [row for row, _m, _t in changes.created]
-            texts = [text for _r, _m, text in changes.created]
+            rows, _, texts = zip(*changes.created, strict=True)
             self._embed(rows, texts, self.vectors.add, embed, changes)
         if changes.retexted:
             texts = [self._text_of(row) for row in changes.retexted]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from skep.model import Event, Memory
-from skep.storage.births import form_of
+from skep.storage.births import TIMES, form_of
 from skep.storage.connection import Connection
 from skep.storage.fold import (
     SETTING,
@@ -44,6 +44,12 @@ _KNOWN = (
     f" {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?1"
 )
 _FORGOTTEN, _REPLACED = STATE_COLUMNS.index("forgotten"), STATE_COLUMNS.index("replaced_by")
+_USED = (
+    "INSERT INTO uses(memory, count, last_at) SELECT key, value, ?2 FROM json_each(?1) WHERE NOT EXISTS"
+    " (SELECT 1 FROM memories WHERE id = key AND forgotten = 1) ON CONFLICT(memory) DO UPDATE SET"
+    " count = count + excluded.count, last_at = max(last_at, excluded.last_at)"
+)
+"""All counts of an event at once: a statement for each would cost twice as much."""
 LINKS = "links:"
 LONG = 8
 """From so many events on, where a fold ended is kept; a shorter history is read faster than that would be."""
@@ -53,13 +59,13 @@ S = TypeVar("S", bound=Seen)
 class Changes(msgspec.Struct):
     """What a batch of events touched; handed from step to step inside one transaction."""
 
-    created: list[tuple[int, Memory, str]] = msgspec.field(default_factory=list[tuple[int, Memory, str]])
+    created: list[tuple[int, Memory, str]] = []
     """Row, memory and searched text of what is new, in order."""
-    retexted: list[int] = msgspec.field(default_factory=list[int])
+    retexted: list[int] = []
     """Rows whose searched text changed: their vectors are outdated."""
-    revised: dict[str, Memory] = msgspec.field(default_factory=dict[str, Memory])
+    revised: dict[str, Memory] = {}
     """What became of memories that were revised, as reading them back would give them; as far as that is known."""
-    unknown: list[str] = msgspec.field(default_factory=list[str])
+    unknown: list[str] = []
     """Ids that our own events speak of, and no memory bears."""
     cut: Batch | None = None
     """The texts of what is new, for the index, once they are on disk."""
@@ -67,8 +73,10 @@ class Changes(msgspec.Struct):
     """The fingerprint of the active space, where it has a vector of what is new."""
     waiting: bool = False
     """Whether any of them waits to be embedded."""
-    erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    forgotten_rows: list[int] = msgspec.field(default_factory=list[int])
+    beyond: bool = False
+    """Whether more is different now than what memories say: settings, or from and until when a memory holds."""
+    erased: dict[str, int] = {}
+    forgotten_rows: list[int] = []
 
 
 class Tables:
@@ -109,9 +117,12 @@ class Tables:
                         linked.setdefault(subject, []).append(event)
         if born:
             self._bear(born, changes)
+            if len(born) == len(events):
+                return changes
         moved: set[str] = set()
         for subject, its in subjects.items():
             if subject.startswith(SETTING):
+                changes.beyond = True
                 self._reset(subject, its)
             else:
                 moved |= self._refold(subject, changes, its, fresh=fresh)
@@ -168,9 +179,8 @@ class Tables:
 
     def _bear(self, events: Sequence[Event], changes: Changes) -> None:
         """Create what these events remember; nothing else speaks of it yet."""
-        bodies = [event.body for event in events]
-        form = form_of(bodies)
-        if form is None or not all("text" in body for body in bodies):
+        form = form_of(events)
+        if form is None:
             self._create([_known(fold(event.id, (event,))) for event in events], changes)
             return
         newest = self._newest
@@ -185,12 +195,14 @@ class Tables:
             values.append(form.values(memory, row, change))
             worded.append((row, text, memory.tags))
             changes.created.append((row, memory, text))
-        self._c.db.executemany(form.sql, values)
+        changes.beyond = changes.beyond or form.timed
+        self._c.run_each(form.sql, values)
         first, newest.row, newest.change = newest.change + 1, row, change
         changes.cut = self.wording.created(worded, first)
 
     def _create(self, states: Sequence[State], changes: Changes) -> None:
         newest = self._newest
+        changes.beyond = True
         values: list[list[Any]] = []
         worded: list[Worded] = []
         for state in states:
@@ -219,6 +231,7 @@ class Tables:
         """
         if fresh and self._revise(memory_id, events, changes):
             return set()
+        changes.beyond = True
         known = self._c.rows(_KNOWN, (memory_id,))
         if fresh and (not known or known[0][4 + _FORGOTTEN]):
             changes.unknown.append(memory_id)
@@ -260,7 +273,8 @@ class Tables:
         done = revised_row(self._c, memory_id, events)
         if done is None:
             return False
-        sets = "".join(f"{name} = ?, " for name in done.columns)
+        changes.beyond = changes.beyond or not TIMES.isdisjoint(done.columns)
+        sets = "".join([f"{name} = ?, " for name in done.columns])
         sql = f"UPDATE memories SET {sets}changed = ? WHERE row = ?"
         self._c.run(sql, (*done.columns.values(), self._next_change(), done.row))
         if done.before != done.after:
@@ -435,13 +449,7 @@ class Tables:
             self._c.run("DELETE FROM settings WHERE key = ?", (key,))
 
     def _count_uses(self, event: Event) -> None:
-        at = event.body.get("at", event.at)
-        self._c.db.executemany(
-            "INSERT INTO uses(memory, count, last_at) SELECT ?, ?, ? WHERE NOT EXISTS"
-            " (SELECT 1 FROM memories WHERE id = ? AND forgotten = 1) ON CONFLICT(memory) DO UPDATE SET"
-            " count = count + excluded.count, last_at = max(last_at, excluded.last_at)",
-            [(memory, count, at, memory) for memory, count in event.body["counts"].items()],
-        )
+        self._c.run(_USED, (encode_body(event.body["counts"]), event.body.get("at", event.at)))
 
     def _forget(self, memory_id: str, row: int, text: str, again: bool, changes: Changes) -> None:
         erased = changes.erased

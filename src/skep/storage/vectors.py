@@ -61,10 +61,8 @@ class Vectors:
 
     def add(self, space: int, rows: Sequence[int], vectors: Iterable[bytes]) -> None:
         """Store the vectors of rows that are new, and so were never queued."""
-        self._c.db.executemany(
-            "INSERT INTO vectors(key, vector) VALUES(?,?)",
-            zip(map((space << SHIFT).__or__, rows), vectors, strict=True),
-        )
+        keys = map((space << SHIFT).__or__, rows)
+        self._c.run_each("INSERT INTO vectors(key, vector) VALUES(?,?)", [*zip(keys, vectors, strict=True)])
 
     def queue(self, space: int, rows: Iterable[int]) -> None:
         """Queue rows; what they had in this space is outdated and goes."""
