@@ -142,6 +142,7 @@ def _terms_of(joined: Iterable[str]) -> tuple[Keys, Small, Ints]:
         found = terms_here.split()
         counts.append(len(found))
         places.extend(map(number, found))
+    numbers.default_factory = None  # it leads back to the numbers, which would stay until somebody looks for rings
     terms, sizes = np.array(places, dtype=np.uint32), np.array(counts, dtype=np.int64)
     keys, rank = np.unique(
         np.frombuffer(keys_of(list(numbers)), dtype="<u8").astype(np.uint64), return_inverse=True

@@ -157,6 +157,4 @@ class Shelf:
 
 def _fresh() -> str:
     """A name that no other process will choose."""
-    import secrets
-
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
