@@ -9,7 +9,7 @@ import numpy as np
 
 from skep import kernels
 from skep.storage.segments.codes import FineCodes, Sketches
-from skep.storage.segments.columns import defaults
+from skep.storage.segments.columns import defaults, spread
 from skep.storage.segments.format import BadFileError
 from skep.storage.segments.postings import Postings, impact
 
@@ -48,18 +48,18 @@ class Segment:
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
         self.count = len(self.rows)
-        self._defaults: dict[str, Array] = {}
+        self._columns: dict[str, Array] = {}
         self._dead: NDArray[np.int64] | None = None
         self._mean_length = -1.0
         self._impacts: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
 
     def column(self, name: str) -> Array:
         """A column of every row."""
-        found = self._arrays.get(f"column.{name}")
+        found = self._columns.get(name)
         if found is None:
-            found = self._defaults.get(name)
-            if found is None:
-                found = self._defaults[name] = defaults(name, self.count)
+            stored = self._arrays.get(f"column.{name}")
+            found = defaults(name, self.count) if stored is None else spread(stored, self.count)
+            self._columns[name] = found
         return found
 
     def place(self, row: int) -> int:
