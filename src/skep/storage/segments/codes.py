@@ -214,12 +214,12 @@ def _axes(rows: Floats) -> Floats:
     dim = rows.shape[1]
     count = min(MAX_WORDS, -(-dim // WORD)) * WORD
     axes = np.zeros((count, dim), dtype=np.float32)
-    axes[: min(dim, count)] = _foremost(rows, count) if dim > count else np.eye(dim, dtype=np.float32)
+    axes[: min(dim, count)] = foremost(rows, count) if dim > count else np.eye(dim, dtype=np.float32)
     signs = flips(b"axes", 3 * count).reshape(3, count)
     return turn(turn(turn(np.diag(signs[0])) * signs[1]) * signs[2]) @ axes
 
 
-def _foremost(rows: Floats, count: int) -> Floats:
+def foremost(rows: Floats, count: int) -> Floats:
     """About the `count` axes along which rows vary most, foremost first, by orthogonal iteration."""
     count = min(count, rows.shape[1])
     found = flips(b"foremost", rows.shape[1] * count).reshape(-1, count)

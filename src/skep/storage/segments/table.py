@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROOM = 1024
 PICKS = 32
-"""So often values of a column are picked from where they lie; whoever asks more often is served quicker by one array."""
+"""So often values of a column are picked from where they lie; after that, one array serves quicker."""
 
 
 class Table:
@@ -201,8 +201,9 @@ class Table:
                 values = segment.column(name)[start:stop]
                 least = min(least, float(values[0] if values.strides == (0,) else values.min()))
         number = COLUMNS[name].value
-        for slot, entry in self.tail.entries.items():
-            if part.start <= self.base + slot < part.stop:
+        for slot in range(max(part.start - self.base, 0), part.stop - self.base):
+            entry = self.tail.entries.get(slot)
+            if entry is not None:
                 least = min(least, number(entry.row))
         return least
 
@@ -212,10 +213,14 @@ class Table:
         A column that is one value over and over is not asked to give some: numpy would write all of it out first. Nor
         is one put together from several segments for the first few questions.
         """
-        if name not in self._columns and (len(self.segments) != 1 or self.count != self.base):
-            if self._picks.get(name, 0) < PICKS and self._same_throughout(name) is None:
-                self._picks[name] = self._picks.get(name, 0) + 1
-                return self._picked(name, slots)
+        if (
+            name not in self._columns
+            and (len(self.segments) != 1 or self.count != self.base)
+            and self._picks.get(name, 0) < PICKS
+            and self._same_throughout(name) is None
+        ):
+            self._picks[name] = self._picks.get(name, 0) + 1
+            return self._picked(name, slots)
         held = self.column(name)
         if not len(held):
             return np.full(len(slots), COLUMNS[name].default, dtype=held.dtype)
@@ -244,12 +249,11 @@ class Table:
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         for base, segment in zip(self.bases, self.segments, strict=False):
             if kernels.native is not None:
-                kernels.native.locate(
-                    segment.rows, self.alive[base : base + segment.count], rows, base, found
-                )
+                alive = self.alive[base : base + segment.count]
+                kernels.native.locate(segment.rows, segment.order, alive, rows, base, found)
             elif segment.count:
-                at = np.minimum(segment.rows.searchsorted(rows), segment.count - 1)
-                here = (segment.rows[at] == rows) & self.alive[base + at]
+                at = segment.located(rows)
+                here = (at >= 0) & self.alive[base + at]
                 found[here] = base + at[here]
         if self.tail.slots:
             for i, row in enumerate(rows.tolist()):
