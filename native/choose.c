@@ -277,38 +277,64 @@ end:
     return answer;
 }
 
-PyDoc_STRVAR(locate_doc, "locate(rows, alive, asked, base, out, /)\n--\n\n"
-                         "Put the slots of those of some rows that stand among ascending ones and are alive into `out`. A slot\n"
-                         "is a place plus the base; `alive` has one flag per place.");
+PyDoc_STRVAR(locate_doc, "locate(rows, order, alive, asked, base, out, /)\n--\n\n"
+                         "Put the slots of those of some rows that stand among others and are alive into `out`. A slot is a\n"
+                         "place plus the base; `order` is the places by ascending row, None where that is their own order, and\n"
+                         "`alive` has one flag per place.");
+
+/* A place in the order of rows as one among them; `count`, which is none, where the order leads elsewhere. */
+static inline Py_ssize_t placed(const uint32_t *order, Py_ssize_t at, Py_ssize_t count)
+{
+    Py_ssize_t place = order == NULL ? at : (Py_ssize_t)order[at];
+    return place < count ? place : count;
+}
+
+/* Where a row stands; `count` where it does not. */
+static Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_t count, int64_t row)
+{
+    Py_ssize_t at = 0, end = count, first = count > 0 ? placed(order, 0, count) : count;
+    if (first == count)
+        return count;
+    uint64_t guess = (uint64_t)row - (uint64_t)rows[first]; /* where rows were never forgotten */
+    if (guess < (uint64_t)count) {
+        Py_ssize_t place = placed(order, (Py_ssize_t)guess, count);
+        if (place < count && rows[place] == row)
+            return place;
+    }
+    while (at < end) {
+        Py_ssize_t middle = at + (end - at) / 2, place = placed(order, middle, count);
+        if (place == count)
+            return count;
+        if (rows[place] < row)
+            at = middle + 1;
+        else
+            end = middle;
+    }
+    Py_ssize_t place = at < count ? placed(order, at, count) : count;
+    return place < count && rows[place] == row ? place : count;
+}
 
 static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("locate", count, 5))
+    if (!is_count("locate", count, 6))
         return NULL;
     Buffers buffers = {.count = 0};
-    Py_buffer *rows = array(&buffers, given[0], "rows", 1, 8, 0);
-    Py_buffer *alive = rows ? array(&buffers, given[1], "alive", 1, 1, 0) : NULL;
-    Py_buffer *asked = alive ? array(&buffers, given[2], "asked", 1, 8, 0) : NULL;
-    Py_ssize_t base = asked ? PyLong_AsSsize_t(given[3]) : -1;
-    Py_buffer *out = asked && !PyErr_Occurred() ? array(&buffers, given[4], "out", 1, 8, 1) : NULL;
-    int sound = out != NULL && long_enough(alive, "alive", rows->shape[0]) && long_enough(out, "out", asked->shape[0]);
+    Py_buffer *rows = array(&buffers, given[0], "rows", 1, 8, 0), *order = NULL;
+    int sound = rows != NULL;
+    if (sound && given[1] != Py_None) {
+        order = array(&buffers, given[1], "order", 1, 4, 0);
+        sound = order != NULL && long_enough(order, "order", rows->shape[0]);
+    }
+    Py_buffer *alive = sound ? array(&buffers, given[2], "alive", 1, 1, 0) : NULL;
+    Py_buffer *asked = alive ? array(&buffers, given[3], "asked", 1, 8, 0) : NULL;
+    Py_ssize_t base = asked ? PyLong_AsSsize_t(given[4]) : -1;
+    Py_buffer *out = asked && !PyErr_Occurred() ? array(&buffers, given[5], "out", 1, 8, 1) : NULL;
+    sound = out != NULL && long_enough(alive, "alive", rows->shape[0]) && long_enough(out, "out", asked->shape[0]);
     for (Py_ssize_t i = 0; sound && i < asked->shape[0]; i++) {
-        const int64_t *known = rows->buf, row = ((const int64_t *)asked->buf)[i];
-        Py_ssize_t at = 0, end = rows->shape[0];
-        uint64_t guess = end > 0 ? (uint64_t)row - (uint64_t)known[0] : 0; /* where rows were never forgotten */
-        if (guess < (uint64_t)end && known[guess] == row)
-            at = (Py_ssize_t)guess;
-        else
-            while (at < end) {
-                Py_ssize_t middle = at + (end - at) / 2;
-                if (known[middle] < row)
-                    at = middle + 1;
-                else
-                    end = middle;
-            }
-        if (at < rows->shape[0] && known[at] == row && ((const uint8_t *)alive->buf)[at])
-            ((int64_t *)out->buf)[i] = base + at;
+        Py_ssize_t place = place_of(rows->buf, order ? order->buf : NULL, rows->shape[0], ((const int64_t *)asked->buf)[i]);
+        if (place < rows->shape[0] && ((const uint8_t *)alive->buf)[place])
+            ((int64_t *)out->buf)[i] = base + place;
     }
     return finished(&buffers, sound);
 }

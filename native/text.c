@@ -279,21 +279,16 @@ static PyObject *cutter_easy(PyObject *self, PyObject *chunk)
     return length < 0 ? NULL : text_of(easy, (size_t)length);
 }
 
-PyDoc_STRVAR(terms_doc, "terms()\n--\n\nPer number the terms of the chunk, joined by blanks.");
-
-static PyObject *cutter_terms(PyObject *self, PyObject *unused)
+/* The terms of the chunk with a number, joined by blanks. */
+static PyObject *cutter_item(PyObject *self, Py_ssize_t number)
 {
-    (void)unused;
-    Cutter *cutter = (Cutter *)self;
-    PyObject *answer = PyList_New(0);
-    for (uint32_t number = 0; answer != NULL && number < cutter->chunks.count; number++) {
-        const Entry *entry = &cutter->chunks.entries[number];
-        PyObject *each = text_of(cutter->chunks.bytes + entry->means_at, entry->means);
-        if (each == NULL || PyList_Append(answer, each) < 0)
-            Py_CLEAR(answer);
-        Py_XDECREF(each);
+    const Cutter *cutter = (Cutter *)self;
+    if (number < 0 || number >= (Py_ssize_t)cutter->chunks.count) {
+        PyErr_SetString(PyExc_IndexError, "no chunk has this number");
+        return NULL;
     }
-    return answer;
+    const Entry *entry = &cutter->chunks.entries[number];
+    return text_of(cutter->chunks.bytes + entry->means_at, entry->means);
 }
 
 static Py_ssize_t cutter_length(PyObject *self)
@@ -382,18 +377,19 @@ static void cutter_dealloc(PyObject *self)
 static PyMethodDef cutter_methods[] = {
     {"cut", (PyCFunction)(void (*)(void))cutter_cut, METH_FASTCALL, cut_doc},
     {"easy", cutter_easy, METH_O, easy_doc},
-    {"terms", cutter_terms, METH_NOARGS, terms_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot cutter_slots[] = {
-    {Py_tp_doc, "Cutter(analyse, apart, stop, seed, /)\n--\n\nCuts texts into numbered chunks."},
+    {Py_tp_doc, "Cutter(analyse, apart, stop, seed, /)\n--\n\nCuts texts into numbered chunks. As a sequence it gives the terms of\n"
+                "each, joined by blanks."},
     {Py_tp_new, cutter_new},
     {Py_tp_dealloc, cutter_dealloc},
     {Py_tp_traverse, cutter_traverse},
     {Py_tp_clear, cutter_clear},
     {Py_tp_methods, cutter_methods},
     {Py_sq_length, cutter_length},
+    {Py_sq_item, cutter_item},
     {0, NULL},
 };
 

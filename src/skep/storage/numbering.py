@@ -6,7 +6,7 @@ Words repeat: a hundred thousand texts have twenty times as many chunks, and onl
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from skep import kernels
@@ -35,7 +35,7 @@ class Numbering(Protocol):
         """Cut up some texts; give their terms too, if they are to be `joined`."""
         ...
 
-    def terms(self) -> list[str]:
+    def terms(self) -> Iterable[str]:
         """Per number the terms of the chunk, joined by blanks."""
         ...
 
@@ -87,9 +87,9 @@ class CompiledNumbering:
         terms, sizes, numbers = self._cutter.cut(list(texts), joined)
         return Cut(terms, array("I", sizes), array("I", numbers))
 
-    def terms(self) -> list[str]:
-        """See `Numbering`."""
-        return self._cutter.terms()
+    def terms(self) -> Iterable[str]:
+        """See `Numbering`; one at a time, as all of them together would take several megabytes."""
+        return iter(self._cutter)
 
 
 def numbering() -> Numbering:

@@ -21,13 +21,12 @@ NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 FIRST_SECONDS = 2.0
 """How long a file may stay empty while another process makes a bank of it."""
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
+"""Thirty-two, so that the rest of a byte is as likely to be any of them."""
 
 
 def new_actor() -> str:
     """A name for a replica that nobody else will draw."""
-    import secrets
-
-    return "".join(secrets.choice(_ALPHABET) for _ in range(10))
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(10))
 
 
 def prepare(path: str | os.PathLike[str], *, create: bool) -> str:
@@ -162,9 +161,7 @@ def migrate(connection: Connection, *, copies: bool) -> None:
         for number in range(version, VERSION):
             connection.db.execute(STEPS[number])
         if version == 0:
-            import secrets
-
-            connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (secrets.token_hex(16),))
+            connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (os.urandom(16).hex(),))
             connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))
             if connection.path != MEMORY:
                 connection.execute("INSERT INTO meta(key, value) VALUES('place', ?)", (_place(connection),))

@@ -127,6 +127,26 @@ def test_a_flipped_byte_anywhere_never_raises_and_is_named(tmp_path: Path, seed:
     assert_right(index, bank)
 
 
+def test_damage_that_shows_while_catching_up_has_the_index_built_again(tmp_path: Path) -> None:
+    bank = filled()
+    built(tmp_path, bank)
+    index = SegmentIndex(tmp_path, bank, tail_limit=10)
+    index.refresh()
+    for segment in tmp_path.glob("*.seg"):
+        with segment.open("r+b") as file:
+            header = msgspec.json.decode(file.read()[16:].partition(b"]]}")[0] + b"]]}")
+            places = {name: (place, shape[0]) for name, _, shape, place, _ in header["arrays"]}
+            place, count = places["words.doc_offsets"]
+            file.seek(place)
+            file.write(np.arange(count, 0, -1, dtype="<i8").tobytes())
+    bank.forget(3)
+
+    index.refresh()
+
+    assert index.damaged() == []
+    assert_right(index, bank)
+
+
 def test_files_are_private(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     built(folder, filled())

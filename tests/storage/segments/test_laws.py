@@ -17,7 +17,8 @@ from tests.conftest import SEARCH
 
 from skep.model import ANY, KINDS, STATUSES, Scope
 from skep.storage.base import Filter
-from skep.storage.segments import Pool, SegmentIndex
+from skep.storage.segments import Pool, SegmentIndex, arranging
+from skep.storage.segments.arranging import FEW, LEAF
 
 from .bank import DIM, FakeBank, expected
 
@@ -106,8 +107,9 @@ def check(pool: Pool, bank: FakeBank, terms: list[str], vector: Any, where: Filt
 class Histories(RuleBasedStateMachine):
     """Two indexes on one folder, as two processes would have them, against the oracle."""
 
-    @initialize(limit=st.sampled_from([1, 3, 7]))
-    def start(self, limit: int) -> None:
+    @initialize(limit=st.sampled_from([1, 3, 7]), few=st.sampled_from([2, FEW]))
+    def start(self, limit: int, few: int) -> None:
+        arranging.FEW, arranging.LEAF = few, 1
         self.folder = Path(tempfile.mkdtemp())
         self.limit = limit
         self.bank = FakeBank()
@@ -179,6 +181,7 @@ class Histories(RuleBasedStateMachine):
                 assert len(self.bank.live) == stats.rows
 
     def teardown(self) -> None:
+        arranging.FEW, arranging.LEAF = FEW, LEAF
         if hasattr(self, "folder"):
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -345,10 +345,17 @@ def test_rows_are_found_where_some_are_missing_or_dead() -> None:
     alive = np.array([1, 0, 1, 1, 1, 1], bool)
     asked = np.array([5, 6, 7, 8, 10, 11, 40, 41, 4, -(2**63), 2**63 - 1])
     out = np.full(11, -1)
-    native.locate(rows, alive, asked, 100, out)
+    native.locate(rows, None, alive, asked, 100, out)
     assert out.tolist() == [100, -1, 102, -1, 103, 104, 105, -1, -1, -1, -1]
-    native.locate(rows[:0], alive[:0], asked, 100, out)
+    native.locate(rows[:0], None, alive[:0], asked, 100, out)
     assert out[0] == 100
+    order = np.array([3, 0, 5, 1, 2, 4], np.uint32)
+    out.fill(-1)
+    native.locate(rows[order.argsort()], order, alive[order.argsort()], asked, 100, out)
+    assert out.tolist() == [103, -1, 105, -1, 101, 102, 104, -1, -1, -1, -1]
+    out.fill(-1)
+    native.locate(rows, np.full(6, 9, np.uint32), alive, asked, 100, out)
+    assert (out == -1).all()
 
 
 def test_a_build_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import astuple
 
 from skep import kernels
 from skep.storage.base import IndexRow
+from skep.storage.segments.arranging import arranged
 from skep.storage.segments.codes import FineCodes, Frame, encode, join, no_codes, sketch
 from skep.storage.segments.columns import COLUMNS, unpack_vectors, worth_storing
 from skep.storage.segments.hashing import key_of
@@ -44,7 +45,7 @@ _FIELDS = IndexRow.__struct_fields__
 
 
 class Content(NamedTuple):
-    """What a segment holds, before it is sketched and written. Rows are sorted by their key."""
+    """What a segment holds, before it is sketched and written. Rows stand in the order of their keys, or `arranged`."""
 
     rows: Ints
     gone: Ints
@@ -85,9 +86,10 @@ class _Codes:
         if not self._dim:
             return None
         self._resize(self._count)
+        codes, self._codes = self._codes, no_codes(0, self._dim)
         if len(kept) == self._count and (np.diff(kept) > 0).all():
-            return self._codes
-        return self._codes.pick(kept)
+            return codes
+        return codes.pick(kept)
 
     def _resize(self, rows: int) -> None:
         for array in self._codes:
@@ -154,6 +156,10 @@ class Builder:
         rows, last = np.unique(given[::-1], return_index=True)
         order = len(given) - 1 - last
         kept = order[~gone[order]]
+        codes = self._codes.finish(kept) if len(kept) else None
+        places = arranged(codes)
+        if codes is not None and places is not None:
+            kept, codes = kept[places], codes.pick(places)
         place = np.full(len(given), -1, dtype=np.int64)
         place[kept] = np.arange(len(kept))
         tag_docs = place[np.repeat(np.arange(len(given)), _joined(self._tag_counts, np.int64))]
@@ -172,7 +178,7 @@ class Builder:
             tag_keys=tag_keys,
             tag_offsets=tag_offsets,
             tag_docs=tag_order,
-            codes=self._codes.finish(kept) if len(kept) else None,
+            codes=codes,
         )
 
     def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
@@ -213,7 +219,10 @@ def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, old
         oldest: Nothing older lies beneath, so there is nothing left for `gone` rows to hide.
     """
     rows = np.concatenate([segment.rows[flags] for segment, flags in zip(segments, keep, strict=True)])
-    order = np.argsort(rows, kind="stable")
+    codes = _merge_codes(segments, keep) if len(rows) else None
+    order = arranged(codes)
+    if order is None:
+        order = np.argsort(rows, kind="stable")
     place = np.empty(len(rows), dtype=np.int64)
     place[order] = np.arange(len(rows))
     maps: list[Ints] = []
@@ -246,7 +255,7 @@ def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, old
         tag_keys=tag_keys,
         tag_offsets=tag_offsets,
         tag_docs=tag_docs,
-        codes=_merge_codes(segments, keep, order) if len(rows) else None,
+        codes=None if codes is None else codes.pick(order),
     )
 
 
@@ -270,9 +279,8 @@ def _merge_words(segments: Sequence[Segment], maps: Sequence[Ints], lengths: Int
     return make_postings(keys, *ordered, lengths)
 
 
-def _merge_codes(
-    segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], order: Ints
-) -> FineCodes | None:
+def _merge_codes(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]]) -> FineCodes | None:
+    """The codes of all that is kept, segment after segment."""
     dims = {segment.codes.high.shape[1] for segment in segments if segment.codes is not None}
     if not dims:
         return None
@@ -283,7 +291,7 @@ def _merge_codes(
             parts.append(no_codes(int(flags.sum()), dim))
         else:
             parts.append(segment.codes.pick(np.flatnonzero(flags)))
-    return join(parts).pick(order)
+    return join(parts)
 
 
 def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:
@@ -296,6 +304,8 @@ def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:
         "tag_offsets": content.tag_offsets,
         "tag_docs": content.tag_docs,
     }
+    if (np.diff(content.rows) < 0).any():
+        arrays["order"] = np.argsort(content.rows).astype(np.uint32)
     arrays |= {f"words.{name}": array for name, array in content.words._asdict().items()}
     arrays |= {f"column.{name}": array for name, array in content.columns.items()}
     if content.codes is not None and (content.codes.scale > 0).any():

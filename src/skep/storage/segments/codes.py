@@ -18,7 +18,7 @@ import numpy as np
 
 from skep import kernels
 from skep.linear import alone
-from skep.storage.segments.turning import constants, turn, turn_back, turn_one, unit_of_one
+from skep.storage.segments.turning import constants, flips, turn, turn_back, turn_one, unit_of_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,6 @@ SAMPLE = 16384
 """Rows the mean is taken from."""
 AXES_SAMPLE = 4096
 """Rows the foremost axes of long vectors are found from."""
-SEED = 20240229
 TINY = 1e-12
 COMPILED = 16
 """Shorter vectors are left to numpy: the compiled loop rounds no number as large as theirs become."""
@@ -215,15 +214,15 @@ def _axes(rows: Floats) -> Floats:
     dim = rows.shape[1]
     count = min(MAX_WORDS, -(-dim // WORD)) * WORD
     axes = np.zeros((count, dim), dtype=np.float32)
-    axes[: min(dim, count)] = _foremost(rows, count) if dim > count else np.eye(dim, dtype=np.float32)
-    signs = np.random.default_rng(SEED).choice(np.array([-1, 1], dtype=np.float32), (3, count))
+    axes[: min(dim, count)] = foremost(rows, count) if dim > count else np.eye(dim, dtype=np.float32)
+    signs = flips(b"axes", 3 * count).reshape(3, count)
     return turn(turn(turn(np.diag(signs[0])) * signs[1]) * signs[2]) @ axes
 
 
-def _foremost(rows: Floats, count: int) -> Floats:
+def foremost(rows: Floats, count: int) -> Floats:
     """About the `count` axes along which rows vary most, foremost first, by orthogonal iteration."""
     count = min(count, rows.shape[1])
-    found = np.random.default_rng(SEED).standard_normal((rows.shape[1], count)).astype(np.float32)
+    found = flips(b"foremost", rows.shape[1] * count).reshape(-1, count)
     for _ in range(3):
         found = np.linalg.qr(rows.T @ (rows @ found))[0]
     return found.T

@@ -1,6 +1,7 @@
 """The columns of a row that filters and ranking read, as numbers.
 
-Each column has a default; a segment in which every row has it does not store the column.
+Each column has a default; a segment in which every row has it does not store the column. Where every row has the same
+other value, that is stored once.
 """
 
 from __future__ import annotations
@@ -115,8 +116,14 @@ def defaults(name: str, count: int) -> Array:
 
 
 def worth_storing(columns: dict[str, Array]) -> dict[str, Array]:
-    """The columns in which some row differs from the default."""
-    return {name: array for name, array in columns.items() if (array != COLUMNS[name].default).any()}
+    """The columns in which some row differs from the default; of one that is the same in every row, a single value."""
+    stored = {name: array for name, array in columns.items() if (array != COLUMNS[name].default).any()}
+    return {name: array[:1] if (array == array[0]).all() else array for name, array in stored.items()}
+
+
+def spread(stored: Array, count: int) -> Array:
+    """A column as it was stored, over every row."""
+    return stored if len(stored) == count else np.broadcast_to(stored[0], count)
 
 
 def unpack_vectors(vectors: Sequence[bytes | None], dim: int) -> NDArray[np.float32]:

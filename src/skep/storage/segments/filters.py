@@ -325,14 +325,15 @@ def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tupl
     if where.min_confidence is None:
         return -inf, inf
     bar, decay, now = where.min_confidence, where.decay_per_day, where.now
+    if decay > 0 and bar > 0:
+        first = _first_crossing(table, part, bar, decay) - SLACK
+        if now < first:
+            return -inf, first
     stored = table.column("confidence")[part]
     evidence = table.column("last_evidence_at")[part]
     if decay <= 0 or bar <= 0:
         mask &= stored * np.exp(-decay * (np.maximum(now - evidence, 0.0) / DAY)) >= bar
         return -inf, inf
-    first = _first_crossing(stored, evidence, bar, decay) - SLACK
-    if now < first:
-        return -inf, first
     low, high = -inf, inf
     for start in range(0, len(mask), BLOCK):
         here = slice(start, start + BLOCK)
@@ -347,9 +348,9 @@ def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tupl
     return (low, high) if low <= now < high else (inf, -inf)
 
 
-def _first_crossing(stored: Floats, evidence: Floats, bar: float, decay: float) -> float:
+def _first_crossing(table: Table, part: slice, bar: float, decay: float) -> float:
     """No row falls below the bar before this moment: the oldest would not, were it as unsure as the least sure."""
-    least = float(stored.min(initial=inf))
+    least = table.least("confidence", part)
     if not bar <= least < inf:
         return -inf
-    return float(evidence.min()) + log(least / bar) / decay * DAY
+    return table.least("last_evidence_at", part) + log(least / bar) / decay * DAY

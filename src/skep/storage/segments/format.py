@@ -5,7 +5,8 @@
     magic (8) | header length (4) | header checksum (4) | header, JSON | arrays, each at a multiple of 64
 
 The header names every array with its type, shape, place and checksum, and the size of the whole file. It is
-checked when the file is opened; the arrays are only mapped, and checked by `verify`.
+checked when the file is opened; the arrays are only mapped, and checked by `verify`. Arrays with the same content stand
+there once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, Array]
 
 MAGIC = b"skepseg1"
-VERSION = 2
+VERSION = 3
 ALIGN = 64
 FILE_MODE = 0o600
 PIECE = 1 << 16
@@ -97,6 +98,8 @@ def write_file(path: str, kind: str, owner: str, arrays: Arrays) -> int:
         _write_all(descriptor, header)
         position = len(header)
         for place, array in zip(places, solid.values(), strict=True):
+            if place < position:
+                continue  # it stands there already
             _write_all(descriptor, b"\0" * (place - position))
             _write_all(descriptor, _bytes(array))
             position = place + array.nbytes
@@ -180,11 +183,15 @@ def _layout(kind: str, owner: str, arrays: Arrays) -> tuple[bytes, list[int]]:
     room = 256 + len(owner) * 6 + 160 * len(arrays)
     start = -(-(_PREFIX.size + room) // ALIGN) * ALIGN
     places: list[int] = []
+    known: dict[tuple[int, int], tuple[int, memoryview]] = {}
     position = start
-    for array in arrays.values():
-        position = -(-position // ALIGN) * ALIGN
-        places.append(position)
-        position += array.nbytes
+    for array, checksum in zip(arrays.values(), checksums, strict=True):
+        place, same = known.get((checksum, array.nbytes), (0, None))
+        if same is None or not array.nbytes or same != _bytes(array):
+            place = position = -(-position // ALIGN) * ALIGN
+            known[checksum, array.nbytes] = place, _bytes(array)
+            position += array.nbytes
+        places.append(place)
     entries = tuple(
         Entry(name, array.dtype.str, array.shape, place, checksum)
         for (name, array), place, checksum in zip(arrays.items(), places, checksums, strict=True)

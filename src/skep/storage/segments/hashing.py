@@ -6,6 +6,7 @@ Keys need no dictionary, so opening an index parses nothing, and no word stands 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from skep.digests import blake2b
@@ -18,9 +19,12 @@ def key_of(text: str) -> int:
     return int.from_bytes(digest, "little") or 1
 
 
-def keys_of(texts: list[str]) -> bytes:
+def keys_of(texts: Iterable[str]) -> bytearray:
     """The keys of many strings as little-endian words; quicker than one by one, and it fills no cache."""
-    return b"".join(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
+    keys = bytearray()
+    for text in texts:
+        keys += blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return keys
 
 
 @lru_cache(maxsize=1 << 12)

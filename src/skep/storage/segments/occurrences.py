@@ -6,7 +6,6 @@ Words repeat, so a text is cut into chunks, every chunk is a number, and the ter
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -134,16 +133,10 @@ def _stretches(starts: Ints, sizes: Ints) -> Ints:
 
 def _terms_of(joined: Iterable[str]) -> tuple[Keys, Small, Ints]:
     """The keys of the terms of some chunks, the terms chunk after chunk as places in them, and how many each has."""
-    numbers: defaultdict[str, int] = defaultdict()
-    numbers.default_factory = numbers.__len__
-    number = numbers.__getitem__
-    places, counts = array("I"), array("I")
+    keys, counts = bytearray(), array("I")
     for terms_here in joined:
         found = terms_here.split()
         counts.append(len(found))
-        places.extend(map(number, found))
-    terms, sizes = np.array(places, dtype=np.uint32), np.array(counts, dtype=np.int64)
-    keys, rank = np.unique(
-        np.frombuffer(keys_of(list(numbers)), dtype="<u8").astype(np.uint64), return_inverse=True
-    )
-    return keys, rank.astype(np.uint32)[terms], sizes
+        keys += keys_of(found)
+    distinct, places = np.unique(np.frombuffer(keys, dtype="<u8").astype(np.uint64), return_inverse=True)
+    return distinct, places.astype(np.uint32), np.array(counts, dtype=np.int64)

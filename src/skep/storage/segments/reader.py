@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skep import kernels
 from skep.storage.segments.codes import FineCodes, Sketches
-from skep.storage.segments.columns import defaults
+from skep.storage.segments.columns import defaults, spread
 from skep.storage.segments.format import BadFileError
 from skep.storage.segments.postings import Postings, impact
 
@@ -48,35 +49,63 @@ class Segment:
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
         self.count = len(self.rows)
-        self._defaults: dict[str, Array] = {}
+        self.order: NDArray[np.uint32] | None = arrays.get("order")
+        """The places in the order of their rows, where that is not their own."""
+        self._first, self._last = 0, -1
+        if self.count:
+            ends = (0, -1) if self.order is None else (self.order[0], self.order[-1])
+            self._first, self._last = (int(self.rows[end]) for end in ends)
+        self._dense = self._last - self._first + 1 == self.count
+        """Whether no row between the first and the last is missing, so that a place can be told from its row."""
+        self._columns: dict[str, Array] = {}
         self._dead: NDArray[np.int64] | None = None
         self._mean_length = -1.0
         self._impacts: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
 
     def column(self, name: str) -> Array:
         """A column of every row."""
-        found = self._arrays.get(f"column.{name}")
+        found = self._columns.get(name)
         if found is None:
-            found = self._defaults.get(name)
-            if found is None:
-                found = self._defaults[name] = defaults(name, self.count)
+            stored = self._arrays.get(f"column.{name}")
+            found = defaults(name, self.count) if stored is None else spread(stored, self.count)
+            self._columns[name] = found
         return found
 
     def place(self, row: int) -> int:
         """Where a row stands in this segment; -1 if it is not here."""
-        if not self.count or row > self.rows[-1]:
+        if not self._first <= row <= self._last:
             return -1
-        at = int(np.searchsorted(self.rows, row))
-        return at if self.rows[at] == row else -1
+        at = row - self._first
+        if not self._dense:
+            at = int(self._ascending.searchsorted(row))
+            if self._ascending[at] != row:
+                return -1
+        return at if self.order is None else int(self.order[at])
 
     def places(self, rows: Ints) -> Ints:
-        """Where those of some sorted rows stand that are here."""
-        if not self.count or not len(rows) or rows[0] > self.rows[-1]:
+        """Where those of some rows stand that are here."""
+        if not self.count or not len(rows):
             return np.zeros(0, dtype=np.int64)
-        rows = rows[: int(np.searchsorted(rows, int(self.rows[-1]), side="right"))]
-        at = self.rows.searchsorted(rows)
-        found: NDArray[np.bool_] = self.rows[at] == rows
-        return at[found]
+        found = self.located(rows)
+        return found[found >= 0]
+
+    def located(self, rows: Ints) -> Ints:
+        """Where each of some rows stands; -1 where it is not here."""
+        if not self.count:
+            return np.full(len(rows), -1, dtype=np.int64)
+        if self._dense:
+            at = rows - self._first
+            there = (at >= 0) & (at < self.count)
+        else:
+            at = np.minimum(self._ascending.searchsorted(rows), self.count - 1)
+            there = self._ascending[at] == rows
+        if self.order is not None:
+            at = self.order.take(at, mode="clip").astype(np.int64)
+        return np.where(there, at, -1)
+
+    @cached_property
+    def _ascending(self) -> Ints:
+        return self.rows if self.order is None else self.rows[self.order]
 
     def raise_all(self) -> None:
         """Count every row as live again: a new table begins, and buries for itself."""

@@ -30,7 +30,7 @@ from skep.storage.segments.reader import Segment
 if TYPE_CHECKING:
     from skep.storage.segments.format import Arrays
 
-VITAL = ("rows", "gone", "words.offsets", "tag_offsets")
+VITAL = ("rows", "order", "gone", "words.offsets", "tag_offsets")
 """Small arrays that lead to everything else; checked whenever a segment is opened."""
 
 
@@ -157,6 +157,4 @@ class Shelf:
 
 def _fresh() -> str:
     """A name that no other process will choose."""
-    import secrets
-
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()

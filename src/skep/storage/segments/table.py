@@ -7,6 +7,7 @@ statistics (rows, lengths, how many rows hold a term) count live slots only, so 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROOM = 1024
+PICKS = 32
+"""So often values of a column are picked from where they lie; after that, one array serves quicker."""
 
 
 class Table:
@@ -48,6 +51,11 @@ class Table:
         self._compiled: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
         """The parts as compiled calls take them, and at which version."""
         self._columns: dict[str, Array] = {}
+        """Columns that were put together, with room for more."""
+        self._same: dict[str, Array | None] = {}
+        """Columns that were looked at: the value that all slots share, if they do."""
+        self._picks: dict[str, int] = {}
+        """How often values of a column were picked from the segments."""
         self.rows: Array
         """By slot; where there is one segment alone, its own array, until a row is put after it."""
         if len(segments) == 1 and self.base:
@@ -156,6 +164,9 @@ class Table:
         self.alive[slot] = True
         for name, values in self._columns.items():
             values[slot] = COLUMNS[name].value(row)
+        for name, same in self._same.items():
+            if same is not None and COLUMNS[name].value(row) != same:
+                self._same[name] = None
         self.count = slot + 1
         self.live += 1
         self.length += self.tail.lengths[-1]
@@ -174,17 +185,59 @@ class Table:
         if held is None:
             if len(self.segments) == 1 and self.count == self.base:
                 return self.segments[0].column(name)
+            same = self._same_throughout(name)
+            if same is not None:
+                return np.broadcast_to(same, self.count)
             held = self._gathered([s.column(name) for s in self.segments], COLUMNS[name].dtype)
             slots = [self.base + slot for slot in self.tail.entries]
             held[slots] = column_of(name, [entry.row for entry in self.tail.entries.values()])
             self._columns[name] = held
         return held[: self.count]
 
+    def _same_throughout(self, name: str) -> Array | None:
+        """The one value that a column has in every segment and in the tail, if that is known without looking at all."""
+        if name not in self._same:
+            parts = [segment.column(name) for segment in self.segments if segment.count]
+            same = parts[0][:1].reshape(()) if parts else None
+            if any(part.strides != (0,) or part[0] != same for part in parts):
+                same = None
+            elif same is not None and self.tail.entries:
+                here = column_of(name, [entry.row for entry in self.tail.entries.values()])
+                same = same if (here == same).all() else None
+            self._same[name] = same
+        return self._same[name]
+
+    def least(self, name: str, part: slice) -> float:
+        """The least value of a column in a stretch of slots, dead ones included; without putting it together."""
+        if name in self._columns:
+            return float(self._columns[name][part].min(initial=inf))
+        least = inf
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            start, stop = max(part.start - base, 0), min(part.stop - base, segment.count)
+            if start < stop:
+                values = segment.column(name)[start:stop]
+                least = min(least, float(values[0] if values.strides == (0,) else values.min()))
+        number = COLUMNS[name].value
+        for slot in range(max(part.start - self.base, 0), part.stop - self.base):
+            entry = self.tail.entries.get(slot)
+            if entry is not None:
+                least = min(least, number(entry.row))
+        return least
+
     def values(self, name: str, slots: Ints) -> Array:
         """A column of some slots; its default where a slot is -1.
 
-        A column that is one value over and over is not asked to give some: numpy would write all of it out first.
+        A column that is one value over and over is not asked to give some: numpy would write all of it out first. Nor
+        is one put together from several segments for the first few questions.
         """
+        if (
+            name not in self._columns
+            and (len(self.segments) != 1 or self.count != self.base)
+            and self._picks.get(name, 0) < PICKS
+            and self._same_throughout(name) is None
+        ):
+            self._picks[name] = self._picks.get(name, 0) + 1
+            return self._picked(name, slots)
         held = self.column(name)
         if not len(held):
             return np.full(len(slots), COLUMNS[name].default, dtype=held.dtype)
@@ -193,18 +246,31 @@ class Table:
             out[slots < 0] = COLUMNS[name].default
         return out
 
+    def _picked(self, name: str, slots: Ints) -> Array:
+        """A column of some slots, from where each of them lies."""
+        column = COLUMNS[name]
+        out = np.full(len(slots), column.default, dtype=column.dtype)
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            here = np.flatnonzero((slots >= base) & (slots < base + segment.count))
+            if len(here):
+                out[here] = segment.column(name)[slots[here] - base]
+        for i in np.flatnonzero(slots >= self.base).tolist():
+            entry = self.tail.entries.get(int(slots[i]) - self.base)
+            if entry is not None:
+                out[i] = column.value(entry.row)
+        return out
+
     def slots_of(self, rows: Ints) -> Ints:
         """The live slot of each row; -1 where there is none."""
         found = np.full(len(rows), -1, dtype=np.int64)
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         for base, segment in zip(self.bases, self.segments, strict=False):
             if kernels.native is not None:
-                kernels.native.locate(
-                    segment.rows, self.alive[base : base + segment.count], rows, base, found
-                )
+                alive = self.alive[base : base + segment.count]
+                kernels.native.locate(segment.rows, segment.order, alive, rows, base, found)
             elif segment.count:
-                at = np.minimum(segment.rows.searchsorted(rows), segment.count - 1)
-                here = (segment.rows[at] == rows) & self.alive[base + at]
+                at = segment.located(rows)
+                here = (at >= 0) & self.alive[base + at]
                 found[here] = base + at[here]
         if self.tail.slots:
             for i, row in enumerate(rows.tolist()):

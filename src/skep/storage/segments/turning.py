@@ -151,5 +151,10 @@ def _hadamard(size: int, kind: str = "f") -> Any:
 @lru_cache(maxsize=4)
 def _signs(size: int) -> Floats:
     """Which axes are flipped before they are mixed."""
-    bits = np.unpackbits(np.frombuffer(shake_128(b"skep").digest(size // 8 + 1), dtype=np.uint8))[:size]
+    return flips(b"skep", size)
+
+
+def flips(name: bytes, count: int) -> Floats:
+    """Ones and minus ones as if by chance, the same wherever they are asked for by this name."""
+    bits = np.unpackbits(np.frombuffer(shake_128(name).digest(count // 8 + 1), dtype=np.uint8))[:count]
     return bits.astype(np.float32) * 2 - 1

@@ -101,7 +101,13 @@ class Upkeep:
         if head < self.position:
             self._show([], None, 0)
         if head != self.position:
-            self._catch_up(head)
+            try:
+                self._catch_up(head)
+            except (IndexError, ValueError, MemoryError):
+                if not self.shelf.damaged():
+                    raise
+                self.drop()
+                self._catch_up(head)
         return self.position
 
     def _catch_up(self, head: int) -> None:
