@@ -96,6 +96,7 @@ extern int generation;
 /* The functions of each part, and what it does before the first call. */
 extern PyMethodDef scan_methods[], codes_methods[], choose_methods[], postings_methods[], generation_methods[];
 extern PyMethodDef build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
+extern PyMethodDef ranking_methods[];
 void generation_start(void);
 void build_start(void);
 void joining_start(void);
