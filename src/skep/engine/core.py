@@ -195,7 +195,7 @@ class Engine:
 
     def position(self) -> tuple[int, int]:
         """Where the bank stands; equal positions mean that every read gives the same answer."""
-        return self.store.head(), self.store.last_seq()
+        return self.store.position()
 
     def close(self) -> None:
         """Stop the workers, write what is still in memory, release the file."""

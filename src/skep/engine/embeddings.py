@@ -284,14 +284,15 @@ class Embeddings:
             return cosines
         calibration = getattr(embedder, "calibration", None)
         if calibration is not None and hasattr(calibration, "many"):
-            return calibration.many(cosines).astype(np.float32)
+            return calibration.many(cosines).astype(np.float32, copy=False)
         if cosines.size > STEPS:  # a scale of one's own, read off at many points: asking it each time is slow
             if self._scale is None or self._scale[0] != embedder.fingerprint:
                 points = np.linspace(-1.0, 1.0, STEPS)
                 read = np.array([embedder.calibrate(point) for point in points.tolist()])
                 self._scale = (embedder.fingerprint, points, read, np.diff(read) / np.diff(points))
             return _read_off(cosines, *self._scale[1:])
-        flat = [c if c != c else embedder.calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
+        calibrate = embedder.calibrate
+        flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
 
     def in_place(self, texts: Sequence[str]) -> Mapping[int, Sequence[bytes]]:

@@ -6,7 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -35,6 +35,18 @@ _encode = msgspec.json.Encoder().encode
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
 
 
+_Mappings = tuple[dict[str, float], dict[str, int], dict[str, Any]]
+
+
+class _Kept(NamedTuple):
+    """An answer for as long as it is true, and what its mappings held when it was given."""
+
+    since: float
+    until: float
+    answer: Recalled
+    mappings: list[_Mappings]
+
+
 class Recaller:
     """Answers queries on one engine, remembering recent answers for as long as nothing changes.
 
@@ -46,7 +58,7 @@ class Recaller:
         self._engine = engine
         self._loaded: tuple[BankSources, Callable[..., Recalled]] | None = None
         """What the first recall loads: what the pipeline reads from, and the pipeline."""
-        self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
+        self._answers: OrderedDict[Any, _Kept] = OrderedDict()
         self._position: tuple[int, int] | None = None
         self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
         self._configs: dict[tuple[str | None, bytes] | None, tuple[RecallConfig, bytes]] = {}
@@ -212,8 +224,9 @@ class Recaller:
             linked=self._opposed_by_links(shown),
             query=query if config.currency else None,
         )
-        answer = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
-        return answer, asked is not None and asked.passing
+        if hits is not found.hits or reason or trace:
+            found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
+        return found, asked is not None and asked.passing
 
     def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
         """Links that say that hits contradict something; few banks hold any."""
@@ -240,11 +253,11 @@ class Recaller:
             self._position = position
             return None
         kept = self._answers.get(key)
-        if kept is None or not kept[0] <= self._engine.now() < kept[1]:
+        if kept is None or not kept.since <= self._engine.now() < kept.until:
             return None
         self._answers.move_to_end(key)
         self.cache_hits += 1
-        return _apart(kept[2])
+        return _apart(kept)
 
     def _keep(self, key: Any, answer: Recalled, now: float, fades: float) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while.
@@ -255,7 +268,7 @@ class Recaller:
             until = min(
                 now + self._engine.settings.cache_seconds, self._engine.store.next_boundary(now), fades
             )
-            self._answers[key] = (now, until, _apart(answer))
+            self._answers[key] = _Kept(now, until, answer, [_mappings(hit) for hit in answer.hits])
             while len(self._answers) > self._engine.settings.cache_entries:
                 self._answers.popitem(last=False)
 
@@ -264,32 +277,34 @@ def _fades(answer: Recalled, bar: float, rate: float) -> float:
     """When the first of some hits falls below a bar for confidence, if nothing supports it; infinity if none will."""
     if bar <= 0 or rate <= 0:
         return math.inf
-    return min(
-        (
-            hit.memory.last_evidence_at + DAY / rate * math.log(max(hit.memory.confidence, 1e-9) / bar)
-            for hit in answer.hits
-        ),
-        default=math.inf,
-    )
+    days, soonest = DAY / rate, math.inf
+    for hit in answer.hits:
+        memory = hit.memory
+        fades = memory.last_evidence_at + days * math.log(max(memory.confidence, 1e-9) / bar)
+        soonest = min(soonest, fades)
+    return soonest
 
 
-def _apart(answer: Recalled) -> Recalled:
-    """The same answer in mappings of its own: what one caller does to them is not seen by the next."""
+def _mappings(hit: Hit) -> _Mappings:
+    """What a caller could change of a hit, as it is now."""
+    metadata = hit.memory.metadata
+    return hit.signals.copy(), hit.ranks.copy(), deepcopy(metadata) if metadata else {}
+
+
+def _apart(kept: _Kept) -> Recalled:
+    """A kept answer in mappings of its own: what one caller does to them is not seen by the next."""
     return msgspec.structs.replace(
-        answer,
+        kept.answer,
         hits=tuple(
             msgspec.structs.replace(
-                hit, signals=dict(hit.signals), ranks=dict(hit.ranks), memory=_memory_apart(hit.memory)
+                hit,
+                signals=signals.copy(),
+                ranks=ranks.copy(),
+                memory=msgspec.structs.replace(hit.memory, metadata=deepcopy(metadata) if metadata else {}),
             )
-            for hit in answer.hits
+            for hit, (signals, ranks, metadata) in zip(kept.answer.hits, kept.mappings, strict=True)
         ),
     )
-
-
-def _memory_apart(memory: Memory) -> Memory:
-    if not memory.metadata:
-        return msgspec.structs.replace(memory, metadata={})
-    return msgspec.structs.replace(memory, metadata=deepcopy(memory.metadata))
 
 
 def _load(engine: Engine) -> tuple[BankSources, Callable[..., Recalled]]:

@@ -359,6 +359,13 @@ class Reads(Linked):
                 self._last = self.log.last_seq()
             return self._last
 
+    def position(self) -> tuple[int, int]:
+        """`head` and `last_seq` of one moment."""
+        with self.connection.lock:
+            self._look()
+            head, last = self._head, self._last
+            return (self.head(), self.last_seq()) if head is None or last is None else (head, last)
+
     def spaces(self) -> list[Space]:
         """The vector spaces, as anybody last left them."""
         with self.connection.lock:
