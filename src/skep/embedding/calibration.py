@@ -39,7 +39,7 @@ class Calibration:
                     f"calibration knots must rise; {(raw, common)} is followed by {(next_raw, next_common)}"
                 )
         self._raw = [raw for raw, _ in self.knots]
-        self._arrays: NDArray[np.float64] | None = None
+        self._arrays: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
         """Both sides of the knots, once many are asked for."""
 
     def __call__(self, cosine: float) -> float:
@@ -53,7 +53,7 @@ class Calibration:
         import numpy as np
 
         if self._arrays is None:
-            self._arrays = np.array(self.knots).T.copy()
+            self._arrays = (np.array(self._raw), np.array([common for _, common in self.knots]))
         return np.interp(cosines, *self._arrays).astype(np.float32)
 
     def inverse(self, common: float) -> float:

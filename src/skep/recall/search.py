@@ -280,7 +280,8 @@ def _fades(answer: Recalled, bar: float, rate: float) -> float:
     days, soonest = DAY / rate, math.inf
     for hit in answer.hits:
         memory = hit.memory
-        fades = memory.last_evidence_at + days * math.log(max(memory.confidence, 1e-9) / bar)
+        sure = memory.confidence
+        fades = memory.last_evidence_at + days * math.log((sure if sure > 1e-9 else 1e-9) / bar)
         soonest = min(soonest, fades)
     return soonest
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from skep.model import Stage
 from skep.retrieval import fusion, signals
+from skep.retrieval.config import QUERY_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -239,8 +240,10 @@ def unit(config: RecallConfig) -> float:
 def _priors(columns: Columns, call: Call) -> dict[str, Floats]:
     """The signals that do not depend on the query, where a weight asks for them."""
     config = call.config
-    asked = {name for name, weight in config.weights.items() if weight > 0}
+    asked = {name for name, weight in config.weights.items() if weight > 0 and name not in QUERY_SIGNALS}
     out: dict[str, Floats] = {}
+    if not asked:
+        return out
     basis = columns.created_at
     if asked.intersection(COUNTED) or ("recency" in asked and config.recency_basis == "last_used_at"):
         counters = call.sources.counters(columns.rows)

@@ -23,7 +23,8 @@ def disagreeing(
     lexical: Sequence[int], semantic: Sequence[int], *, threshold: float = THRESHOLD
 ) -> list[bool]:
     """Which candidates are flagged; those in the top 3 of both rankings never are."""
-    return [
-        max(one, other) > SURE and disagreement(one, other) > threshold
-        for one, other in zip(lexical, semantic, strict=True)
-    ]
+    flagged: list[bool] = []
+    for one, other in zip(lexical, semantic, strict=True):
+        low, high = (one, other) if one < other else (other, one)
+        flagged.append(high > SURE and (high - low) / high > threshold)
+    return flagged

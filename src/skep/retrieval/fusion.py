@@ -43,8 +43,8 @@ def fuse_ranks(rankings: Mapping[str, Sequence[str]], *, k: int = RRF_K) -> dict
 
 def reciprocal(ranks: Sequence[NDArray[np.int64]], weights: Sequence[float], *, k: int = RRF_K) -> Floats:
     """`fuse_ranks` on arrays of ranks, one per signal, with a weight each."""
-    total = np.zeros(len(ranks[0]), dtype=np.float64)
-    for rank, weight in zip(ranks, weights, strict=True):
+    total = weights[0] / (k + ranks[0])
+    for rank, weight in zip(ranks[1:], weights[1:], strict=True):
         total += weight / (k + rank)
     return total
 

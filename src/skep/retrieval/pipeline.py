@@ -240,10 +240,11 @@ def _listed(columns: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
 
 def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]]:
     """Columns of values as one mapping per hit."""
-    if not columns:
-        return [{} for _ in range(count)]
-    names = tuple(columns)
-    return [dict(zip(names, values)) for values in zip(*columns.values(), strict=True)]  # noqa: B905
+    mappings: list[dict[str, Any]] = [{} for _ in range(count)]
+    for name, values in columns.items():
+        for mapping, value in zip(mappings, values, strict=True):
+            mapping[name] = value
+    return mappings
 
 
 def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:
