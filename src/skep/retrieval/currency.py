@@ -23,7 +23,8 @@ import numpy as np
 
 from skep.patterns import lazy
 from skep.retrieval.changes import around_changes, of_a_namesake
-from skep.words import SEVERAL, SINGLE, STOP, terms
+from skep.retrieval.reading import terms_of as terms
+from skep.words import SEVERAL, SINGLE, STOP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

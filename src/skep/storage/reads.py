@@ -12,6 +12,7 @@ import msgspec
 from skep.model import KINDS, Memory
 from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import MEMORY, Connection
+from skep.storage.kept import Texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
 from skep.storage.rows import AT_REST, SELECT, memory_of, searched_text, where_clause
@@ -72,6 +73,7 @@ class Reads(Linked):
         self._boundary: tuple[float, float] | None = None
         self._queued: bool | None = None
         self._read_before = False
+        self._texts = Texts()
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory in whatever status; None if unknown or forgotten."""
@@ -279,11 +281,17 @@ class Reads(Linked):
         return {row for (row,) in found}
 
     def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
-        """Title and text of rows, as indexed."""
+        """Title and text of rows, as indexed; kept, within bounds, for as long as nobody changes a memory."""
         if not rows:
             return {}
-        found = self._of_rows(_TEXTS, rows)
-        return {row: searched_text(title, text) for row, title, text in found}
+        with self.connection.lock:
+            if self.connection.writing:  # what is read may not be true in the end
+                return {row: searched_text(*said) for row, *said in self._of_rows(_TEXTS, rows)}
+            known = self._texts.of(self.head(), self._seen)
+            missing = [row for row in rows if row not in known]
+            if missing:
+                self._texts.add(self._of_rows(_TEXTS, missing))
+            return {row: known[row] for row in rows if row in known}
 
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
         """Uses, confirmations, last use and author of rows."""
