@@ -155,6 +155,37 @@ static PyObject *stretch(PyObject *self, PyObject *const *given, Py_ssize_t coun
     return finished(&buffers, sound);
 }
 
+PyDoc_STRVAR(read_off_doc, "read_off(values, points, heights, rises, out, /)\n--\n\n"
+                           "Values on a scale of straight lines between points that lie evenly from -1 to 1; float32\n"
+                           "in, float32 out. What is no number stays what it is.");
+
+static PyObject *read_off(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *values, *points, *heights, *rises, *out;
+    int sound = is_count("read_off", count, 5) && (values = array(&buffers, given[0], "values", 1, 4, 0)) != NULL &&
+                (points = array(&buffers, given[1], "points", 1, 8, 0)) != NULL &&
+                (heights = array(&buffers, given[2], "heights", 1, 8, 0)) != NULL &&
+                (rises = array(&buffers, given[3], "rises", 1, 8, 0)) != NULL &&
+                (out = array(&buffers, given[4], "out", 1, 4, 1)) != NULL && long_enough(points, "points", 2) &&
+                long_enough(heights, "heights", points->shape[0]) &&
+                long_enough(rises, "rises", points->shape[0] - 1) && long_enough(out, "out", values->shape[0]);
+    if (sound) {
+        const float *from = values->buf;
+        const double *p = points->buf, *h = heights->buf, *r = rises->buf;
+        float *to = out->buf;
+        double last = (double)(points->shape[0] - 2), steps = (last + 1.0) / 2.0;
+        for (Py_ssize_t i = 0; i < values->shape[0]; i++) {
+            double exact = from[i] < -1.0f ? -1.0 : from[i] > 1.0f ? 1.0 : (double)from[i];
+            double place = ((exact == exact ? exact : -1.0) + 1.0) * steps;
+            Py_ssize_t left = (Py_ssize_t)(place < last ? place : last);
+            to[i] = (float)(r[left] * (exact - p[left]) + h[left]);
+        }
+    }
+    return finished(&buffers, sound);
+}
+
 PyDoc_STRVAR(places_doc, "places(values, out, /)\n--\n\n"
                          "Places from 1 by falling value; equal values share the better one, what is no number the last.");
 
@@ -219,4 +250,4 @@ static PyObject *ordered(PyObject *self, PyObject *const *given, Py_ssize_t coun
     return finished(&buffers, sound);
 }
 
-PyMethodDef ranking_methods[] = {METHOD(rates), METHOD(stretch), METHOD(places), METHOD(ordered), {NULL, NULL, 0, NULL}};
+PyMethodDef ranking_methods[] = {METHOD(rates), METHOD(stretch), METHOD(read_off), METHOD(places), METHOD(ordered), {NULL, NULL, 0, NULL}};

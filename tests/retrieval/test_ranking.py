@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep import kernels
+from skep.engine.embeddings import read_off
 from skep.retrieval import fusion, signals
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -86,6 +87,15 @@ def test_the_order_is_the_same_in_one_pass(
         np.testing.assert_array_equal(mine[1], theirs[1])
 
 
+@given(st.lists(st.one_of(COSINES, st.floats(-1, 1)), min_size=1, max_size=60))
+def test_a_scale_is_read_off_alike(native: Any, cosines: list[float]) -> None:
+    points = np.linspace(-1.0, 1.0, 1001)
+    heights = np.maximum(points, 0.0) ** 1.7
+    given = (np.array(cosines, dtype=np.float32), points, heights, np.diff(heights) / np.diff(points))
+
+    np.testing.assert_array_equal(read_off(*given), in_numpy(read_off, *given))
+
+
 def test_many_are_sorted_alike(native: Any) -> None:
     draw = np.random.default_rng(3)
     score, importance = draw.integers(0, 40, MANY) / 8, draw.integers(0, 3, MANY) / 2
@@ -96,13 +106,17 @@ def test_many_are_sorted_alike(native: Any) -> None:
     assert fusion.best_first(*given)[0].tolist() == in_numpy(fusion.best_first, *given)[0].tolist()
 
 
-FLOATS, INTS = np.zeros(4), np.zeros(4, dtype=np.int64)
+FLOATS, INTS, SINGLES = np.zeros(4), np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.float32)
 WRONG = {
     "rates": (
         [FLOATS, FLOATS, FLOATS.copy(), FLOATS.copy()],
         [(1, FLOATS[:3]), (2, FLOATS[:3]), (3, FLOATS[:3])],
     ),
     "stretch": ([FLOATS, FLOATS.copy()], [(1, FLOATS[:3]), (0, FLOATS.astype(np.float32))]),
+    "read_off": (
+        [SINGLES, FLOATS, FLOATS, FLOATS[:3], SINGLES.copy()],
+        [(0, FLOATS), (1, FLOATS[:1]), (2, FLOATS[:3]), (3, FLOATS[:2]), (4, SINGLES[:3])],
+    ),
     "places": ([FLOATS, INTS.copy()], [(1, INTS[:3]), (0, np.zeros(8)[::2]), (0, np.zeros((2, 2)))]),
     "ordered": (
         [FLOATS, INTS, FLOATS, FLOATS, INTS, INTS.copy(), FLOATS.copy()],

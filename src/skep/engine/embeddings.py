@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from skep import forking
+from skep import forking, kernels
 from skep.clock import Now
 from skep.config import Settings
 from skep.embedding import Opener, open_embedder
@@ -290,7 +290,7 @@ class Embeddings:
                 points = np.linspace(-1.0, 1.0, STEPS)
                 read = np.array([embedder.calibrate(point) for point in points.tolist()])
                 self._scale = (embedder.fingerprint, points, read, np.diff(read) / np.diff(points))
-            return _read_off(cosines, *self._scale[1:])
+            return read_off(cosines, *self._scale[1:])
         calibrate = embedder.calibrate
         flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
@@ -427,7 +427,7 @@ class Embeddings:
         return said or self.outages.last() or next(iter(working), None)
 
 
-def _read_off(
+def read_off(
     cosines: NDArray[np.float32],
     points: NDArray[np.float64],
     read: NDArray[np.float64],
@@ -436,6 +436,12 @@ def _read_off(
     """What `np.interp` gives, without searching: the points are evenly spaced from -1 to 1."""
     import numpy as np
 
+    if kernels.native is not None:
+        out = np.empty(cosines.shape, dtype=np.float32)
+        kernels.native.read_off(
+            cosines.astype(np.float32, copy=False).ravel(), points, read, rise, out.reshape(-1)
+        )
+        return out
     last = len(points) - 2
     exact = np.minimum(np.maximum(cosines.astype(np.float64), -1.0), 1.0)
     left = np.minimum((np.fmax(exact, -1.0) + 1.0) * ((last + 1) / 2), last).astype(np.intp)

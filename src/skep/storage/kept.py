@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from skep.storage.rows import searched_text
 
+FEW = 1024
+"""Whoever asks for more texts than this reads the bank from end to end; they are not kept."""
 KEPT_CHARS = 1 << 21
 """Characters of texts that are kept; when there are more, all are let go."""
 
+Rows = Iterable[tuple[Any, ...]]
+
+
+def texts(found: Rows) -> dict[int, str]:
+    """Texts as indexed, by row, from rows of (row, title, text)."""
+    return {row: searched_text(title, text) for row, title, text in found}
+
 
 class Texts:
-    """Texts by row, for as long as a bank stays as it was, and up to so many characters."""
+    """Texts by row, within bounds."""
 
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
-        self._of: tuple[int, int] | None = None
+        self._at: tuple[int, int] | None = None
         self._size = 0
 
-    def of(self, head: int, version: int) -> dict[int, str]:
-        """Those that are known of a bank at a position, as seen in a version of the file."""
-        if self._of != (head, version) or self._size > KEPT_CHARS:
-            self._known.clear()
-            self._of, self._size = (head, version), 0
-        return self._known
+    def of(
+        self, rows: Sequence[int], at: tuple[int, int], read: Callable[[Sequence[int]], Rows]
+    ) -> dict[int, str]:
+        """The texts of rows.
 
-    def add(self, found: Iterable[tuple[Any, ...]]) -> None:
-        """More of the same."""
-        for row, title, text in found:
-            self._known[row] = said = searched_text(title, text)
-            self._size += len(said)
+        Args:
+            rows: Those of interest; what no text belongs to is left out.
+            at: Where the bank stands; what was read at another place is read again.
+            read: Reads (row, title, text) of some rows.
+        """
+        known = self._known
+        if self._at != at or self._size > KEPT_CHARS:
+            known.clear()
+            self._at, self._size = at, 0
+        missing = [row for row in rows if row not in known]
+        if missing:
+            more = texts(read(missing))
+            known.update(more)
+            self._size += sum(map(len, more.values()))
+        return {row: known[row] for row in rows if row in known}

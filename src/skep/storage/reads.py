@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -12,10 +12,10 @@ import msgspec
 from skep.model import KINDS, Memory
 from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import MEMORY, Connection
-from skep.storage.kept import Texts
+from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
-from skep.storage.rows import AT_REST, SELECT, memory_of, searched_text, where_clause
+from skep.storage.rows import AT_REST, SELECT, memory_of, where_clause
 from skep.storage.vectors import Space, Vectors
 from skep.storage.wording import waiting
 
@@ -285,13 +285,10 @@ class Reads(Linked):
         if not rows:
             return {}
         with self.connection.lock:
-            if self.connection.writing:  # what is read may not be true in the end
-                return {row: searched_text(*said) for row, *said in self._of_rows(_TEXTS, rows)}
-            known = self._texts.of(self.head(), self._seen)
-            missing = [row for row in rows if row not in known]
-            if missing:
-                self._texts.add(self._of_rows(_TEXTS, missing))
-            return {row: known[row] for row in rows if row in known}
+            if self.connection.writing or len(rows) > FEW:  # not true in the end, or not to come up again
+                return texts(self._of_rows(_TEXTS, rows))
+            at = self.head()
+            return self._texts.of(rows, (at, self._seen), partial(self._of_rows, _TEXTS))
 
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
         """Uses, confirmations, last use and author of rows."""
