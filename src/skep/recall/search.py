@@ -32,10 +32,9 @@ DAY = 86_400.0
 VERDICTS = 4096
 CONFIGS = 64
 _encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
-
-
-_Mappings = tuple[dict[str, float], dict[str, int], dict[str, Any]]
 
 
 class _Kept(NamedTuple):
@@ -44,7 +43,10 @@ class _Kept(NamedTuple):
     since: float
     until: float
     answer: Recalled
-    mappings: list[_Mappings]
+    told: bytes
+    """Signals and ranks of each hit."""
+    metadata: list[dict[str, Any]]
+    """Of the memory of each."""
 
 
 class Recaller:
@@ -161,7 +163,7 @@ class Recaller:
                 found, passing = self._answer(query, where, limit, chosen, scorer, explain, ahead)
                 if scorer is None and not passing:
                     bar = chosen.min_confidence if where.min_confidence is None else where.min_confidence
-                    self._keep(key, found, where.now, _fades(found, bar, where.decay_per_day))
+                    self._keep(key, found, where, bar)
                 return found
 
         if reranker is None:
@@ -259,53 +261,56 @@ class Recaller:
         self.cache_hits += 1
         return _apart(kept)
 
-    def _keep(self, key: Any, answer: Recalled, now: float, fades: float) -> None:
+    def _keep(self, key: Any, answer: Recalled, where: Filter, bar: float) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while.
 
-        `fades` is when a hit will no longer be sure enough to be one.
+        `bar` is how sure a memory must be to be a hit.
         """
         if self._position == self._engine.position():
-            until = min(
-                now + self._engine.settings.cache_seconds, self._engine.store.next_boundary(now), fades
-            )
-            self._answers[key] = _Kept(now, until, answer, [_mappings(hit) for hit in answer.hits])
-            while len(self._answers) > self._engine.settings.cache_entries:
+            now, settings = where.now, self._engine.settings
+            until = min(now + settings.cache_seconds, self._engine.store.next_boundary(now))
+            until = _fades(answer, bar, where.decay_per_day, until)
+            self._answers[key] = _kept(now, until, answer)
+            while len(self._answers) > settings.cache_entries:
                 self._answers.popitem(last=False)
 
 
-def _fades(answer: Recalled, bar: float, rate: float) -> float:
-    """When the first of some hits falls below a bar for confidence, if nothing supports it; infinity if none will."""
+def _fades(answer: Recalled, bar: float, rate: float, until: float) -> float:
+    """When the first of some hits falls below a bar for confidence, if nothing supports it; at most `until`."""
     if bar <= 0 or rate <= 0:
-        return math.inf
-    days, soonest = DAY / rate, math.inf
+        return until
+    days = DAY / rate
     for hit in answer.hits:
         memory = hit.memory
         sure = memory.confidence
-        fades = memory.last_evidence_at + days * math.log((sure if sure > 1e-9 else 1e-9) / bar)
-        soonest = min(soonest, fades)
-    return soonest
+        # the logarithm of a number is never below 1 less its reciprocal, which most often is enough to know
+        if sure < 1e-9 or memory.last_evidence_at + days * (1 - bar / sure) < until:
+            until = min(until, memory.last_evidence_at + days * math.log(max(sure, 1e-9) / bar))
+    return until
 
 
-def _mappings(hit: Hit) -> _Mappings:
-    """What a caller could change of a hit, as it is now."""
-    metadata = hit.memory.metadata
-    return hit.signals.copy(), hit.ranks.copy(), deepcopy(metadata) if metadata else {}
+def _kept(since: float, until: float, answer: Recalled) -> _Kept:
+    """An answer, and apart from it whatever a caller could change of it."""
+    told = _pack([(hit.signals, hit.ranks) for hit in answer.hits])
+    metadata = [deepcopy(hit.memory.metadata) if hit.memory.metadata else {} for hit in answer.hits]
+    return _Kept(since, until, answer, told, metadata)
 
 
 def _apart(kept: _Kept) -> Recalled:
     """A kept answer in mappings of its own: what one caller does to them is not seen by the next."""
-    return msgspec.structs.replace(
-        kept.answer,
-        hits=tuple(
-            msgspec.structs.replace(
-                hit,
-                signals=signals.copy(),
-                ranks=ranks.copy(),
-                memory=msgspec.structs.replace(hit.memory, metadata=deepcopy(metadata) if metadata else {}),
-            )
-            for hit, (signals, ranks, metadata) in zip(kept.answer.hits, kept.mappings, strict=True)
-        ),
-    )
+    replace = msgspec.structs.replace
+    hits = [
+        replace(
+            hit,
+            signals=signals,
+            ranks=ranks,
+            memory=replace(hit.memory, metadata=deepcopy(metadata) if metadata else {}),
+        )
+        for hit, (signals, ranks), metadata in zip(
+            kept.answer.hits, _unpack(kept.told), kept.metadata, strict=True
+        )
+    ]
+    return replace(kept.answer, hits=tuple(hits))
 
 
 def _load(engine: Engine) -> tuple[BankSources, Callable[..., Recalled]]:

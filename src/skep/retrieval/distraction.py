@@ -23,8 +23,9 @@ def disagreeing(
     lexical: Sequence[int], semantic: Sequence[int], *, threshold: float = THRESHOLD
 ) -> list[bool]:
     """Which candidates are flagged; those in the top 3 of both rankings never are."""
-    flagged: list[bool] = []
-    for one, other in zip(lexical, semantic, strict=True):
-        low, high = (one, other) if one < other else (other, one)
-        flagged.append(high > SURE and (high - low) / high > threshold)
-    return flagged
+    return [
+        (one > SURE and (one - other) / one > threshold)
+        if one > other
+        else (other > SURE and (other - one) / other > threshold)
+        for one, other in zip(lexical, semantic, strict=True)
+    ]

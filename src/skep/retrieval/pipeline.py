@@ -78,11 +78,11 @@ def run(
         vector = sources.embed(asked.about)
     call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain)
     found = _gather(call)
-    if len(found) and _again(config) != IDLE:
+    if len(found.at) and _again(config) != IDLE:
         from skep.retrieval.second import second_look  # few presets want its many parts
 
         found = second_look(found, call)
-    if len(found) and reranker is not None:
+    if reranker is not None and len(found):
         found = _rerank(found, call, reranker)
     found, reason = _choose(found, call, limit)
     hits, trace = _hits(found, call), found.trace or ()
@@ -148,15 +148,16 @@ def _rerank(found: Candidates, call: Call, reranker: Reranker) -> Candidates:
 
 def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]:
     """What is returned, and in words why it is less than asked for."""
-    if not len(found):
+    if not len(found.at):
         return found, "no memory passes the filters and shares a word or a meaning"
     config = call.config
     found, reason = _above_the_bar(found, config)
-    most = min(limit, config.max_results, len(found))
+    most = min(limit, config.max_results, len(found.at))
     if config.select != "none" and len(found):
         found = _varied(found, call, most)
     kept = found.first(most)
-    kept = kept.noted("limit", cut=len(found) - len(kept))
+    if call.explain:
+        kept = kept.noted("limit", cut=len(found) - len(kept))
     if config.dynamic_k:
         from skep.retrieval import selection
 
@@ -205,13 +206,13 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
-    rows = found.rows
-    outdated = found.outdated
-    ranks = _listed(found.ranks)
-    odd = [False] * len(found)
+    rows, outdated = found.rows, found.outdated
+    count = len(rows)
+    signals, ranks = _listed(found.signals), _listed(found.ranks)
+    odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
         odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
-    return tuple(
+    hits = [
         Hit(
             memory=memory,
             score=score,
@@ -225,12 +226,13 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             call.sources.memories(rows),
             rows.tolist(),
             found.score.tolist(),
-            _by_hit(_listed(found.signals), len(found)),
-            _by_hit(ranks, len(found)),
+            _by_hit(signals, count),
+            _by_hit(ranks, count),
             odd,
             strict=True,
         )
-    )
+    ]
+    return tuple(hits)
 
 
 def _listed(columns: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:

@@ -434,6 +434,8 @@ class Reads(Linked):
 
     def active_space(self) -> Space | None:
         """The space recall uses."""
+        if self._moment and self._moment == self.connection.moment and not self._dirty:
+            return self._active  # asked in this snapshot before
         with self.connection.lock:
             self._look()
             return self._active
