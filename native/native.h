@@ -94,8 +94,9 @@ enum { PLAIN, AVX2, AVX512, GENERATIONS };
 extern int generation;
 
 /* The functions of each part, and what it does before the first call. */
-extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], generation_methods[];
-extern PyMethodDef search_methods[], build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
+extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], generation_methods[], search_methods[];
+extern PyMethodDef build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
+extern PyMethodDef ranking_methods[];
 void generation_start(void);
 void build_start(void);
 void joining_start(void);

@@ -81,6 +81,17 @@ static int copy_texts(PyObject *texts, Py_ssize_t count, char *bytes, uint32_t *
     return 1;
 }
 
+/* Places of a table with some to spare for the words of the texts: there are as many as words begin. */
+static uint32_t room_for(const char *bytes, const uint32_t *ends, Py_ssize_t count)
+{
+    uint32_t words = (uint32_t)count, places = 16;
+    for (uint32_t at = 1; count && at < ends[count - 1]; at++)
+        words += is_blank((unsigned char)bytes[at - 1]) && !is_blank((unsigned char)bytes[at]);
+    while (places <= 2 * words)
+        places *= 2;
+    return places;
+}
+
 static PyObject *pairs_of(Word *table, uint32_t places, const uint32_t *sizes, int count, double share)
 {
     uint32_t shared[MOST_TEXTS][MOST_TEXTS];
@@ -118,7 +129,7 @@ static PyObject *sharing(PyObject *self, PyObject *given)
     if (count > MOST_TEXTS)
         Py_RETURN_NONE;
     char *bytes = PyMem_Malloc(MOST_BYTES);
-    uint32_t ends[MOST_TEXTS], sizes[MOST_TEXTS], places = 16;
+    uint32_t ends[MOST_TEXTS], sizes[MOST_TEXTS], places = 0;
     Word *table = NULL;
     PyObject *found = NULL;
     int copied = bytes == NULL ? -1 : copy_texts(texts, count, bytes, ends);
@@ -129,8 +140,7 @@ static PyObject *sharing(PyObject *self, PyObject *given)
         Py_INCREF(found);
     }
     if (copied == 1) {
-        while (count && places <= ends[count - 1]) /* there are fewer words than bytes: some place stays free */
-            places *= 2;
+        places = room_for(bytes, ends, count);
         table = PyMem_Calloc(places, sizeof *table);
         if (table == NULL)
             PyErr_NoMemory();

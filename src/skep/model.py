@@ -77,7 +77,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 SHARED = Scope()
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class Memory(msgspec.Struct, frozen=True):
     """One thing an agent knows, with where it came from and how far to trust it."""
 
     id: str

@@ -39,6 +39,8 @@ class Calibration:
                     f"calibration knots must rise; {(raw, common)} is followed by {(next_raw, next_common)}"
                 )
         self._raw = [raw for raw, _ in self.knots]
+        self._arrays: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+        """Both sides of the knots, once many are asked for."""
 
     def __call__(self, cosine: float) -> float:
         """The common-scale value of one raw cosine."""
@@ -50,7 +52,9 @@ class Calibration:
         """The common-scale values of an array of raw cosines."""
         import numpy as np
 
-        return np.interp(cosines, self._raw, [common for _, common in self.knots]).astype(np.float32)
+        if self._arrays is None:
+            self._arrays = (np.array(self._raw), np.array([common for _, common in self.knots]))
+        return np.interp(cosines, *self._arrays).astype(np.float32)
 
     def inverse(self, common: float) -> float:
         """The smallest raw cosine that reaches a value on the common scale."""

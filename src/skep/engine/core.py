@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -68,7 +69,7 @@ class Engine:
         )
         self._index_folder = index_folder
         self._index: SegmentIndex | None = None
-        self._uses: dict[str, int] = {}
+        self._uses: defaultdict[str, int] = defaultdict(int)
         self._recalls = 0
         self._use_lock = threading.Lock()
         forking.watch(self)
@@ -76,7 +77,7 @@ class Engine:
     def forked(self) -> None:
         """In a child: what was counted so far is the parent's to write."""
         self._use_lock = threading.Lock()
-        self._uses, self._recalls = {}, 0
+        self._uses, self._recalls = defaultdict(int), 0
 
     @property
     def index(self) -> SegmentIndex:
@@ -172,8 +173,9 @@ class Engine:
         if self.frozen or self.store.read_only:
             return
         with self._use_lock:
+            uses = self._uses
             for memory_id in memory_ids:
-                self._uses[memory_id] = self._uses.get(memory_id, 0) + 1
+                uses[memory_id] += 1
             self._recalls += 1
             due = self._recalls >= self.settings.flush_uses_every
         if due and not self.settings.pure_reads:
@@ -182,7 +184,7 @@ class Engine:
     def flush_uses(self) -> None:
         """Write the use counters that are still in memory."""
         with self._use_lock:
-            counts, self._uses, self._recalls = self._uses, {}, 0
+            counts, self._uses, self._recalls = dict(self._uses), defaultdict(int), 0
         if counts:
             now = self.now()
             try:
@@ -193,11 +195,11 @@ class Engine:
                     self._use_lock
                 ):  # statistics only: a reader never waits for a writer; counted the next time
                     for memory_id, count in counts.items():
-                        self._uses[memory_id] = self._uses.get(memory_id, 0) + count
+                        self._uses[memory_id] += count
 
     def position(self) -> tuple[int, int]:
         """Where the bank stands; equal positions mean that every read gives the same answer."""
-        return self.store.head(), self.store.last_seq()
+        return self.store.position()
 
     def close(self) -> None:
         """Stop the workers, write what is still in memory, release the file."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from skep import forking
+from skep import forking, kernels
 from skep.clock import Now
 from skep.config import Settings
 from skep.embedding import Opener, open_embedder
@@ -147,7 +147,7 @@ class Embeddings:
 
     def for_space(self, space: Space) -> Embedder | None:
         """The embedder that made a space; None if it cannot be had any more."""
-        if space.fingerprint == self.name:
+        if space.fingerprint == (self._fingerprint or self.name):
             return self.embedder
         old = self._old
         if old is None or old[0] != space.fingerprint:
@@ -284,14 +284,15 @@ class Embeddings:
             return cosines
         calibration = getattr(embedder, "calibration", None)
         if calibration is not None and hasattr(calibration, "many"):
-            return calibration.many(cosines).astype(np.float32)
+            return calibration.many(cosines).astype(np.float32, copy=False)
         if cosines.size > STEPS:  # a scale of one's own, read off at many points: asking it each time is slow
             if self._scale is None or self._scale[0] != embedder.fingerprint:
                 points = np.linspace(-1.0, 1.0, STEPS)
                 read = np.array([embedder.calibrate(point) for point in points.tolist()])
                 self._scale = (embedder.fingerprint, points, read, np.diff(read) / np.diff(points))
-            return _read_off(cosines, *self._scale[1:])
-        flat = [c if c != c else embedder.calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
+            return read_off(cosines, *self._scale[1:])
+        calibrate = embedder.calibrate
+        flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
 
     def in_place(self, texts: Sequence[str]) -> Mapping[int, Sequence[bytes]]:
@@ -426,7 +427,7 @@ class Embeddings:
         return said or self.outages.last() or next(iter(working), None)
 
 
-def _read_off(
+def read_off(
     cosines: NDArray[np.float32],
     points: NDArray[np.float64],
     read: NDArray[np.float64],
@@ -435,6 +436,12 @@ def _read_off(
     """What `np.interp` gives, without searching: the points are evenly spaced from -1 to 1."""
     import numpy as np
 
+    if kernels.native is not None:
+        out = np.empty(cosines.shape, dtype=np.float32)
+        kernels.native.read_off(
+            cosines.astype(np.float32, copy=False).ravel(), points, read, rise, out.reshape(-1)
+        )
+        return out
     last = len(points) - 2
     exact = np.minimum(np.maximum(cosines.astype(np.float64), -1.0), 1.0)
     left = np.minimum((np.fmax(exact, -1.0) + 1.0) * ((last + 1) / 2), last).astype(np.intp)

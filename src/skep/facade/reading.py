@@ -122,41 +122,23 @@ class Reading(History):
         return Page(memories=tuple(memory for _row, memory in found[:limit]), cursor=more)
 
     def _filter(self, **given: Any) -> Filter:
-        """A checked filter."""
-        label = self._engine.settings.label_limit
-
-        def several(name: str, choices: tuple[str, ...] | None = None) -> tuple[str, ...]:
-            value = given.get(name)
-            if value is None:
-                return ()
-            if not isinstance(value, str | Iterable) or isinstance(value, bytes | Mapping):
-                kind = type(cast("object", value)).__name__
-                raise WrongTypeError(f"{name} must be a string or a list of strings, got {kind}", field=name)
-            values = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
-            return tuple(
-                clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values
-            )
-
-        def moment(name: str) -> float | None:
-            return None if given.get(name) is None else clean_time(name, given[name])
-
-        def unit(name: str) -> float | None:
-            return None if given.get(name) is None else clean_number(name, given[name], 0.0, 1.0)
-
-        scope, tags, status = given.get("scope"), given.get("tags"), given.get("status")
+        """A checked filter; what is not given narrows nothing."""
+        settings, asked = self._engine.settings, given.get
+        label = settings.label_limit
+        scope, tags, status = asked("scope"), asked("tags"), asked("status")
         return Filter(
             scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
-            include_shared=clean_flag("include_shared", given.get("include_shared", False)),
-            kinds=several("kind", KINDS),
-            statuses=CURRENT if status is CURRENT else several("status", STATUSES) or CURRENT,
-            tags=_tag_groups("tags", tags, self._engine.settings) if tags else (),
-            domains=several("domain"),
-            agents=several("agent"),
-            since=moment("since"),
-            until=moment("until"),
-            valid_at=moment("valid_at"),
-            min_confidence=unit("min_confidence"),
-            min_importance=unit("min_importance"),
+            include_shared=clean_flag("include_shared", asked("include_shared", False)),
+            kinds=_several("kind", asked("kind"), label, KINDS),
+            statuses=CURRENT if status is CURRENT else _several("status", status, label, STATUSES) or CURRENT,
+            tags=_tag_groups("tags", tags, settings) if tags else (),
+            domains=_several("domain", asked("domain"), label),
+            agents=_several("agent", asked("agent"), label),
+            since=None if (since := asked("since")) is None else clean_time("since", since),
+            until=None if (until := asked("until")) is None else clean_time("until", until),
+            valid_at=None if (at := asked("valid_at")) is None else clean_time("valid_at", at),
+            min_confidence=_share("min_confidence", asked("min_confidence")),
+            min_importance=_share("min_importance", asked("min_importance")),
             now=self._engine.now(),
         )
 
@@ -251,14 +233,10 @@ class Reading(History):
             rng: The source of that randomness.
             explain: Also return what every stage did.
         """
-        from skep.retrieval.config import RecallConfig
-
         query = clean_text("query", query, self._engine.settings.text_limit)
         preset = None if preset is None else clean_text("preset", preset, 100)
-        if config is not None and not isinstance(config, Mapping | RecallConfig):  # pyright: ignore
-            raise WrongTypeError(
-                f"config must be a mapping or a RecallConfig, got {type(config).__name__}", field="config"
-            )
+        if config is not None and not isinstance(config, dict):
+            _refuse_no_config(config)
         reranker = None if reranker is None else _counted(clean_call("reranker", reranker))
         if rng is not None:
             _refuse_other(rng)
@@ -319,6 +297,21 @@ class Reading(History):
         return self._recaller
 
 
+def _several(name: str, value: Any, label: int, choices: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """One text or several, each among the choices where there are some."""
+    if value is None:
+        return ()
+    if not isinstance(value, str | Iterable) or isinstance(value, bytes | Mapping):
+        kind = type(cast("object", value)).__name__
+        raise WrongTypeError(f"{name} must be a string or a list of strings, got {kind}", field=name)
+    values = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
+    return tuple(clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values)
+
+
+def _share(name: str, value: Any) -> float | None:
+    return None if value is None else clean_number(name, value, 0.0, 1.0)
+
+
 def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:
     """Tags to look for: every one of those given, and at least one of each list among them."""
     if isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping):
@@ -359,6 +352,15 @@ def _counted(reranker: Callable[[str, Sequence[str]], Sequence[float]]) -> Calla
         return found
 
     return call
+
+
+def _refuse_no_config(config: object) -> None:
+    from skep.retrieval.config import RecallConfig
+
+    if not isinstance(config, Mapping | RecallConfig):
+        raise WrongTypeError(
+            f"config must be a mapping or a RecallConfig, got {type(config).__name__}", field="config"
+        )
 
 
 def _refuse_other(rng: object) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from skep import kernels
 from skep.semantics.conflicts import age, comparable, in_common, judge, replaces, whole_words
 
 if TYPE_CHECKING:
@@ -181,8 +182,6 @@ def _alike(texts: list[str]) -> list[tuple[int, int]]:
 
 def roughly_alike(texts: list[str]) -> list[tuple[int, int]]:
     """The pairs of texts that have some of the chunks between their blanks in common, whatever their case."""
-    from skep import kernels
-
     found: list[tuple[int, int]] | None = None
     if kernels.native is not None:
         found = kernels.native.sharing(texts, ROUGHLY)

@@ -6,7 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -32,7 +32,21 @@ DAY = 86_400.0
 VERDICTS = 4096
 CONFIGS = 64
 _encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
+
+
+class _Kept(NamedTuple):
+    """An answer for as long as it is true, and what its mappings held when it was given."""
+
+    since: float
+    until: float
+    answer: Recalled
+    told: bytes
+    """Signals and ranks of each hit."""
+    metadata: list[dict[str, Any]]
+    """Of the memory of each."""
 
 
 class Recaller:
@@ -46,7 +60,7 @@ class Recaller:
         self._engine = engine
         self._loaded: tuple[BankSources, Callable[..., Recalled]] | None = None
         """What the first recall loads: what the pipeline reads from, and the pipeline."""
-        self._answers: OrderedDict[Any, tuple[float, float, Recalled]] = OrderedDict()
+        self._answers: OrderedDict[Any, _Kept] = OrderedDict()
         self._position: tuple[int, int] | None = None
         self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
         self._configs: dict[tuple[str | None, bytes] | None, tuple[RecallConfig, bytes]] = {}
@@ -149,7 +163,7 @@ class Recaller:
                 found, passing = self._answer(query, where, limit, chosen, scorer, explain, ahead)
                 if scorer is None and not passing:
                     bar = chosen.min_confidence if where.min_confidence is None else where.min_confidence
-                    self._keep(key, found, where.now, _fades(found, bar, where.decay_per_day))
+                    self._keep(key, found, where, bar)
                 return found
 
         if reranker is None:
@@ -212,8 +226,9 @@ class Recaller:
             linked=self._opposed_by_links(shown),
             query=query if config.currency else None,
         )
-        answer = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
-        return answer, asked is not None and asked.passing
+        if hits is not found.hits or reason or trace:
+            found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
+        return found, asked is not None and asked.passing
 
     def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
         """Links that say that hits contradict something; few banks hold any."""
@@ -240,56 +255,62 @@ class Recaller:
             self._position = position
             return None
         kept = self._answers.get(key)
-        if kept is None or not kept[0] <= self._engine.now() < kept[1]:
+        if kept is None or not kept.since <= self._engine.now() < kept.until:
             return None
         self._answers.move_to_end(key)
         self.cache_hits += 1
-        return _apart(kept[2])
+        return _apart(kept)
 
-    def _keep(self, key: Any, answer: Recalled, now: float, fades: float) -> None:
+    def _keep(self, key: Any, answer: Recalled, where: Filter, bar: float) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while.
 
-        `fades` is when a hit will no longer be sure enough to be one.
+        `bar` is how sure a memory must be to be a hit.
         """
         if self._position == self._engine.position():
-            until = min(
-                now + self._engine.settings.cache_seconds, self._engine.store.next_boundary(now), fades
-            )
-            self._answers[key] = (now, until, _apart(answer))
-            while len(self._answers) > self._engine.settings.cache_entries:
+            now, settings = where.now, self._engine.settings
+            until = min(now + settings.cache_seconds, self._engine.store.next_boundary(now))
+            until = _fades(answer, bar, where.decay_per_day, until)
+            self._answers[key] = _kept(now, until, answer)
+            while len(self._answers) > settings.cache_entries:
                 self._answers.popitem(last=False)
 
 
-def _fades(answer: Recalled, bar: float, rate: float) -> float:
-    """When the first of some hits falls below a bar for confidence, if nothing supports it; infinity if none will."""
+def _fades(answer: Recalled, bar: float, rate: float, until: float) -> float:
+    """When the first of some hits falls below a bar for confidence, if nothing supports it; at most `until`."""
     if bar <= 0 or rate <= 0:
-        return math.inf
-    return min(
-        (
-            hit.memory.last_evidence_at + DAY / rate * math.log(max(hit.memory.confidence, 1e-9) / bar)
-            for hit in answer.hits
-        ),
-        default=math.inf,
-    )
+        return until
+    days = DAY / rate
+    for hit in answer.hits:
+        memory = hit.memory
+        sure = memory.confidence
+        # the logarithm of a number is never below 1 less its reciprocal, which most often is enough to know
+        if sure < 1e-9 or memory.last_evidence_at + days * (1 - bar / sure) < until:
+            until = min(until, memory.last_evidence_at + days * math.log(max(sure, 1e-9) / bar))
+    return until
 
 
-def _apart(answer: Recalled) -> Recalled:
-    """The same answer in mappings of its own: what one caller does to them is not seen by the next."""
-    return msgspec.structs.replace(
-        answer,
-        hits=tuple(
-            msgspec.structs.replace(
-                hit, signals=dict(hit.signals), ranks=dict(hit.ranks), memory=_memory_apart(hit.memory)
-            )
-            for hit in answer.hits
-        ),
-    )
+def _kept(since: float, until: float, answer: Recalled) -> _Kept:
+    """An answer, and apart from it whatever a caller could change of it."""
+    told = _pack([(hit.signals, hit.ranks) for hit in answer.hits])
+    metadata = [deepcopy(hit.memory.metadata) if hit.memory.metadata else {} for hit in answer.hits]
+    return _Kept(since, until, answer, told, metadata)
 
 
-def _memory_apart(memory: Memory) -> Memory:
-    if not memory.metadata:
-        return msgspec.structs.replace(memory, metadata={})
-    return msgspec.structs.replace(memory, metadata=deepcopy(memory.metadata))
+def _apart(kept: _Kept) -> Recalled:
+    """A kept answer in mappings of its own: what one caller does to them is not seen by the next."""
+    replace = msgspec.structs.replace
+    hits = [
+        replace(
+            hit,
+            signals=signals,
+            ranks=ranks,
+            memory=replace(hit.memory, metadata=deepcopy(metadata) if metadata else {}),
+        )
+        for hit, (signals, ranks), metadata in zip(
+            kept.answer.hits, _unpack(kept.told), kept.metadata, strict=True
+        )
+    ]
+    return replace(kept.answer, hits=tuple(hits))
 
 
 def _load(engine: Engine) -> tuple[BankSources, Callable[..., Recalled]]:

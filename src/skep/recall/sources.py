@@ -51,7 +51,7 @@ class BankSources:
         self._terms: tuple[str, ...] = ()
         self._rows: Ints = NOTHING[0]
         self._impacts: Singles = NOTHING[1]
-        self._idf: tuple[Sequence[str], Floats] | None = None
+        self._idf: dict[tuple[str, ...], Floats] = {}
         self._memories: dict[int, Memory] = {}
 
     @property
@@ -64,7 +64,9 @@ class BankSources:
         """The vector of a query in the active space."""
         self.asked = self._engine.embeddings.asked(text)
         vector = self.asked.vector
-        return None if vector is None or not vector.any() else vector
+        if vector is None or (vector @ vector == 0.0 and not vector.any()):  # the product is the quicker look
+            return None
+        return vector
 
     def calibrate(self, cosines: Singles) -> Singles:
         """Raw cosines on the common scale; nan stays nan."""
@@ -79,9 +81,11 @@ class BankSources:
 
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""
-        if self._idf is None or self._idf[0] != terms:
-            self._idf = (terms, self._engine.index.idf(terms))
-        return self._idf[1]
+        key = tuple(terms)
+        found = self._idf.get(key)
+        if found is None:
+            found = self._idf[key] = self._engine.index.idf(terms)
+        return found
 
     def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
         """The part of BM25 that each term gives to each row."""

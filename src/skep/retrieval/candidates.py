@@ -6,7 +6,6 @@ a list of places in those columns, so that cutting and sorting touch one array, 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +13,7 @@ import numpy as np
 
 from skep.model import Stage
 from skep.retrieval import fusion, signals
+from skep.retrieval.config import QUERY_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from skep.retrieval.sources import Pool, Sources
     from skep.storage.base import Filter
 
-    Bools = NDArray[np.bool_]
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Singles = NDArray[np.float32]
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 COUNTED = ("confirmations", "trust", "usage")
 """Signals that need the use counters."""
 MATCHED_CONFIDENCE = 0.01
+_NONE = np.full(1024, -1, dtype=np.int64)
+_NONE.flags.writeable = False
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -44,6 +45,13 @@ class Call(msgspec.Struct, frozen=True):
     where: Filter
     now: float
     vector: Singles | None
+    explain: bool = True
+    """Whether the stages are to say what they did."""
+
+    @property
+    def trace(self) -> tuple[Stage, ...] | None:
+        """What stands in the trace before the first stage."""
+        return () if self.explain else None
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -66,13 +74,18 @@ class Columns(msgspec.Struct, frozen=True):
 class Ranks:
     """Places of the candidates by some values, worked out when they are first looked at."""
 
+    __slots__ = ("_places", "_values")
+
     def __init__(self, **values: Floats) -> None:
         self._values = values
+        self._places: dict[str, Ints] | None = None
 
-    @cached_property
+    @property
     def places(self) -> dict[str, Ints]:
         """By name; what has no value, or the lowest, comes after everything that has one."""
-        return {name: signals.ranks(np.fmax(values, -np.inf)) for name, values in self._values.items()}
+        if self._places is None:
+            self._places = {name: signals.ranks(values) for name, values in self._values.items()}
+        return self._places
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -89,7 +102,8 @@ class Candidates(msgspec.Struct, frozen=True):
     """One for each that stands."""
     outdated: frozenset[int] = frozenset()
     """Rows that a newer one above them makes untrue."""
-    trace: tuple[Stage, ...] = ()
+    trace: tuple[Stage, ...] | None = ()
+    """What the stages did; None where nobody wants to know."""
 
     def __len__(self) -> int:
         return len(self.at)
@@ -149,18 +163,18 @@ class Candidates(msgspec.Struct, frozen=True):
 
     def noted(self, name: str, *, cut: int = 0, note: str = "") -> Candidates:
         """The same, with one more line in the trace."""
+        if self.trace is None:
+            return self
         line = Stage(name=name, kept=len(self.at), cut=cut, note=note)
         return msgspec.structs.replace(self, trace=(*self.trace, line))
 
     def ordered(self) -> Candidates:
         """Best first; ties by importance, then newer, then row, which grows with the id."""
-        at, columns = self.at, self.columns
-        order = fusion.order_by_score(self.score)
-        if order is None:
-            order = fusion.total_order(
-                self.score, columns.importance[at], columns.created_at[at], columns.rows[at]
-            )
-        return msgspec.structs.replace(self, at=at[order], score=self.score[order])
+        columns = self.columns
+        at, score = fusion.best_first(
+            self.score, self.at, columns.importance, columns.created_at, columns.rows
+        )
+        return msgspec.structs.replace(self, at=at, score=score)
 
 
 def of_pool(pool: Pool, call: Call) -> Columns:
@@ -174,8 +188,13 @@ def of_pool(pool: Pool, call: Call) -> Columns:
         importance=np.asarray(pool.importance, dtype=np.float64),
         confidence=np.asarray(pool.confidence, dtype=np.float64),
         last_evidence_at=np.asarray(pool.last_evidence_at, dtype=np.float64),
-        before=np.full(len(pool.rows), -1, dtype=np.int64),
+        before=_alone(len(pool.rows)),
     )
+
+
+def _alone(count: int) -> Ints:
+    """So many that have none before them; not to be written to."""
+    return _NONE[:count] if count <= len(_NONE) else np.full(count, -1, dtype=np.int64)
 
 
 def join(first: Columns, second: Columns) -> Columns:
@@ -184,41 +203,33 @@ def join(first: Columns, second: Columns) -> Columns:
     return Columns(*map(np.concatenate, pairs))
 
 
-def unrated(columns: Columns) -> Candidates:
+def unrated(columns: Columns, call: Call) -> Candidates:
     """Candidates without a score, in the order found."""
     count = len(columns.rows)
-    return Candidates(columns, {}, Ranks(), np.arange(count), np.zeros(count))
+    return Candidates(columns, {}, Ranks(), np.arange(count), np.zeros(count), trace=call.trace)
 
 
 def rate(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, in the order found."""
-    there = ~np.isnan(columns.cosine)
-    values: dict[str, Floats] = {}
-    if columns.words.max() > 0:
-        values["lexical"] = signals.lexical(columns.words)
-    if there.any():
-        values["semantic"] = signals.semantic(columns.cosine)
-    values |= _priors(columns, call)
+    values = signals.by_query(columns.words, columns.cosine) | _priors(columns, call)
     ranks = Ranks(lexical=columns.words, semantic=columns.cosine)
-    score = _fuse(columns, there, values, ranks, call.config)
-    return Candidates(columns, values, ranks, np.arange(len(score)), score)
+    score = _fuse(columns, values, ranks, call.config)
+    return Candidates(columns, values, ranks, np.arange(len(score)), score, trace=call.trace)
 
 
-def _fuse(
-    columns: Columns, there: Bools, values: dict[str, Floats], ranks: Ranks, config: RecallConfig
-) -> Floats:
-    weights = config.weights
+def _fuse(columns: Columns, values: dict[str, Floats], ranks: Ranks, config: RecallConfig) -> Floats:
+    weights, count = config.weights, len(columns.rows)
     if config.fusion == "rrf":
         names = [name for name in ranks.places if weights.get(name, 0) > 0]
         return fusion.reciprocal(
             [ranks.places[name] for name in names], [weights[name] for name in names], k=config.rrf_k
         )
     if config.fusion == "product":
-        base = values.get("semantic", np.zeros(len(there)))
+        base = values.get("semantic", np.zeros(count))
         return fusion.product(base, {k: v for k, v in values.items() if k != "semantic"}, weights)
     if config.fusion == "minmax" and "semantic" in values:
-        values = values | {"semantic": fusion.minmax(columns.cosine, there)}
-    return fusion.weighted(values, weights) if values else np.zeros(len(there))
+        values = values | {"semantic": fusion.stretched(columns.cosine)}
+    return fusion.weighted(values, weights) if values else np.zeros(count)
 
 
 def unit(config: RecallConfig) -> float:
@@ -229,8 +240,10 @@ def unit(config: RecallConfig) -> float:
 def _priors(columns: Columns, call: Call) -> dict[str, Floats]:
     """The signals that do not depend on the query, where a weight asks for them."""
     config = call.config
-    asked = {name for name, weight in config.weights.items() if weight > 0}
+    asked = {name for name, weight in config.weights.items() if weight > 0 and name not in QUERY_SIGNALS}
     out: dict[str, Floats] = {}
+    if not asked:
+        return out
     basis = columns.created_at
     if asked.intersection(COUNTED) or ("recency" in asked and config.recency_basis == "last_used_at"):
         counters = call.sources.counters(columns.rows)
@@ -259,4 +272,4 @@ def rate_by_matches(columns: Columns, call: Call) -> Candidates:
     confidence = _confidence(columns, call)
     score = matched + MATCHED_CONFIDENCE * confidence
     shown = {"matched": matched, "confidence": confidence}
-    return Candidates(columns, shown, Ranks(lexical=matched), np.arange(len(score)), score)
+    return Candidates(columns, shown, Ranks(lexical=matched), np.arange(len(score)), score, trace=call.trace)

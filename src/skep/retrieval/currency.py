@@ -23,7 +23,8 @@ import numpy as np
 
 from skep.patterns import lazy
 from skep.retrieval.changes import around_changes, of_a_namesake
-from skep.words import SEVERAL, SINGLE, STOP, terms
+from skep.retrieval.reading import terms_of as terms
+from skep.words import SEVERAL, SINGLE, STOP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -196,11 +197,11 @@ def tells_of_change(text: str) -> bool:
 def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
     """Those worded like the leader, with another value."""
     out: set[int] = set()
+    mine = words.of(leader).held if others else frozenset[str]()
     for other in others:
-        mine, theirs = words.of(leader), words.of(other)
-        shared = len(mine.held & theirs.held)
-        each_its_own = shared < min(len(mine.held), len(theirs.held))
-        if each_its_own and shared >= ALIKE * (len(mine.held) + len(theirs.held) - shared):
+        theirs = words.of(other).held
+        shared = len(mine & theirs)
+        if shared < min(len(mine), len(theirs)) and shared >= ALIKE * (len(mine) + len(theirs) - shared):
             out.add(other)
     return out
 

@@ -3,12 +3,7 @@ more."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from collections.abc import Sequence
 
 THRESHOLD = 0.7
 SURE = 3
@@ -25,9 +20,12 @@ def disagreement(lexical: int, semantic: int) -> float:
 
 
 def disagreeing(
-    lexical: NDArray[np.int64], semantic: NDArray[np.int64], *, threshold: float = THRESHOLD
-) -> NDArray[np.bool_]:
+    lexical: Sequence[int], semantic: Sequence[int], *, threshold: float = THRESHOLD
+) -> list[bool]:
     """Which candidates are flagged; those in the top 3 of both rankings never are."""
-    high = np.maximum(lexical, semantic)
-    apart = np.abs(lexical - semantic) / high
-    return (apart > threshold) & (high > SURE)
+    return [
+        (one > SURE and (one - other) / one > threshold)
+        if one > other
+        else (other > SURE and (other - one) / other > threshold)
+        for one, other in zip(lexical, semantic, strict=True)
+    ]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skep.words import STOP, terms
+from skep.retrieval.reading import terms_of
+from skep.words import STOP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,4 +63,4 @@ def echo(impacts: Floats, score: Floats) -> Floats:
 
 @lru_cache(maxsize=MEMO_TEXTS)
 def _words(text: str) -> frozenset[str]:
-    return frozenset(terms(text)) - STOP
+    return frozenset(terms_of(text)) - STOP

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skep import kernels
 from skep.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def fuse_ranks(rankings: Mapping[str, Sequence[str]], *, k: int = RRF_K) -> dict
 
 def reciprocal(ranks: Sequence[NDArray[np.int64]], weights: Sequence[float], *, k: int = RRF_K) -> Floats:
     """`fuse_ranks` on arrays of ranks, one per signal, with a weight each."""
-    total = np.zeros(len(ranks[0]), dtype=np.float64)
-    for rank, weight in zip(ranks, weights, strict=True):
+    total = weights[0] / (k + ranks[0])
+    for rank, weight in zip(ranks[1:], weights[1:], strict=True):
         total += weight / (k + rank)
     return total
 
@@ -81,6 +82,15 @@ def minmax(values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
     return (values - low) / (high - low) if high > low else np.zeros(len(values), dtype=np.float64)
 
 
+def stretched(values: Floats) -> Floats:
+    """`minmax` of those that are numbers; the others are 0."""
+    if kernels.native is None:
+        return minmax(values, ~np.isnan(values))
+    out = np.empty(len(values))
+    kernels.native.stretch(values, out)
+    return out
+
+
 def product(base: Floats, boosts: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
     """The base, multiplied by 1 + weight * signal for every boost, divided by the largest boost possible."""
     out = base.copy()
@@ -94,7 +104,7 @@ def product(base: Floats, boosts: Mapping[str, Floats], weights: Mapping[str, fl
 def check_weights(weights: Mapping[str, float]) -> None:
     """Refuse weights that cannot rank: negative, not a number, or all zero."""
     for name, weight in weights.items():
-        if math.isnan(weight) or math.isinf(weight) or weight < 0:
+        if not 0 <= weight < math.inf:
             raise ConfigError(f"the weight of {name} must be a number of at least 0, not {weight!r}")
     if not any(weights.values()):
         raise ConfigError(
@@ -116,3 +126,25 @@ def order_by_score(score: Floats) -> NDArray[np.int64] | None:
     order = falling.argsort(kind="stable")
     ranked = falling[order]
     return order if bool((ranked[1:] > ranked[:-1]).all()) else None
+
+
+def best_first(
+    score: Floats, at: NDArray[np.int64], importance: Floats, created_at: Floats, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Floats]:
+    """Some of the candidates and their scores in the order of `total_order`.
+
+    Args:
+        score: One for each of them.
+        at: Which ones they are.
+        importance: Of every candidate.
+        created_at: The same.
+        rows: The same.
+    """
+    if kernels.native is not None:
+        ordered, scores = np.empty(len(score), dtype=np.int64), np.empty(len(score))
+        kernels.native.ordered(score, at, importance, created_at, rows, ordered, scores)
+        return ordered, scores
+    order = order_by_score(score)
+    if order is None:
+        order = total_order(score, importance[at], created_at[at], rows[at])
+    return at[order], score[order]

@@ -7,6 +7,7 @@ only for what is returned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,10 +40,10 @@ AT_FIRST = (
     *("floor", "relative_floor", "short_floor", "min_confidence", "min_importance", "disagreement", "expand"),
 )
 """Fields of a config that ask nothing of the second look by themselves."""
-_AGAIN = tuple(
-    (name, getattr(RecallConfig(), name)) for name in RecallConfig.__struct_fields__ if name not in AT_FIRST
-)
-"""Every other field, and the value with which it asks nothing."""
+_again = attrgetter(*(name for name in RecallConfig.__struct_fields__ if name not in AT_FIRST))
+"""Every other field of a config."""
+IDLE = _again(RecallConfig())
+"""The values with which they ask nothing."""
 SHORT = 8
 """So many distinct terms make a short question."""
 HALF = 0.5
@@ -81,21 +82,22 @@ def run(
     asked = understand(query, now) if _reads(config) else plain(query)
     if vector is None and config.k_vectors:
         vector = sources.embed(asked.about)
-    call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector)
+    call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain)
     found = _gather(call)
-    if len(found) and any(getattr(config, name) != idle for name, idle in _AGAIN):
+    if len(found.at) and _again(config) != IDLE:
         from skep.retrieval.second import second_look  # few presets want its many parts
 
         found = second_look(found, call)
-    if len(found) and reranker is not None:
+    if reranker is not None and len(found):
         found = _rerank(found, call, reranker)
     found, reason = _choose(found, call, limit)
-    hits, trace = _hits(found, call), found.trace
+    hits, trace = _hits(found, call), found.trace or ()
     if config.expand is not None and hits:
         more = _expanded(hits, config.expand, call)
         hits += more
-        trace += (Stage(name="expansion", kept=len(hits), note=f"{len(more)} reached by links"),)
-    return Recalled(hits=hits, reason=reason, trace=trace if explain else ())
+        if explain:
+            trace += (Stage(name="expansion", kept=len(hits), note=f"{len(more)} reached by links"),)
+    return Recalled(hits=hits, reason=reason, trace=trace)
 
 
 def _reads(config: RecallConfig) -> bool:
@@ -127,10 +129,13 @@ def _gather(call: Call) -> Candidates:
     columns = stage.of_pool(pool, call)
     by_matches = config.matched_terms and call.vector is None
     if not len(columns.rows):
-        found = stage.unrated(columns)
+        found = stage.unrated(columns, call)
     else:
         found = stage.rate_by_matches(columns, call) if by_matches else stage.rate(columns, call)
-    found = found.ordered().noted(
+    found = found.ordered()
+    if not call.explain:
+        return found
+    found = found.noted(
         "candidates",
         cut=max(pool.words_total, pool.vectors_total, len(found)) - len(found),
         note=f"{pool.words_total} by words, {pool.vectors_total} by meaning",
@@ -149,15 +154,16 @@ def _rerank(found: Candidates, call: Call, reranker: Reranker) -> Candidates:
 
 def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]:
     """What is returned, and in words why it is less than asked for."""
-    if not len(found):
+    if not len(found.at):
         return found, "no memory passes the filters and shares a word or a meaning"
     config = call.config
     found, reason = _above_the_bar(found, call)
-    most = min(limit, config.max_results, len(found))
+    most = min(limit, config.max_results, len(found.at))
     if config.select != "none" and len(found):
         found = _varied(found, call, most)
     kept = found.first(most)
-    kept = kept.noted("limit", cut=len(found) - len(kept))
+    if call.explain:
+        kept = kept.noted("limit", cut=len(found) - len(kept))
     if config.dynamic_k:
         from skep.retrieval import selection
 
@@ -232,13 +238,13 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
-    rows = found.rows
-    ranks = found.ranks
-    outdated = found.outdated
-    odd = [False] * len(found)
+    rows, outdated = found.rows, found.outdated
+    count = len(rows)
+    signals, ranks = _listed(found.signals), _listed(found.ranks)
+    odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
-        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement).tolist()
-    return tuple(
+        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
+    hits = [
         Hit(
             memory=memory,
             score=score,
@@ -252,21 +258,27 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             call.sources.memories(rows),
             rows.tolist(),
             found.score.tolist(),
-            _by_hit(found.signals, len(found)),
-            _by_hit(ranks, len(found)),
+            _by_hit(signals, count),
+            _by_hit(ranks, count),
             odd,
             strict=True,
         )
-    )
+    ]
+    return tuple(hits)
 
 
-def _by_hit(columns: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, Any]]:
+def _listed(columns: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
+    """Columns of values as lists."""
+    return {name: values.tolist() for name, values in columns.items()}
+
+
+def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]]:
     """Columns of values as one mapping per hit."""
-    if not columns:
-        return [{} for _ in range(count)]
-    names = tuple(columns)
-    listed = zip(*(values.tolist() for values in columns.values()), strict=True)
-    return [dict(zip(names, values)) for values in listed]  # noqa: B905
+    mappings: list[dict[str, Any]] = [{} for _ in range(count)]
+    for name, values in columns.items():
+        for mapping, value in zip(mappings, values, strict=True):
+            mapping[name] = value
+    return mappings
 
 
 def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:

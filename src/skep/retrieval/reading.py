@@ -21,6 +21,8 @@ HEAD_TERMS = 6
 """A subject stands among the first words of a text, or is its speaker."""
 MEMO_TEXTS = 8192
 """Texts of which it is remembered what they say: a bank's texts come up again and again."""
+MEMO_HITS = 2048
+"""The same of first hits, whose terms are remembered."""
 
 _time = lazy(
     r"\b(?:\d{4}|january|february|march|april|may|june|july|august|september|october|november|december|"
@@ -65,6 +67,12 @@ def author(query: str, authors: Sequence[str]) -> Floats:
 def wanted(kind: str, texts: Sequence[str]) -> Floats:
     """Whether each text could answer a question for a time or a number."""
     return np.array([_holds(kind, text) for text in texts], dtype=np.float64)
+
+
+@lru_cache(maxsize=MEMO_HITS)
+def terms_of(text: str) -> tuple[str, ...]:
+    """`terms` of one of the first hits: several stages ask for them."""
+    return tuple(terms(text))
 
 
 @lru_cache(maxsize=MEMO_TEXTS)

@@ -273,7 +273,7 @@ def contrast(vector: Singles, vectors: Singles) -> Floats:
 
     What the candidates share says nothing about which of them answers.
     """
-    mean = vectors.mean(axis=0)
+    mean = np.add.reduce(vectors, axis=0) / np.float32(len(vectors))
     apart, asked = vectors - mean, vector - mean
     lengths = np.sqrt(np.einsum("ij,ij->i", apart, apart)) * np.sqrt(asked @ asked)
     return (np.vecdot(apart, asked) / np.maximum(lengths, 1e-9)).astype(np.float64)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from skep import kernels
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -16,6 +18,19 @@ FULL_CONFIRMATION = 5
 """Independent confirmations that count as certainty."""
 MAX_TRUST = 2.0
 DECAY_PER_DAY = 0.01
+
+
+def by_query(words: Floats, calibrated: Floats) -> dict[str, Floats]:
+    """`lexical` where a word matched, and `semantic` where there is a cosine; arrays of one length, and not empty."""
+    if kernels.native is None:
+        values = {"lexical": lexical(words)} if words.max() > 0 else {}
+        return values if np.isnan(calibrated).all() else values | {"semantic": semantic(calibrated)}
+    shares, clipped = np.empty(len(words)), np.empty(len(words))
+    known = kernels.native.rates(words, calibrated, shares, clipped)
+    values = {"lexical": shares} if known & 1 else {}
+    if known & 2:
+        values["semantic"] = clipped
+    return values
 
 
 def semantic(calibrated: ArrayLike) -> Floats:
@@ -64,7 +79,7 @@ def ranks(values: ArrayLike, present: ArrayLike | None = None) -> NDArray[np.int
     """Positions from 1 by falling value; equal values share the better one; absent is len(list) + 1.
 
     Args:
-        values: One value per candidate.
+        values: One value per candidate; what is no number comes last.
         present: Which candidates are in this ranking at all; all by default.
     """
     array = np.asarray(values, dtype=np.float64)
@@ -73,6 +88,11 @@ def ranks(values: ArrayLike, present: ArrayLike | None = None) -> NDArray[np.int
         out = np.full(len(array), len(inside) + 1, dtype=np.int64)
         out[there] = inside
         return out
+    if kernels.native is not None:
+        out = np.empty(len(array), dtype=np.int64)
+        kernels.native.places(array, out)
+        return out
+    array = np.fmax(array, -np.inf)
     ascending = array.copy()
     ascending.sort()
     return len(array) + 1 - ascending.searchsorted(array, side="right")

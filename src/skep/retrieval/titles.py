@@ -80,6 +80,8 @@ def named(query: str, titles: Sequence[str]) -> Floats:
     >>> named("Is Blue Heron a band?", [title("Blue Heron: a boat"), title("Heron: a bird"), ""]).tolist()
     [1.0, 1.0, 0.0]
     """
+    if not any(titles):
+        return np.zeros(len(titles))
     asked = _said(query)
     there = Counter(each for each in titles if each and each in asked)
     return np.array([1.0 / there[each] if each in there else 0.0 for each in titles])
@@ -99,6 +101,8 @@ def bridge(query: str, titles: Sequence[str], guides: Sequence[str], score: Floa
     [0.0, 0.0, 1.0]
     """
     out = np.zeros(len(titles))
+    if not any(titles):
+        return out
     asked = _said(query)
     unasked = Counter(each for each in titles if each and each not in asked)
     if not unasked or score[0] <= 0:

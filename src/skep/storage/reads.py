@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -12,9 +12,10 @@ import msgspec
 from skep.model import KINDS, Memory
 from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import MEMORY, Connection
+from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
-from skep.storage.rows import AT_REST, SELECT, memory_of, searched_text, where_clause
+from skep.storage.rows import AT_REST, SELECT, memory_of, where_clause
 from skep.storage.vectors import Space, Vectors
 from skep.storage.wording import waiting
 
@@ -75,6 +76,7 @@ class Reads(Linked):
         self._boundary: tuple[float, float] | None = None
         self._queued: bool | None = None
         self._read_before = False
+        self._texts = Texts()
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory in whatever status; None if unknown or forgotten."""
@@ -282,11 +284,14 @@ class Reads(Linked):
         return {row for (row,) in found}
 
     def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
-        """Title and text of rows, as indexed."""
+        """Title and text of rows, as indexed; kept, within bounds, for as long as nobody changes a memory."""
         if not rows:
             return {}
-        found = self._of_rows(_TEXTS, rows)
-        return {row: searched_text(title, text) for row, title, text in found}
+        with self.connection.lock:
+            if self.connection.writing or len(rows) > FEW:  # not true in the end, or not to come up again
+                return texts(self._of_rows(_TEXTS, rows))
+            at = self.head()
+            return self._texts.of(rows, (at, self._seen), partial(self._of_rows, _TEXTS))
 
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
         """Uses, confirmations, last use and author of rows."""
@@ -357,6 +362,13 @@ class Reads(Linked):
             if self._last is None:
                 self._last = self.log.last_seq()
             return self._last
+
+    def position(self) -> tuple[int, int]:
+        """`head` and `last_seq` of one moment."""
+        with self.connection.lock:
+            self._look()
+            head, last = self._head, self._last
+            return (self.head(), self.last_seq()) if head is None or last is None else (head, last)
 
     def spaces(self) -> list[Space]:
         """The vector spaces, as anybody last left them."""
@@ -438,6 +450,8 @@ class Reads(Linked):
 
     def active_space(self) -> Space | None:
         """The space recall uses."""
+        if self._moment and self._moment == self.connection.moment and not self._dirty:
+            return self._active  # asked in this snapshot before
         with self.connection.lock:
             self._look()
             return self._active

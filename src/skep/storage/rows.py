@@ -131,42 +131,18 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
         more: dict[str, Any] = {} if metadata == "{}" else _decode(metadata)
     except (msgspec.MsgspecError, TypeError) as error:
         raise _damaged(f"memory {id_}", error) from error
-    return Memory(
-        id=id_,
-        kind=kind,
-        text=text,
-        title=title,
-        domain=domain,
-        agent=agent,
-        scope=SHARED
+    scope = (
+        SHARED
         if user is None and project is None and session is None
-        else Scope(user=user, project=project, session=session),
-        tags=labels,
-        source=source,
-        confidence=confidence,
-        importance=importance,
-        polarity=polarity,
-        status="pending" if waits and status == "active" else status,
-        pinned=bool(pinned),
-        level=level,
-        created_at=created,
-        valid_from=start,
-        valid_to=end,
-        expires_at=expires,
-        last_evidence_at=evidence_at,
-        last_used_at=used_at,
-        evidence=support,
-        uses=uses or 0,
-        successes=successes,
-        failures=failures,
-        confirmations=confirmations,
-        disputes=disputes,
-        superseded_by=replaced if status == "superseded" else None,
-        merged_into=replaced if status == "merged" else None,
-        stale=bool(stale),
-        metadata=more,
-        embedder=None if waits else fingerprint,
+        else Scope(user=user, project=project, session=session)
     )
+    return Memory(  # by place: naming thirty fields takes longer than filling them
+        id_, kind, text, title, domain, agent, scope, labels, source, confidence, importance, polarity,
+        "pending" if waits and status == "active" else status, bool(pinned), level, created, start, end, expires,
+        evidence_at, used_at, support, uses or 0, successes, failures, confirmations, disputes,
+        replaced if status == "superseded" else None, replaced if status == "merged" else None, bool(stale), more,
+        None if waits else fingerprint,
+    )  # fmt: skip
 
 
 def own_memory(memory_id: str, row: Sequence[Any]) -> Memory:

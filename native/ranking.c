@@ -1,0 +1,253 @@
+/* The candidates of one recall, some hundred of them: their signals, their places and their order. */
+
+#include "native.h"
+
+#define FEW 256        /* candidates that are sorted without asking for memory */
+#define LONG_LOOP 4096 /* from so many on, others may run meanwhile */
+#define RUN 8
+
+#define WORDED 1 /* some word matched */
+#define PLACED 2 /* some candidate has a cosine */
+
+typedef struct {
+    double value;
+    int64_t at;
+} Entry;
+
+/* What decides between equal scores; nothing does where `rows` is missing. */
+typedef struct {
+    const double *importance, *created_at;
+    const int64_t *rows, *at;
+} Ties;
+
+/* Whether one number comes before another where the largest is first; what is no number comes last. */
+static inline int larger(double one, double other)
+{
+    return one > other || (other != other && one == one);
+}
+
+static int before(const Entry *one, const Entry *other, const Ties *ties)
+{
+    if (larger(one->value, other->value))
+        return 1;
+    if (larger(other->value, one->value) || ties->rows == NULL)
+        return 0;
+    int64_t a = ties->at[one->at], b = ties->at[other->at];
+    const double *const columns[] = {ties->importance, ties->created_at};
+    for (int i = 0; i < 2; i++) {
+        if (larger(columns[i][a], columns[i][b]))
+            return 1;
+        if (larger(columns[i][b], columns[i][a]))
+            return 0;
+    }
+    return ties->rows[a] < ties->rows[b];
+}
+
+/* Sort entries, equal ones as they stand: short runs by insertion, then two and two into one. Where they end up. */
+static Entry *sorted(Entry *from, Entry *to, Py_ssize_t count, const Ties *ties)
+{
+    for (Py_ssize_t start = 0; start < count; start += RUN) {
+        Py_ssize_t end = start + RUN < count ? start + RUN : count;
+        for (Py_ssize_t i = start + 1; i < end; i++) {
+            Entry moved = from[i];
+            Py_ssize_t j = i;
+            for (; j > start && before(&moved, &from[j - 1], ties); j--)
+                from[j] = from[j - 1];
+            from[j] = moved;
+        }
+    }
+    for (Py_ssize_t width = RUN; width < count; width *= 2) {
+        for (Py_ssize_t start = 0; start < count; start += 2 * width) {
+            Py_ssize_t half = start + width < count ? start + width : count;
+            Py_ssize_t end = half + width < count ? half + width : count;
+            Py_ssize_t i = start, j = half;
+            for (Py_ssize_t k = start; k < end; k++)
+                to[k] = i < half && (j >= end || !before(&from[j], &from[i], ties)) ? from[i++] : from[j++];
+        }
+        Entry *other = from;
+        from = to;
+        to = other;
+    }
+    return from;
+}
+
+/* Sort by values; `NULL` where there is no memory for it, which is then said. */
+static Entry *by_value(const double *values, Py_ssize_t count, const Ties *ties, Entry *few, Entry **asked)
+{
+    Entry *entries = count <= FEW ? few : (*asked = PyMem_Malloc((size_t)count * 2 * sizeof *entries));
+    if (entries == NULL)
+        return (Entry *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++)
+        entries[i] = (Entry){values[i], i};
+    if (count < LONG_LOOP)
+        return sorted(entries, entries + count, count, ties);
+    Entry *found;
+    Py_BEGIN_ALLOW_THREADS
+    found = sorted(entries, entries + count, count, ties);
+    Py_END_ALLOW_THREADS
+    return found;
+}
+
+PyDoc_STRVAR(rates_doc, "rates(words, cosine, lexical, semantic, /)\n--\n\n"
+                        "Scores by words as shares of the best, and cosines within 0..1; whether there are any of the\n"
+                        "first (1) and of the second (2). Without any of the first, nothing is written there.");
+
+static PyObject *rates(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *words, *cosine, *lexical, *semantic;
+    int known = 0;
+    int sound = is_count("rates", count, 4) && (words = array(&buffers, given[0], "words", 1, 8, 0)) != NULL &&
+                (cosine = array(&buffers, given[1], "cosine", 1, 8, 0)) != NULL &&
+                (lexical = array(&buffers, given[2], "lexical", 1, 8, 1)) != NULL &&
+                (semantic = array(&buffers, given[3], "semantic", 1, 8, 1)) != NULL &&
+                long_enough(cosine, "cosine", words->shape[0]) && long_enough(lexical, "lexical", words->shape[0]) &&
+                long_enough(semantic, "semantic", words->shape[0]);
+    if (sound) {
+        Py_ssize_t size = words->shape[0];
+        const double *w = words->buf, *c = cosine->buf;
+        double *l = lexical->buf, *s = semantic->buf, best = 0.0;
+        int odd = 0;
+        for (Py_ssize_t i = 0; i < size; i++) {
+            best = w[i] > best ? w[i] : best;
+            odd |= w[i] != w[i];
+            known |= c[i] == c[i] ? PLACED : 0;
+            double raised = c[i] >= 0.0 ? c[i] : 0.0;
+            s[i] = raised <= 1.0 ? raised : 1.0;
+        }
+        if (best > 0.0 && !odd) {
+            known |= WORDED;
+            for (Py_ssize_t i = 0; i < size; i++)
+                l[i] = (w[i] > 0.0 ? w[i] : 0.0) / best;
+        }
+    }
+    release(&buffers);
+    return sound ? PyLong_FromLong(known) : NULL;
+}
+
+PyDoc_STRVAR(stretch_doc, "stretch(values, out, /)\n--\n\n"
+                          "Values stretched to 0..1; 0 for what is no number, and for all where all are alike.");
+
+static PyObject *stretch(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *values, *out;
+    int sound = is_count("stretch", count, 2) && (values = array(&buffers, given[0], "values", 1, 8, 0)) != NULL &&
+                (out = array(&buffers, given[1], "out", 1, 8, 1)) != NULL &&
+                long_enough(out, "out", values->shape[0]);
+    if (sound) {
+        Py_ssize_t size = values->shape[0];
+        const double *from = values->buf;
+        double *to = out->buf, low = 0.0, high = 0.0;
+        int any = 0;
+        for (Py_ssize_t i = 0; i < size; i++)
+            if (from[i] == from[i]) {
+                low = !any || from[i] < low ? from[i] : low;
+                high = !any || from[i] > high ? from[i] : high;
+                any = 1;
+            }
+        double width = high - low;
+        for (Py_ssize_t i = 0; i < size; i++)
+            to[i] = high > low && from[i] == from[i] ? (from[i] - low) / width : 0.0;
+    }
+    return finished(&buffers, sound);
+}
+
+PyDoc_STRVAR(read_off_doc, "read_off(values, points, heights, rises, out, /)\n--\n\n"
+                           "Values on a scale of straight lines between points that lie evenly from -1 to 1; float32\n"
+                           "in, float32 out. What is no number stays what it is.");
+
+static PyObject *read_off(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *values, *points, *heights, *rises, *out;
+    int sound = is_count("read_off", count, 5) && (values = array(&buffers, given[0], "values", 1, 4, 0)) != NULL &&
+                (points = array(&buffers, given[1], "points", 1, 8, 0)) != NULL &&
+                (heights = array(&buffers, given[2], "heights", 1, 8, 0)) != NULL &&
+                (rises = array(&buffers, given[3], "rises", 1, 8, 0)) != NULL &&
+                (out = array(&buffers, given[4], "out", 1, 4, 1)) != NULL && long_enough(points, "points", 2) &&
+                long_enough(heights, "heights", points->shape[0]) &&
+                long_enough(rises, "rises", points->shape[0] - 1) && long_enough(out, "out", values->shape[0]);
+    if (sound) {
+        const float *from = values->buf;
+        const double *p = points->buf, *h = heights->buf, *r = rises->buf;
+        float *to = out->buf;
+        double last = (double)(points->shape[0] - 2), steps = (last + 1.0) / 2.0;
+        for (Py_ssize_t i = 0; i < values->shape[0]; i++) {
+            double exact = from[i] < -1.0f ? -1.0 : from[i] > 1.0f ? 1.0 : (double)from[i];
+            double place = ((exact == exact ? exact : -1.0) + 1.0) * steps;
+            Py_ssize_t left = (Py_ssize_t)(place < last ? place : last);
+            to[i] = (float)(r[left] * (exact - p[left]) + h[left]);
+        }
+    }
+    return finished(&buffers, sound);
+}
+
+PyDoc_STRVAR(places_doc, "places(values, out, /)\n--\n\n"
+                         "Places from 1 by falling value; equal values share the better one, what is no number the last.");
+
+static PyObject *places(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *values, *out;
+    Entry few[2 * FEW], *asked = NULL, *found = NULL;
+    const Ties none = {NULL, NULL, NULL, NULL};
+    int sound = is_count("places", count, 2) && (values = array(&buffers, given[0], "values", 1, 8, 0)) != NULL &&
+                (out = array(&buffers, given[1], "out", 1, 8, 1)) != NULL &&
+                long_enough(out, "out", values->shape[0]) &&
+                (found = by_value(values->buf, values->shape[0], &none, few, &asked)) != NULL;
+    if (sound) {
+        int64_t *to = out->buf, place = 1;
+        for (Py_ssize_t i = 0; i < values->shape[0]; i++) {
+            if (i && larger(found[i - 1].value, found[i].value) && found[i - 1].value > -Py_HUGE_VAL)
+                place = i + 1;
+            to[found[i].at] = place;
+        }
+    }
+    PyMem_Free(asked);
+    return finished(&buffers, sound);
+}
+
+PyDoc_STRVAR(ordered_doc, "ordered(score, at, importance, created_at, rows, at_out, score_out, /)\n--\n\n"
+                          "Candidates and their scores, best first; equal ones by importance, then newer, then row.");
+
+static PyObject *ordered(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *score, *at, *importance, *created_at, *rows, *at_out, *score_out;
+    Entry few[2 * FEW], *asked = NULL, *found = NULL;
+    int sound = is_count("ordered", count, 7) && (score = array(&buffers, given[0], "score", 1, 8, 0)) != NULL &&
+                (at = array(&buffers, given[1], "at", 1, 8, 0)) != NULL &&
+                (importance = array(&buffers, given[2], "importance", 1, 8, 0)) != NULL &&
+                (created_at = array(&buffers, given[3], "created_at", 1, 8, 0)) != NULL &&
+                (rows = array(&buffers, given[4], "rows", 1, 8, 0)) != NULL &&
+                (at_out = array(&buffers, given[5], "at_out", 1, 8, 1)) != NULL &&
+                (score_out = array(&buffers, given[6], "score_out", 1, 8, 1)) != NULL &&
+                long_enough(at, "at", score->shape[0]) && long_enough(at_out, "at_out", score->shape[0]) &&
+                long_enough(score_out, "score_out", score->shape[0]) &&
+                long_enough(importance, "importance", rows->shape[0]) &&
+                long_enough(created_at, "created_at", rows->shape[0]) &&
+                all_within(at->buf, score->shape[0], 0, rows->shape[0]);
+    if (sound) {
+        const Ties ties = {importance->buf, created_at->buf, rows->buf, at->buf};
+        found = by_value(score->buf, score->shape[0], &ties, few, &asked);
+        sound = found != NULL;
+    }
+    if (sound) {
+        int64_t *places_of = at_out->buf;
+        double *scores = score_out->buf;
+        for (Py_ssize_t i = 0; i < score->shape[0]; i++) {
+            places_of[i] = ((const int64_t *)at->buf)[found[i].at];
+            scores[i] = found[i].value;
+        }
+    }
+    PyMem_Free(asked);
+    return finished(&buffers, sound);
+}
+
+PyMethodDef ranking_methods[] = {METHOD(rates), METHOD(stretch), METHOD(read_off), METHOD(places), METHOD(ordered), {NULL, NULL, 0, NULL}};

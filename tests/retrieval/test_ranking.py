@@ -1,0 +1,145 @@
+"""Signals, places and order are the same with and without the compiled loops, which look at every array first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep import kernels
+from skep.engine.embeddings import read_off
+from skep.retrieval import fusion, signals
+
+NAN, INFINITY = float("nan"), float("inf")
+FEW = st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0, 3.0])
+COSINES = st.one_of(FEW, st.just(NAN), st.just(-INFINITY), st.floats(-2, 2))
+SCORES = st.one_of(FEW, st.just(NAN), st.floats(-5, 5))
+MANY = 5000
+
+
+@pytest.fixture(scope="module")
+def native() -> Any:
+    loops: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
+    if loops is not kernels.native:
+        pytest.skip("switched off, or of another version: `pip install ./native` again")
+    return loops
+
+
+def in_numpy(call: Any, *given: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "native", None)
+        return call(*given)
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert list(one) == list(other)
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, other[name])
+
+
+@given(st.lists(st.tuples(st.one_of(FEW, st.floats(-2, 9)), COSINES), min_size=1, max_size=40))
+def test_signals_are_the_same_in_one_pass(native: Any, pairs: list[tuple[float, float]]) -> None:
+    words, cosine = (np.array(values) for values in zip(*pairs, strict=True))
+
+    assert_same(signals.by_query(words, cosine), in_numpy(signals.by_query, words, cosine))
+    np.testing.assert_array_equal(
+        fusion.stretched(cosine[cosine > -3]), in_numpy(fusion.stretched, cosine[cosine > -3])
+    )
+
+
+def test_signals_are_left_out_where_nothing_has_them(native: Any) -> None:
+    nothing, somewhere = np.array([0.0, -1.0]), np.array([NAN, NAN])
+
+    assert signals.by_query(nothing, somewhere) == in_numpy(signals.by_query, nothing, somewhere) == {}
+    assert list(signals.by_query(np.array([0.0, 2.0]), somewhere)) == ["lexical"]
+    assert list(signals.by_query(nothing, np.array([NAN, 2.0]))) == ["semantic"]
+    assert signals.by_query(nothing, np.array([NAN, 2.0]))["semantic"].tolist() == [0.0, 1.0]
+    assert fusion.stretched(np.array([NAN, 2.0, 2.0])).tolist() == [0.0, 0.0, 0.0]
+
+
+@given(st.lists(COSINES, max_size=60))
+def test_places_are_the_same_in_one_pass(native: Any, values: list[float]) -> None:
+    assert signals.ranks(values).tolist() == in_numpy(signals.ranks, values).tolist()
+
+
+def test_what_is_no_number_shares_the_last_place(native: Any) -> None:
+    values = [NAN, 2.0, -INFINITY, 2.0, 1.0, NAN]
+
+    assert signals.ranks(values).tolist() == in_numpy(signals.ranks, values).tolist() == [4, 1, 4, 1, 3, 4]
+
+
+@given(st.lists(st.tuples(SCORES, FEW, FEW), max_size=60), st.randoms(use_true_random=False))
+def test_the_order_is_the_same_in_one_pass(
+    native: Any, each: list[tuple[float, float, float]], draw: Any
+) -> None:
+    score = np.array([one for one, _, _ in each])
+    importance, created_at = np.array([one for _, one, _ in each]), np.array([one for _, _, one in each])
+    rows, at = (np.array(draw.sample(range(len(each)), len(each)), dtype=np.int64) for _ in range(2))
+    some = len(each) // 2
+    for count in (len(each), some):
+        given = (score[:count], at[:count], importance, created_at, rows)
+        mine, theirs = fusion.best_first(*given), in_numpy(fusion.best_first, *given)
+
+        assert mine[0].tolist() == theirs[0].tolist()
+        np.testing.assert_array_equal(mine[1], theirs[1])
+
+
+@given(st.lists(st.one_of(COSINES, st.floats(-1, 1)), min_size=1, max_size=60))
+def test_a_scale_is_read_off_alike(native: Any, cosines: list[float]) -> None:
+    points = np.linspace(-1.0, 1.0, 1001)
+    heights = np.maximum(points, 0.0) ** 1.7
+    given = (np.array(cosines, dtype=np.float32), points, heights, np.diff(heights) / np.diff(points))
+
+    np.testing.assert_array_equal(read_off(*given), in_numpy(read_off, *given))
+
+
+def test_many_are_sorted_alike(native: Any) -> None:
+    draw = np.random.default_rng(3)
+    score, importance = draw.integers(0, 40, MANY) / 8, draw.integers(0, 3, MANY) / 2
+    created_at, rows = draw.integers(0, 9, MANY).astype(np.float64), draw.permutation(MANY)
+    given = (score, np.arange(MANY), importance, created_at, rows)
+
+    assert signals.ranks(score).tolist() == in_numpy(signals.ranks, score).tolist()
+    assert fusion.best_first(*given)[0].tolist() == in_numpy(fusion.best_first, *given)[0].tolist()
+
+
+FLOATS, INTS, SINGLES = np.zeros(4), np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.float32)
+WRONG = {
+    "rates": (
+        [FLOATS, FLOATS, FLOATS.copy(), FLOATS.copy()],
+        [(1, FLOATS[:3]), (2, FLOATS[:3]), (3, FLOATS[:3])],
+    ),
+    "stretch": ([FLOATS, FLOATS.copy()], [(1, FLOATS[:3]), (0, FLOATS.astype(np.float32))]),
+    "read_off": (
+        [SINGLES, FLOATS, FLOATS, FLOATS[:3], SINGLES.copy()],
+        [(0, FLOATS), (1, FLOATS[:1]), (2, FLOATS[:3]), (3, FLOATS[:2]), (4, SINGLES[:3])],
+    ),
+    "places": ([FLOATS, INTS.copy()], [(1, INTS[:3]), (0, np.zeros(8)[::2]), (0, np.zeros((2, 2)))]),
+    "ordered": (
+        [FLOATS, INTS, FLOATS, FLOATS, INTS, INTS.copy(), FLOATS.copy()],
+        [
+            (1, INTS[:3]),
+            (1, INTS - 1),
+            (1, INTS + 4),
+            (2, FLOATS[:3]),
+            (3, FLOATS[:3]),
+            (5, INTS[:3]),
+            (6, FLOATS[:3]),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_arrays_of_other_shapes_are_refused(native: Any, name: str) -> None:
+    right, wrong = WRONG[name]
+    call = getattr(native, name)
+    call(*right)
+    with pytest.raises(TypeError):
+        call(*right[:-1])
+    for place, value in wrong:
+        with pytest.raises((ValueError, IndexError)):
+            call(*right[:place], value, *right[place + 1 :])
