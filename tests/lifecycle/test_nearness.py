@@ -119,6 +119,10 @@ def test_a_lens_loses_no_pair(
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 600)
         engine = indexed(bank, tmp_path / "index", tail)
+        whole = neighbours(
+            engine, memories, threshold=threshold, limit=1000
+        )  # with tiles, where there are some
+        monkeypatch.setattr(join_module, "_has_tiles", lambda: False)
         ground: list[tuple[int, ...]] = []
         grind = join_module._foremost  # pyright: ignore[reportPrivateUsage]
         monkeypatch.setattr(
@@ -136,7 +140,7 @@ def test_a_lens_loses_no_pair(
         return {i: {other.id for other, _ in others} for i, others in found.items()}
 
     assert any(plain.values())
-    assert ids(plain) == ids(seen)
+    assert ids(plain) == ids(seen) == ids(whole)
 
 
 @pytest.mark.parametrize("tail", [64, 4096])
