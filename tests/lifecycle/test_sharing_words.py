@@ -15,9 +15,13 @@ from skep.words import STOP, query_terms
 WORDS = st.lists(
     st.sampled_from(["ab", "AB", "a_1", "b", "9", "é", "the", "x-y", "fooBar", "don't"]), max_size=14
 )
-TEXTS = st.builds(
-    lambda words, by: by.join(words), WORDS, st.sampled_from([" ", "\t", ".", "\x00", "\x1c", ", "])
-)
+
+
+def joined(words: list[str], by: str) -> str:
+    return by.join(words)
+
+
+TEXTS = st.builds(joined, WORDS, st.sampled_from([" ", "\t", ".", "\x00", "\x1c", ", "]))
 
 
 @pytest.fixture(scope="module")
