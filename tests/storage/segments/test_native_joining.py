@@ -16,8 +16,8 @@ native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
 )
 ROWS = 3000
-TILES = 3
-"""The way that goes without a lens."""
+WHOLE = {3: 1, 4: 2}
+"""The ways that go without a lens, as `cross` counts them."""
 
 
 class Chosen:
@@ -34,8 +34,8 @@ class Chosen:
         found: tuple[int, int] = native.join(*given[:-1], self.way)
         return found
 
-    def has_tiles(self) -> bool:
-        return self.way == TILES
+    def crossing(self) -> int:
+        return WHOLE.get(self.way, 0)
 
     def cross(self, *given: Any) -> tuple[int, int]:
         self.calls += 1
@@ -43,9 +43,9 @@ class Chosen:
         return found
 
 
-def _needs_tiles() -> None:
-    if not native.has_tiles():
-        pytest.skip("this processor multiplies no tiles")
+def _needs(way: int) -> None:
+    if native.crossing() < way:
+        pytest.skip("this processor does not know that way")
 
 
 def filled(dim: int, rng: np.random.Generator) -> SegmentIndex:
@@ -63,10 +63,9 @@ def filled(dim: int, rng: np.random.Generator) -> SegmentIndex:
 
 
 @pytest.mark.parametrize("dim", [131, 256, 320])
-@pytest.mark.parametrize("way", [0, 1, 2, TILES])
+@pytest.mark.parametrize("way", [0, 1, 2, *WHOLE])
 def test_no_pair_is_lost_and_none_is_added(dim: int, way: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if way == TILES:
-        _needs_tiles()
+    _needs(WHOLE.get(way, 0))
     monkeypatch.setattr(joining, "WASTE", 1.0)
     monkeypatch.setattr(joining, "ROOM", 20_000)
     index = filled(dim, np.random.default_rng(dim))
@@ -102,17 +101,20 @@ def test_what_has_no_room_is_looked_at_in_the_next_call(count: int) -> None:
 
 @pytest.mark.parametrize("asked", [1, 31, 33])
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
-def test_tiles_leave_the_rest_to_the_next_call_too(count: int, asked: int) -> None:
-    _needs_tiles()
+@pytest.mark.parametrize("way", WHOLE.values())
+def test_whole_rows_without_room_are_looked_at_in_the_next_call_too(count: int, asked: int, way: int) -> None:
+    _needs(way)
     rng = np.random.default_rng(count)
     codes = rng.integers(-127, 128, (count, 70), dtype=np.int8)
     queries = rng.standard_normal((asked, 70)).astype(np.float32)
-    steps = joining.Steps.of(queries, -1e9)
+    seen, numbers, _ = joining.Steps.of(queries, -1e9, way)
     columns, found = np.empty(64 * asked, np.int64), np.empty(64 * asked, np.int64)
     pairs: list[tuple[int, int]] = []
     left = np.arange(count)
     while len(left):
-        done, here = native.cross(codes, np.ones(count, np.float32), left, *steps, queries, columns, found)
+        done, here = native.cross(
+            codes, np.ones(count, np.float32), left, seen, numbers, queries, columns, found, way
+        )
         assert done == min(len(left), 64)
         pairs += zip(columns[:here].tolist(), found[:here].tolist(), strict=True)
         left = left[done:]
@@ -120,9 +122,9 @@ def test_tiles_leave_the_rest_to_the_next_call_too(count: int, asked: int) -> No
 
 
 @pytest.mark.parametrize("least", [0.0, 0.7, 0.9])
-def test_a_row_without_length_and_one_on_the_bar(least: float) -> None:
-    """What tiles let pass is what the codes themselves say, to the pair."""
-    _needs_tiles()
+@pytest.mark.parametrize("way", WHOLE.values())
+def test_whole_rows_pass_where_their_codes_say_so(least: float, way: int) -> None:
+    _needs(way)
     rng = np.random.default_rng(7)
     codes = rng.integers(-127, 128, (90, 64), dtype=np.int8)
     codes[3] = 0
@@ -130,12 +132,12 @@ def test_a_row_without_length_and_one_on_the_bar(least: float) -> None:
     scale[3] = 0
     queries = codes[:40] * scale[:40, None] + rng.standard_normal((40, 64)).astype(np.float32) * 0.03
     queries /= np.maximum(np.linalg.norm(queries, axis=1), 1e-9)[:, None]
-    steps = joining.Steps.of(queries, least)
-    room = np.empty(64 * 40, np.int64)
+    seen, numbers, _ = joining.Steps.of(queries, least, way)
+    room, other = np.empty((2, 64 * 40), np.int64)
     places: list[tuple[int, int]] = []
     left = np.arange(90)
     while len(left):
-        done, here = native.cross(codes, scale, left, *steps, queries, room, other := room.copy())
+        done, here = native.cross(codes, scale, left, seen, numbers, queries, room, other, way)
         places += zip(room[:here].tolist(), other[:here].tolist(), strict=True)
         left = left[done:]
     reach = (queries @ codes.T.astype(np.float32) + np.float32(joining.LOW * 8)) * scale
@@ -187,9 +189,9 @@ def test_wrong_arrays_are_refused_before_anything_is_read() -> None:
     for place, value in wrong:
         with pytest.raises((ValueError, IndexError)):
             native.join(*good[:place], value, *good[place + 1 :])
-    if native.has_tiles():
-        steps, wide = joining.Steps.of(queries, -1e9), np.empty(192, np.int64)
-        good = [codes, scale, places, *steps, queries, wide, wide.copy()]
+    if native.crossing():
+        steps, wide = joining.Steps.of(queries, -1e9, 1), np.empty(192, np.int64)
+        good = [codes, scale, places, steps.seen, steps.numbers, queries, wide, wide.copy(), 1]
         assert native.cross(*good) == (4, 12)
         wrong = [
             (0, codes[:, :31]),
@@ -203,6 +205,8 @@ def test_wrong_arrays_are_refused_before_anything_is_read() -> None:
             (5, queries[:, :31]),
             (6, wide[:191]),
             (7, wide[:191]),
+            (8, 0),
+            (8, 3),
         ]
         for place, value in wrong:
             with pytest.raises((ValueError, IndexError)):

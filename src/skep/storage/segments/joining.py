@@ -65,6 +65,10 @@ ROOM = 65_536
 """Pairs that compiled loops put down at once, or those of `PANEL` rows, if that is more."""
 TOP = 127
 """The largest number of a row asked for, in compiled loops."""
+TILES = 2
+"""Their way of looking at whole rows that is always worth it."""
+WHOLE = 2048
+"""The other one is where fewer rows are asked for."""
 SIXTEEN = 16
 """Compiled loops take so many axes at once."""
 PANEL = 64
@@ -147,12 +151,12 @@ def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: in
     found: list[Near] = []
     lens: Lens | None = None
     compiled = _compiled(table)
-    tiles = compiled and _has_tiles()
+    crossing = _crossing() if compiled else 0
     for start in range(0, len(there), TURN):
         part = there[start : start + TURN]
         queries = _vectors(table, asked[part])
-        if tiles:
-            steps = Steps.of(queries, least)
+        if crossing == TILES or (crossing and len(queries) < WHOLE):
+            steps = Steps.of(queries, least, crossing)
             pairs = _pairs_compiled(table, asked[part], queries, slots, steps, least, most)
         else:
             lens = lens or _lens(table, queries, slots, least)
@@ -205,9 +209,9 @@ def _compiled(table: Table) -> bool:
     return kernels.native is not None and table.dim <= WIDEST
 
 
-def _has_tiles() -> bool:
-    """Whether compiled loops look at whole rows."""
-    return kernels.native.has_tiles()
+def _crossing() -> int:
+    """Whether compiled loops look at whole rows: 1 where few are asked for, `TILES` always."""
+    return kernels.native.crossing()
 
 
 def _pairs_compiled(
@@ -292,15 +296,16 @@ class Small(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Whole rows in small numbers, where a processor multiplies tiles of those: no lens is needed there."""
+    """Whole rows in small numbers, where a processor multiplies those quickly enough: no lens is needed there."""
 
     seen: NDArray[np.int8]
     numbers: Floats
     """A step; how far rows asked for are off, at most; how far the coarse half of a code may be from the whole; the
     bar."""
+    way: int
 
     @classmethod
-    def of(cls, queries: Floats, least: float) -> Steps:
+    def of(cls, queries: Floats, least: float, way: int) -> Steps:
         """Make them."""
         step = max(float(np.abs(queries).max(initial=0)) / TOP, 1e-6)
         seen = np.rint(queries / np.float32(step))
@@ -308,13 +313,14 @@ class Steps(NamedTuple):
         numbers = [
             step, float(np.sqrt(np.vecdot(off, off).max(initial=0))), LOW * queries.shape[1] ** 0.5, least - ROUNDED
         ]  # fmt: skip
-        return cls(seen.astype(np.int8), np.array(numbers, dtype=np.float32))
+        return cls(seen.astype(np.int8), np.array(numbers, dtype=np.float32), way)
 
     def join(
         self, codes: Codes, local: Ints, queries: Floats, columns: Ints, places: Ints
     ) -> tuple[int, int]:
         """As in `Small`."""
-        return kernels.native.cross(*codes, local, *self, queries, columns, places)
+        given = *codes, local, self.seen, self.numbers, queries, columns, places, self.way
+        return kernels.native.cross(*given)
 
 
 class Closer:
