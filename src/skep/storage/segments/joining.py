@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep import kernels
 from skep.storage.segments.codes import decode, join
@@ -20,11 +19,14 @@ from skep.storage.segments.scan import codes_of
 from skep.storage.segments.turning import turn
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.segments.table import Table
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Codes = tuple[NDArray[np.int8], Floats]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float32]
+    Codes = tuple[NDArray[np.int8], Floats]
+
 
 BLOCK = 256
 """Rows of the bank that are read and multiplied at once; what is made of them stays in a processor's cache."""

@@ -10,18 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep import kernels
 from skep.storage.segments.lexical import Lookup, best_of, distinct_sorted, look_up
 from skep.storage.segments.postings import idf, impact
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.segments.table import Table
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Mask = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
+
 
 READ = 4_000_000
 """Postings that are read at once; one query may have more."""
