@@ -362,6 +362,11 @@ static const Ways every_way[] = {
 };
 static int best_way;
 
+float row_product(const int8_t *codes, const float *query, Py_ssize_t dim)
+{
+    return every_way[best_way].product(codes, query, dim);
+}
+
 void joining_start(void)
 {
 #ifdef INTEL
@@ -374,26 +379,6 @@ void joining_start(void)
 #endif
 }
 
-static int whole(const Py_buffer *view, const char *name)
-{
-    Py_ssize_t stride = view->itemsize;
-    for (int axis = view->ndim - 1; axis >= 0; axis--) {
-        if (view->shape[axis] > 1 && view->strides[axis] != stride) {
-            PyErr_Format(PyExc_ValueError, "%s: not all side by side", name);
-            return 0;
-        }
-        stride *= view->shape[axis];
-    }
-    return 1;
-}
-
-static int told(int right, const char *what)
-{
-    if (!right)
-        PyErr_SetString(PyExc_ValueError, what);
-    return right;
-}
-
 PyDoc_STRVAR(join_doc,
              "join(codes, scale, places, axes, numbers, seen, worth, queries, columns, found, way, /)\n--\n\n"
              "Put pairs of a query and one of some rows that may be near into two arrays. Says how many rows were looked\n"
@@ -403,10 +388,8 @@ PyDoc_STRVAR(join_doc,
 static PyObject *join(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (count != 11) {
-        PyErr_SetString(PyExc_TypeError, "join takes 11 arguments");
+    if (!is_count("join", count, 11))
         return NULL;
-    }
     Buffers buffers = {.count = 0};
     PyObject *answer = NULL;
     int32_t *start = NULL;

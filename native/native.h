@@ -45,6 +45,27 @@ static inline int long_enough(const Py_buffer *view, const char *name, Py_ssize_
     return 0;
 }
 
+/* Whether an array lies close along all of its axes. */
+static inline int whole(const Py_buffer *view, const char *name)
+{
+    Py_ssize_t stride = view->itemsize;
+    for (int axis = view->ndim - 1; axis >= 0; axis--) {
+        if (view->shape[axis] > 1 && view->strides[axis] != stride) {
+            PyErr_Format(PyExc_ValueError, "%s: not all side by side", name);
+            return 0;
+        }
+        stride *= view->shape[axis];
+    }
+    return 1;
+}
+
+static inline int told(int right, const char *what)
+{
+    if (!right)
+        PyErr_SetString(PyExc_ValueError, what);
+    return right;
+}
+
 /* Gives back what was held; None, or the error that was set. */
 static inline PyObject *finished(Buffers *buffers, int sound)
 {
@@ -96,7 +117,9 @@ extern int generation;
 /* The functions of each part, and what it does before the first call. */
 extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], generation_methods[], search_methods[];
 extern PyMethodDef build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
-extern PyMethodDef ranking_methods[];
+extern PyMethodDef ranking_methods[], tiles_methods[];
+/* The product of the coarse half of a code and a vector. */
+float row_product(const int8_t *codes, const float *query, Py_ssize_t dim);
 void generation_start(void);
 void build_start(void);
 void joining_start(void);

@@ -1,4 +1,4 @@
-/* Which of a few texts share many of their words, found in one pass over all of them. */
+/* Which texts share many of their words: a few among one another, in one pass over all of them, or others with one. */
 
 #include "native.h"
 
@@ -155,7 +155,141 @@ static PyObject *sharing(PyObject *self, PyObject *given)
     return found;
 }
 
+#define MOST_WORDS 128 /* of a text that is compared word by word */
+
+/* A word of letters, digits and underscores, whatever its case. */
+typedef struct {
+    uint64_t hash;
+    const char *start;
+    Py_ssize_t length;
+} Spoken;
+
+static inline char small(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
+}
+
+static inline int is_part(char c)
+{
+    return (small(c) >= 'a' && small(c) <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static int same_word(const Spoken *one, const Spoken *other)
+{
+    if (one->hash != other->hash || one->length != other->length)
+        return 0;
+    for (Py_ssize_t i = 0; i < one->length; i++)
+        if (small(one->start[i]) != small(other->start[i]))
+            return 0;
+    return 1;
+}
+
+static int holds(const Spoken *words, Py_ssize_t count, const Spoken *word)
+{
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (same_word(&words[i], word))
+            return 1;
+    return 0;
+}
+
+/* The different words of a text; one more than `most` where there are more than that. */
+static Py_ssize_t words_of(const char *text, Py_ssize_t size, Spoken *words, Py_ssize_t most)
+{
+    Py_ssize_t count = 0;
+    for (Py_ssize_t at = 0; at < size;) {
+        if (!is_part(text[at])) {
+            at++;
+            continue;
+        }
+        Spoken word = {14695981039346656037ull, text + at, 0};
+        for (; at < size && is_part(text[at]); at++)
+            word.hash = (word.hash ^ (unsigned char)small(text[at])) * 1099511628211ull;
+        word.length = text + at - word.start;
+        if (holds(words, count, &word))
+            continue;
+        if (count == most)
+            return most + 1;
+        words[count++] = word;
+    }
+    return count;
+}
+
+/* The bytes of a text of ASCII alone; NULL where there are others, or after an error. */
+static const char *plain_text(PyObject *text, Py_ssize_t *size)
+{
+    if (text == NULL || !PyUnicode_Check(text)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "not a text");
+        return NULL;
+    }
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, size);
+    if (bytes == NULL && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) /* half a pair */
+        PyErr_Clear();
+    return bytes != NULL && *size == PyUnicode_GetLength(text) ? bytes : NULL;
+}
+
+/* few_words(text, most): whether a text has at most so many different words, whatever their case; None where that cannot
+   be said here. */
+static PyObject *few_words(PyObject *self, PyObject *given)
+{
+    (void)self;
+    PyObject *text;
+    Py_ssize_t most, size;
+    Spoken words[MOST_WORDS];
+    if (!PyArg_ParseTuple(given, "On", &text, &most))
+        return NULL;
+    const char *bytes = plain_text(text, &size);
+    if (bytes == NULL && PyErr_Occurred())
+        return NULL;
+    if (bytes == NULL || most < 0 || most > MOST_WORDS)
+        Py_RETURN_NONE;
+    return PyBool_FromLong(words_of(bytes, size, words, most) <= most);
+}
+
+/* alike(text, others, share): which of other texts have so large a share of all the different words in common with one;
+   None where that cannot be said here. */
+static PyObject *alike(PyObject *self, PyObject *given)
+{
+    (void)self;
+    PyObject *text, *others;
+    double share;
+    Py_ssize_t size;
+    Spoken mine[MOST_WORDS], theirs[MOST_WORDS];
+    if (!PyArg_ParseTuple(given, "OO!d", &text, &PyList_Type, &others, &share))
+        return NULL;
+    const char *bytes = plain_text(text, &size);
+    if (bytes == NULL && PyErr_Occurred())
+        return NULL;
+    Py_ssize_t count = bytes != NULL ? words_of(bytes, size, mine, MOST_WORDS) : MOST_WORDS + 1;
+    if (count > MOST_WORDS || !(share * (MOST_WORDS - 1) > (double)count))
+        Py_RETURN_NONE;
+    Py_ssize_t most = (Py_ssize_t)((double)count / share) + 1; /* who has more words shares too few of them */
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && i < PyList_Size(others); i++) {
+        bytes = plain_text(PyList_GetItem(others, i), &size);
+        if (bytes == NULL) {
+            Py_CLEAR(found);
+            if (PyErr_Occurred())
+                return NULL;
+            Py_RETURN_NONE;
+        }
+        Py_ssize_t there = words_of(bytes, size, theirs, most), both = 0;
+        for (Py_ssize_t j = 0; there <= most && j < count; j++)
+            both += holds(theirs, there, &mine[j]);
+        Py_ssize_t all = count + there - both;
+        if (there > most || (double)both / (double)(all > 1 ? all : 1) < share)
+            continue;
+        PyObject *place = PyLong_FromSsize_t(i);
+        if (place == NULL || PyList_Append(found, place) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(place);
+    }
+    return found;
+}
+
 PyMethodDef sharing_methods[] = {
     {"sharing", sharing, METH_VARARGS, "The pairs of texts that share many of their words."},
+    {"few_words", few_words, METH_VARARGS, "Whether a text has few different words."},
+    {"alike", alike, METH_VARARGS, "Which texts share many of their words with one."},
     {NULL, NULL, 0, NULL},
 };

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 
 from skep import kernels
 from skep.patterns import lazy
@@ -134,7 +135,13 @@ def joined_chunk(chunk: str) -> str:
 
 
 def analysed(chunk: str) -> str:
-    """The same, found anew and not remembered; for whoever remembers it."""
+    """The same, for whoever remembers it: only the latest ones are remembered here."""
+    return _latest(chunk) if len(chunk) <= MEMO_CHARS else " ".join(_analyse(chunk, query=False))
+
+
+@lru_cache(maxsize=1 << 12)
+def _latest(chunk: str) -> str:
+    """What is written is often looked at soon after."""
     return " ".join(_analyse(chunk, query=False))
 
 
@@ -343,7 +350,7 @@ def _part(part: str, out: list[str]) -> None:
 def _word(word: str) -> str:
     """A word folded and, where it is plain English, stemmed."""
     word = fold(word)
-    return stem(word) if _plain.match(word) and word not in STOP else word
+    return _easy(word) or stem(word) if _plain.match(word) and word not in STOP else word
 
 
 def stem(word: str) -> str:

@@ -48,9 +48,12 @@ def by_hand(memories: list[Memory], threshold: float) -> dict[str, dict[str, flo
 
 @pytest.mark.parametrize("threshold", [0.3, 0.8])
 @pytest.mark.parametrize("tail", [64, 4096])
+@pytest.mark.parametrize("whole", [True, False])
 def test_the_pass_finds_what_comparing_all_with_all_finds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float, tail: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float, tail: int, whole: bool
 ) -> None:
+    if not whole:
+        monkeypatch.setattr(join_module, "_crossing", lambda: 0)
     monkeypatch.setattr(join_module, "BLOCK", 50)
     monkeypatch.setattr(join_module, "ASKED", 70)
     monkeypatch.setattr(upkeep, "WORTH_SHARING", 1 << 20)
@@ -69,9 +72,12 @@ def test_the_pass_finds_what_comparing_all_with_all_finds(
         assert list(here.values()) == sorted(here.values(), reverse=True)
 
 
+@pytest.mark.parametrize("whole", [True, False])
 def test_only_the_nearest_are_kept_even_where_thousands_are_near(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
+    if not whole:
+        monkeypatch.setattr(join_module, "_crossing", lambda: 0)
     monkeypatch.setattr(join_module, "MANY", 500)
     monkeypatch.setattr(join_module, "BLOCK", 40)
     bank.remember_many([f"The sensor in room {n} reports {n % 7} degrees" for n in range(200)])
@@ -119,6 +125,10 @@ def test_a_lens_loses_no_pair(
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 600)
         engine = indexed(bank, tmp_path / "index", tail)
+        whole = neighbours(
+            engine, memories, threshold=threshold, limit=1000
+        )  # whole rows, where that is quick
+        monkeypatch.setattr(join_module, "_crossing", lambda: 0)
         ground: list[tuple[int, ...]] = []
         grind = join_module._foremost  # pyright: ignore[reportPrivateUsage]
         monkeypatch.setattr(
@@ -136,7 +146,7 @@ def test_a_lens_loses_no_pair(
         return {i: {other.id for other, _ in others} for i, others in found.items()}
 
     assert any(plain.values())
-    assert ids(plain) == ids(seen)
+    assert ids(plain) == ids(seen) == ids(whole)
 
 
 @pytest.mark.parametrize("tail", [64, 4096])

@@ -139,6 +139,19 @@ class StaticEmbedder:
         rows = self._table.rows[chosen].astype(np.float32)
         return self._table.scales[chosen] * np.sqrt(np.einsum("ij,ij->i", rows, rows))
 
+    def weighed_tokens(self, ids: Sequence[int]) -> Vectors:
+        """The rows of `token_vectors`, each times its weight."""
+        import numpy as np
+
+        chosen = np.asarray(ids, np.intp)
+        rows = self._table.rows.take(chosen, axis=0).astype(np.float32)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        weights = self._table.scales[chosen] * norms
+        norms[norms == 0] = 1.0
+        rows /= norms[:, None]
+        rows *= weights[:, None]
+        return rows
+
 
 @lru_cache(maxsize=1)
 def _bundled() -> WordPiece:

@@ -106,12 +106,17 @@ def _pairs(
         for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):
             key = key_of(memory.id, other.id)
             if key not in pairs and key not in decided and comparable(memory, other):
-                older, newer = sorted((memory, other), key=age)
-                pairs[key] = older, newer, similarity
+                pairs[key] = *_older_first(memory, other), similarity
         if len(near[memory.id]) >= limit:
             found.crowded[memory.id] = {other.id for other, _ in near[memory.id]}
     found.compared |= pairs.keys()
     return list(pairs.values())
+
+
+def _older_first(a: Memory, b: Memory) -> tuple[Memory, Memory]:
+    """Two memories by age; most were not made at one moment."""
+    same = a.created_at == b.created_at
+    return (a, b) if (age(a) <= age(b) if same else a.created_at < b.created_at) else (b, a)
 
 
 def _replaces(newer: Memory, older: Memory) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 
+from skep import kernels
 from skep.engine import Engine
 from skep.model import CURRENT, Memory, Scope
 from skep.semantics.conflicts import in_common, whole_words
 from skep.storage.base import Filter
+from skep.storage.numbering import numbering
 from skep.storage.rows import searched_text
 from skep.words import STOP, query_terms
 
@@ -87,33 +89,30 @@ def sharing_words(
     import numpy as np
 
     rows = rows if rows is not None else rows_by_id(engine, (memory.id for memory in memories))
-    short: list[tuple[Memory, set[str], list[list[str]]]] = []
-    terms_of = cache(query_terms)  # words repeat
-    for memory in memories:
-        text = searched_text(memory.title, memory.text)
-        words = whole_words(text)
-        if memory.id in rows and len(words) <= longest:
-            short.append((memory, words, _by_word(text, terms_of)))
-    every = list({term for _, _, spoken in short for terms in spoken for term in terms})
+    texts_here = [
+        (memory, searched_text(memory.title, memory.text)) for memory in memories if memory.id in rows
+    ]
+    short = [(memory, text) for memory, text in texts_here if _few_words(text, longest)]
+    spoken_in = _by_word([text for _, text in short])
+    every = list(dict.fromkeys(term for spoken in spoken_in for terms in spoken for term in terms))
     worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
-    groups: dict[tuple[Scope, str], list[tuple[Memory, set[str], list[str]]]] = {}
-    for memory, words, spoken in short:
-        spoken.sort(key=lambda terms: (-max(worth[term] for term in terms), terms))
-        rarest = [term for terms in spoken[: len(spoken) // 2 + 1] for term in terms]
-        groups.setdefault((memory.scope, memory.kind), []).append((memory, words, rarest))
-    pools: list[tuple[Memory, set[str], list[int]]] = []
+    groups: dict[tuple[Scope, str], list[tuple[Memory, str, list[str]]]] = {}
+    for (memory, text), spoken in zip(short, spoken_in, strict=True):
+        spoken.sort(key=lambda terms: (-max(map(worth.__getitem__, terms)), terms))
+        rarest = [*chain.from_iterable(spoken[: len(spoken) // 2 + 1])]
+        groups.setdefault((memory.scope, memory.kind), []).append((memory, text, rarest))
+    pools: list[tuple[Memory, str, list[int]]] = []
     for (scope, kind), group in groups.items():
         where = Filter(scope=scope, kinds=(kind,), statuses=CURRENT)
         best = engine.index.best_by_words([rarest for _, _, rarest in group], where, limit + 1)
-        for (memory, words, _), found in zip(group, best, strict=True):
+        for (memory, text, _), found in zip(group, best, strict=True):
             mine = rows[memory.id]
-            pools.append((memory, words, sorted(row for row in found.tolist() if row != mine)))
+            pools.append((memory, text, sorted([row for row in found.tolist() if row != mine])))
     texts = engine.store.texts_of(sorted({row for _, _, found in pools for row in found}))
-    texts = {row: text.casefold() for row, text in texts.items()}
     pairs: list[tuple[Memory, int]] = []
-    for memory, words, found in pools:
-        there = [(row, texts[row]) for row in found if row in texts]
-        pairs += [(memory, row) for row in _sharing(words, there, least)]
+    for memory, text, found in pools:
+        there = [row for row in found if row in texts]
+        pairs += [(memory, there[i]) for i in _sharing(text, [texts[row] for row in there], least)]
     known = load(engine, {row for _, row in pairs})
     pairs = [(memory, row) for memory, row in pairs if row in known]
     left = engine.index.vectors(np.array([rows[memory.id] for memory, _ in pairs], dtype=np.int64))
@@ -125,35 +124,74 @@ def sharing_words(
     return out
 
 
-def _sharing(words: set[str], texts: Sequence[tuple[int, str]], least: float) -> list[int]:
-    """Which casefolded texts have so much in common with some words; most need not be split to tell."""
+def _few_words(text: str, most: int) -> bool:
+    """Whether a text has at most so many different words."""
+    few = None if kernels.native is None else kernels.native.few_words(text, most)
+    return len(whole_words(text)) <= most if few is None else few
+
+
+def _sharing(text: str, others: list[str], least: float) -> list[int]:
+    """Which texts have so much in common with one; most need not be split to tell."""
+    found = None if kernels.native is None else kernels.native.alike(text, others, least)
+    if found is not None:
+        return found
+    words = whole_words(text)
     needed = least * len(words)
     return [
-        row
-        for row, text in texts
-        if sum([word in text for word in words]) >= needed and in_common(words, whole_words(text)) >= least
+        place
+        for place, other in enumerate(map(str.casefold, others))
+        if sum([word in other for word in words]) >= needed and in_common(words, whole_words(other)) >= least
     ]
 
 
-def _by_word(text: str, terms_of: Callable[[str], list[str]]) -> list[list[str]]:
-    """The terms of a text, word by word: an identifier and its parts are one word, however rare all of them are."""
-    left = set(query_terms(text)) if not text.isascii() else None
+def _by_word(texts: Sequence[str]) -> list[list[list[str]]]:
+    """The terms of texts, word by word: an identifier and its parts are one word, however rare all of them are."""
+    plain = [text for text in texts if text.isascii()]
+    numbers = numbering()  # words repeat
+    cut = numbers.cut(plain, joined=False)
+    terms_of = [_distinct(joined) for joined in numbers.terms()]
+    chunks = map(terms_of.__getitem__, cut.chunks)
+    done = iter([_spoken(islice(chunks, size)) for size in cut.sizes])
+    return [next(done) if text.isascii() else _composed(text) for text in texts]
+
+
+def _distinct(joined: str) -> list[str]:
+    """What `query_terms` gives for a chunk, from its terms joined by blanks."""
+    if " " not in joined:
+        return [joined] if joined else []
+    found = list(dict.fromkeys(joined.split()))
+    return [term for term in found if term not in STOP] or found
+
+
+def _spoken(chunks: Iterable[list[str]]) -> list[list[str]]:
+    """The words of a text that is plain ASCII; the common ones where there are no others."""
     seen: set[str] = set()
     out: list[list[str]] = []
     common: list[list[str]] = []
-    for chunk in text.split():
-        terms = [term for term in terms_of(chunk) if term not in seen and (left is None or term in left)]
-        seen.update(terms)
-        if not terms:
-            continue
-        into = common if left is None and terms[0] in STOP else out
-        if len(terms) > PARTS:  # not a word: text of a language that is written without blanks
-            into += ([term] for term in terms)
-        else:
-            into.append(terms)
-    if left is not None:
-        out += ([term] for term in query_terms(text) if term not in seen)
+    for terms in chunks:
+        fresh = terms if seen.isdisjoint(terms) else [term for term in terms if term not in seen]
+        if fresh:
+            seen.update(fresh)
+            (common if fresh[0] in STOP else out).extend(_words(fresh))
     return out or common
+
+
+def _words(terms: list[str]) -> list[list[str]]:
+    """The terms of a chunk as one word; as several in a language that is written without blanks."""
+    return [terms] if len(terms) <= PARTS else [[term] for term in terms]
+
+
+def _composed(text: str) -> list[list[str]]:
+    """The same of any text: what stands beside a chunk may change its terms."""
+    left = set(query_terms(text))
+    seen: set[str] = set()
+    out: list[list[str]] = []
+    for chunk in text.split():
+        terms = [term for term in query_terms(chunk) if term not in seen and term in left]
+        seen.update(terms)
+        if terms:
+            out += _words(terms)
+    return out + [[term] for term in query_terms(text) if term not in seen]
 
 
 def raw_bar(engine: Engine, threshold: float) -> float:

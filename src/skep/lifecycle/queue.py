@@ -19,6 +19,7 @@ from skep.storage.sqlite import Plan
 
 PREFIX = "judgement/"
 DAY = 86_400.0
+_TEXT, _NUMBER = frozenset((str,)), frozenset((int, float, bool))
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +64,11 @@ def judgements(engine: Engine) -> dict[str, Any]:
 def _is_judgement(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
-    found = cast("dict[str, Any]", value)
-    texts = (found.get("older"), found.get("newer"), found.get("kind"), found.get("words", ""))
-    numbers = (found.get("similarity"), found.get("confidence"), found.get("at", 0.0))
-    chosen = (found.get("decision") or "", found.get("by") or "")
-    return all(isinstance(x, str) for x in (*texts, *chosen)) and all(
-        isinstance(x, int | float) for x in numbers
-    )
+    found = cast("dict[str, Any]", value).get
+    texts = (found("older"), found("newer"), found("kind"), found("words", ""))
+    chosen = (found("decision") or "", found("by") or "")
+    numbers = (found("similarity"), found("confidence"), found("at", 0.0))
+    return _TEXT.issuperset(map(type, texts + chosen)) and _NUMBER.issuperset(map(type, numbers))
 
 
 def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:

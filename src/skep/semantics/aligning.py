@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -24,8 +24,8 @@ class Words(Protocol):
         """Which row of a table is the unit vector of each word, and the table."""
         ...
 
-    def weight(self, stem: str) -> float:
-        """How much a word tells: near 0 for "thing", 1 for a rare name."""
+    def weigh(self, stems: Iterable[str]) -> tuple[float, ...]:
+        """How much words tell: near 0 for "thing", 1 for a rare name."""
         ...
 
 
@@ -80,7 +80,7 @@ NOTHING = Met([], [], [])
 def told(text: Text, words: Words) -> Told:
     """The telling words of a text."""
     spoken = tuple([text.words[i] for i in text.content])
-    return Told(text, spoken, frozenset(text.told), tuple(map(words.weight, text.told)))
+    return Told(text, spoken, frozenset(text.told), words.weigh(text.told))
 
 
 def align_many(pairs: Sequence[tuple[Told, Told]], words: Words) -> list[Alignment]:

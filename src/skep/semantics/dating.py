@@ -13,6 +13,8 @@ MEMO_TEXTS = 4096
 Day = tuple[int, int, int]
 """Year, month and day."""
 _MONTHS: list[str] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_YEAR = re.compile(r"\d{4}")
+"""Without one no day is named."""
 _day = r"(\d{1,2})(?:st|nd|rd|th)?"
 _date = lazy(
     rf"(?<![\w-])(?:the )?(?:(\d{{4}})-(\d\d)-(\d\d)(?![-\w])|{_day}(?: of)? ({MONTH})\.?,? (\d{{4}})\b"
@@ -58,7 +60,7 @@ def _written(text: str, named: Sequence[_Named], shared: set[Day], spelt: Mappin
 @lru_cache(maxsize=MEMO_TEXTS)
 def _named(text: str) -> tuple[_Named, ...]:
     """The days that a text names, in the order in which they stand."""
-    if not any(map(str.isdigit, text)):
+    if not _YEAR.search(text):
         return ()
     return tuple(_Named(_read(match), *match.span()) for match in _date.finditer(text))
 

@@ -170,9 +170,9 @@ def _swaps(a: Text, b: Text, al: Alignment, total_a: float, total_b: float) -> t
     extra_b = _unpaired(al.exact_b, al.weights_b, [s.right for s in real]) / total_b
     if not real:
         return 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, min(extra_a, extra_b), max(extra_a, extra_b)
-    share = sum(al.weights_a[s.left] / total_a + al.weights_b[s.right] / total_b for s in real) / 2
+    share = sum([al.weights_a[s.left] / total_a + al.weights_b[s.right] / total_b for s in real]) / 2
     cosines = [s.cosine for s in real]
-    names = sum(a.capital[a.content[s.left]] and b.capital[b.content[s.right]] for s in real)
+    names = sum([a.capital[a.content[s.left]] and b.capital[b.content[s.right]] for s in real])
     return (
         float(min(len(real), 6)),
         share,
@@ -180,7 +180,7 @@ def _swaps(a: Text, b: Text, al: Alignment, total_a: float, total_b: float) -> t
         max(cosines),
         min(cosines),
         float(min(names, 3)),
-        sum(min(al.weights_a[s.left], al.weights_b[s.right]) for s in real) / len(real),
+        sum([min(al.weights_a[s.left], al.weights_b[s.right]) for s in real]) / len(real),
         min(extra_a, extra_b),
         max(extra_a, extra_b),
     )
@@ -277,7 +277,7 @@ def _row(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) ->
     swapped = [(al.weights_a[s.left] + al.weights_b[s.right], s.opposed) for s in al.swaps]
     swap_total = sum([weight for weight, _ in swapped])
     opposed = sum([weight for weight, against in swapped if against])
-    prefixed = any(lx.negated_form(x, y) for x, y in listed)
+    prefixed = bool(listed) and any(lx.negated_form(x, y) for x, y in listed)
     return [
         similarity,
         min(cover_a, cover_b),
@@ -291,7 +291,7 @@ def _row(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) ->
         *_negation(a, b, al, cover_a, cover_b),
         float(min(len(listed), 3)),
         opposed / swap_total if swap_total else 0.0,
-        float(any(s.exclusive for s in al.swaps)),
+        float(any([s.exclusive for s in al.swaps])),  # noqa: C419 - quicker
         float(prefixed),
         *_numbers(one.numbers, other.numbers),
         *_swaps(a, b, al, total_a or 1.0, total_b or 1.0),

@@ -374,15 +374,17 @@ def opposed_among(these: frozenset[str], those: frozenset[str]) -> list[tuple[st
     """
     table = _opposites()
     found = {(one, other) for one in table.keys() & these for other in table[one] & those}
-    found |= {(one, other) for one in these for other in _without_prefix(one) if other in those}
-    found |= {(one, other) for other in those for one in _without_prefix(other) if one in these}
+    denied = [(one, those) for one in these if one.startswith(_PREFIXES)]  # mostly nothing is
+    denied += [(other, these) for other in those if other.startswith(_PREFIXES)]
+    for word, others in denied:
+        for rest in _without_prefix(word):
+            if rest in others:
+                found.add((word, rest) if others is those else (rest, word))
     return sorted(found)
 
 
 def _without_prefix(word: str) -> list[str]:
-    """What is left of a word without a prefix that negates; mostly nothing has one."""
-    if not word.startswith(_PREFIXES):
-        return []
+    """What is left of a word without a prefix that negates."""
     rests = [word.removeprefix(prefix) for prefix in _PREFIXES if word.startswith(prefix)]
     return [rest for rest in rests if len(rest) >= SHORTEST]
 

@@ -49,9 +49,10 @@ class WordTable:
         """The table is one for the whole process."""
         forking.hold(self._lock)
 
-    def weight(self, stem: str) -> float:
+    def weigh(self, stems: Iterable[str]) -> tuple[float, ...]:
         """Near 0 for the commonest words, 1 for the rarest; a word never seen counts as rare."""
-        return self._weights.get(stem, self._rare)
+        weight, rare = self._weights.get, self._rare
+        return tuple([weight(stem, rare) for stem in stems])
 
     def known(self, stem: str) -> bool:
         """Whether a word is among the common ones."""
@@ -103,8 +104,7 @@ class WordTable:
             here = out[start : start + AT_ONCE]
             pieces = [*map(self._embedder.wordpiece.ids, words[start : start + AT_ONCE])]
             flat = [number for each in pieces for number in each]
-            found = self._embedder.token_vectors(flat)
-            found *= self._embedder.token_weights(flat)[:, None]
+            found = self._embedder.weighed_tokens(flat)
             sizes = np.array([*map(len, pieces)], dtype=np.intp)
             starts = np.cumsum(sizes) - sizes
             for number in range(int(sizes.max())):

@@ -16,6 +16,8 @@ native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
 )
 ROWS = 3000
+WHOLE = {3: 1, 4: 2}
+"""The ways that go without a lens, as `cross` counts them."""
 
 
 class Chosen:
@@ -31,6 +33,19 @@ class Chosen:
         self.calls += 1
         found: tuple[int, int] = native.join(*given[:-1], self.way)
         return found
+
+    def crossing(self) -> int:
+        return WHOLE.get(self.way, 0)
+
+    def cross(self, *given: Any) -> tuple[int, int]:
+        self.calls += 1
+        found: tuple[int, int] = native.cross(*given)
+        return found
+
+
+def _needs(way: int) -> None:
+    if native.crossing() < way:
+        pytest.skip("this processor does not know that way")
 
 
 def filled(dim: int, rng: np.random.Generator) -> SegmentIndex:
@@ -48,8 +63,9 @@ def filled(dim: int, rng: np.random.Generator) -> SegmentIndex:
 
 
 @pytest.mark.parametrize("dim", [131, 256, 320])
-@pytest.mark.parametrize("way", [0, 1, 2])
+@pytest.mark.parametrize("way", [0, 1, 2, *WHOLE])
 def test_no_pair_is_lost_and_none_is_added(dim: int, way: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _needs(WHOLE.get(way, 0))
     monkeypatch.setattr(joining, "WASTE", 1.0)
     monkeypatch.setattr(joining, "ROOM", 20_000)
     index = filled(dim, np.random.default_rng(dim))
@@ -81,6 +97,53 @@ def test_what_has_no_room_is_looked_at_in_the_next_call(count: int) -> None:
         pairs += zip(columns[:here].tolist(), found[:here].tolist(), strict=True)
         left = left[done:]
     assert sorted(pairs) == [(query, row) for query in range(3) for row in range(count)]
+
+
+@pytest.mark.parametrize("asked", [1, 31, 33])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("way", WHOLE.values())
+def test_whole_rows_without_room_are_looked_at_in_the_next_call_too(count: int, asked: int, way: int) -> None:
+    _needs(way)
+    rng = np.random.default_rng(count)
+    codes = rng.integers(-127, 128, (count, 70), dtype=np.int8)
+    queries = rng.standard_normal((asked, 70)).astype(np.float32)
+    seen, numbers, _ = joining.Steps.of(queries, -1e9, way)
+    columns, found = np.empty(64 * asked, np.int64), np.empty(64 * asked, np.int64)
+    pairs: list[tuple[int, int]] = []
+    left = np.arange(count)
+    while len(left):
+        done, here = native.cross(
+            codes, np.ones(count, np.float32), left, seen, numbers, queries, columns, found, way
+        )
+        assert done == min(len(left), 64)
+        pairs += zip(columns[:here].tolist(), found[:here].tolist(), strict=True)
+        left = left[done:]
+    assert sorted(pairs) == [(query, row) for query in range(asked) for row in range(count)]
+
+
+@pytest.mark.parametrize("least", [0.0, 0.7, 0.9])
+@pytest.mark.parametrize("way", WHOLE.values())
+def test_whole_rows_pass_where_their_codes_say_so(least: float, way: int) -> None:
+    _needs(way)
+    rng = np.random.default_rng(7)
+    codes = rng.integers(-127, 128, (90, 64), dtype=np.int8)
+    codes[3] = 0
+    scale = (1 / np.maximum(np.linalg.norm(codes.astype(np.float32), axis=1), 1)).astype(np.float32)
+    scale[3] = 0
+    queries = codes[:40] * scale[:40, None] + rng.standard_normal((40, 64)).astype(np.float32) * 0.03
+    queries /= np.maximum(np.linalg.norm(queries, axis=1), 1e-9)[:, None]
+    seen, numbers, _ = joining.Steps.of(queries, least, way)
+    room, other = np.empty((2, 64 * 40), np.int64)
+    places: list[tuple[int, int]] = []
+    left = np.arange(90)
+    while len(left):
+        done, here = native.cross(codes, scale, left, seen, numbers, queries, room, other, way)
+        places += zip(room[:here].tolist(), other[:here].tolist(), strict=True)
+        left = left[done:]
+    reach = (queries @ codes.T.astype(np.float32) + np.float32(joining.LOW * 8)) * scale
+    sure, maybe = (np.argwhere(reach >= least - joining.ROUNDED + by) for by in (1e-5, -1e-5))
+    assert {*map(tuple, sure.tolist())} <= set(places) <= {*map(tuple, maybe.tolist())}
+    assert len(sure) >= 39
 
 
 def _everything(queries: NDArray[np.float32]) -> joining.Small:
@@ -126,6 +189,28 @@ def test_wrong_arrays_are_refused_before_anything_is_read() -> None:
     for place, value in wrong:
         with pytest.raises((ValueError, IndexError)):
             native.join(*good[:place], value, *good[place + 1 :])
+    if native.crossing():
+        steps, wide = joining.Steps.of(queries, -1e9, 1), np.empty(192, np.int64)
+        good = [codes, scale, places, steps.seen, steps.numbers, queries, wide, wide.copy(), 1]
+        assert native.cross(*good) == (4, 12)
+        wrong = [
+            (0, codes[:, :31]),
+            (1, scale[:3]),
+            (2, np.array([4])),
+            (2, np.array([-1])),
+            (3, steps.seen[:2]),
+            (3, steps.seen[:, :31]),
+            (3, np.zeros((3, 64), np.int8)[:, :32]),
+            (4, steps.numbers[:3]),
+            (5, queries[:, :31]),
+            (6, wide[:191]),
+            (7, wide[:191]),
+            (8, 0),
+            (8, 3),
+        ]
+        for place, value in wrong:
+            with pytest.raises((ValueError, IndexError)):
+                native.cross(*good[:place], value, *good[place + 1 :])
     docs, classes, impacts = np.array([0, 1, 0], np.uint32), np.zeros(3, np.uint16), np.ones(1, np.float32)
     starts, sizes, worth = np.array([0, 2]), np.array([2, 1]), np.ones(2, np.float32)
     terms, edges, mask = np.array([0, 1]), np.array([0, 2]), np.ones(3, bool)
@@ -175,6 +260,6 @@ def test_wrong_arrays_are_refused_before_anything_is_read() -> None:
     for place, value in wrong:
         with pytest.raises(ValueError, match=r"\w"):
             native.match(*good[:place], value, *good[place + 1 :])
-    for call in (native.join, native.match):
+    for call in (native.join, native.cross, native.match):
         with pytest.raises(TypeError, match="arguments"):
             call()

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep import kernels
 from skep.storage.segments.codes import decode, join
@@ -20,10 +19,14 @@ from skep.storage.segments.scan import codes_of
 from skep.storage.segments.turning import turn
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.segments.table import Table
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float32]
+    Codes = tuple[NDArray[np.int8], Floats]
+
 
 BLOCK = 256
 """Rows of the bank that are read and multiplied at once; what is made of them stays in a processor's cache."""
@@ -61,11 +64,17 @@ DENSE = 32
 MANY = 200_000
 """Pairs held before all but the nearest of each row are let go."""
 ROOM = 65_536
-"""Pairs that compiled loops put down at once, or those of sixteen rows, if that is more."""
+"""Pairs that compiled loops put down at once, or those of `PANEL` rows, if that is more."""
 TOP = 127
 """The largest number of a row asked for, in compiled loops."""
+TILES = 2
+"""Their way of looking at whole rows that is always worth it."""
+WHOLE = 2048
+"""The other one is where fewer rows are asked for."""
 SIXTEEN = 16
-"""Compiled loops take so many rows, and so many axes, at once."""
+"""Compiled loops take so many axes at once."""
+PANEL = 64
+"""Rows that they take at once, at most."""
 WIDEST = 4096
 """The largest dimension they know."""
 
@@ -143,12 +152,22 @@ def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: in
     there = np.flatnonzero((asked >= 0) & table.has_vector[asked])
     found: list[Near] = []
     lens: Lens | None = None
+    compiled = _compiled(table)
+    crossing = _crossing() if compiled else 0
     for start in range(0, len(there), TURN):
         part = there[start : start + TURN]
         queries = _vectors(table, asked[part])
-        lens = lens or _lens(table, queries, slots, least)
-        way = _pairs if lens.plain or not _compiled(table) else _pairs_compiled
-        pairs = _nearest(table, way(table, asked[part], queries, slots, lens, least, most), most)
+        if crossing == TILES or (crossing and len(queries) < WHOLE):
+            steps = Steps.of(queries, least, crossing)
+            pairs = _pairs_compiled(table, asked[part], queries, slots, steps, least, most)
+        else:
+            lens = lens or _lens(table, queries, slots, least)
+            if compiled and not lens.plain:
+                small = Small.of(lens, queries, least)
+                pairs = _pairs_compiled(table, asked[part], queries, slots, small, least, most)
+            else:
+                pairs = _pairs(table, asked[part], queries, slots, lens, least, most)
+        pairs = _nearest(table, pairs, most)
         found.append(pairs._replace(asked=part[pairs.asked]))
     return _all(found)
 
@@ -192,12 +211,16 @@ def _compiled(table: Table) -> bool:
     return kernels.native is not None and table.dim <= WIDEST
 
 
+def _crossing() -> int:
+    """Whether compiled loops look at whole rows: 1 where few are asked for, `TILES` always."""
+    return kernels.native.crossing()
+
+
 def _pairs_compiled(
-    table: Table, asked: Ints, queries: Floats, slots: Ints, lens: Lens, least: float, most: int
+    table: Table, asked: Ints, queries: Floats, slots: Ints, seen: Small | Steps, least: float, most: int
 ) -> Near:
     """The same in one pass over the codes; no pair is lost, whatever the unseen parts of two rows are."""
-    small = Small.of(lens, queries, least)
-    room = max(ROOM, SIXTEEN * len(queries))
+    room = max(ROOM, PANEL * len(queries))
     columns, places = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
     passed = Passed()
     kept: list[Near] = []
@@ -208,7 +231,7 @@ def _pairs_compiled(
             continue
         local = slots[part] - table.bases[number]
         while len(local):
-            done, found = kernels.native.join(*codes, local, *small, queries, columns, places, -1)
+            done, found = seen.join(codes, local, queries, columns, places)
             passed.add(columns[:found].copy(), places[:found] + table.bases[number])
             local = local[done:]
             if passed.count > PASSED:
@@ -222,7 +245,7 @@ def _pairs_compiled(
     return _all(kept)
 
 
-def _bytes_of(table: Table, number: int) -> tuple[NDArray[np.int8], Floats] | None:
+def _bytes_of(table: Table, number: int) -> Codes | None:
     """The coarse half of the codes of a segment or of the tail, and the scale of each row."""
     if number == len(table.segments):
         return table.tail.high.astype(np.int8), table.tail.scale
@@ -266,6 +289,40 @@ class Small(NamedTuple):
             seen.astype(np.int8),
             (np.stack([unseen, np.ones_like(unseen), np.full_like(unseen, bar)], axis=1) / steps[:, None]),
         )
+
+    def join(
+        self, codes: Codes, local: Ints, queries: Floats, columns: Ints, places: Ints
+    ) -> tuple[int, int]:
+        """Put the pairs that may be near into two arrays: how many rows were looked at, how many pairs found."""
+        return kernels.native.join(*codes, local, *self, queries, columns, places, -1)
+
+
+class Steps(NamedTuple):
+    """Whole rows in small numbers, where a processor multiplies those quickly enough: no lens is needed there."""
+
+    seen: NDArray[np.int8]
+    numbers: Floats
+    """A step; how far rows asked for are off, at most; how far the coarse half of a code may be from the whole; the
+    bar."""
+    way: int
+
+    @classmethod
+    def of(cls, queries: Floats, least: float, way: int) -> Steps:
+        """Make them."""
+        step = max(float(np.abs(queries).max(initial=0)) / TOP, 1e-6)
+        seen = np.rint(queries / np.float32(step))
+        off = queries - seen * np.float32(step)
+        numbers = [
+            step, float(np.sqrt(np.vecdot(off, off).max(initial=0))), LOW * queries.shape[1] ** 0.5, least - ROUNDED
+        ]  # fmt: skip
+        return cls(seen.astype(np.int8), np.array(numbers, dtype=np.float32), way)
+
+    def join(
+        self, codes: Codes, local: Ints, queries: Floats, columns: Ints, places: Ints
+    ) -> tuple[int, int]:
+        """As in `Small`."""
+        given = *codes, local, self.seen, self.numbers, queries, columns, places, self.way
+        return kernels.native.cross(*given)
 
 
 class Closer:

@@ -36,6 +36,15 @@ class Lookup(NamedTuple):
     found: Ints
     """In how many live rows each term stands."""
 
+    def some(self, places: Sequence[int]) -> Lookup:
+        """Some of the terms, in another order."""
+        return Lookup(
+            [self.keys[place] for place in places],
+            [[starts[place] for place in places] for starts in self.starts],
+            [[sizes[place] for place in places] for sizes in self.sizes],
+            self.found[places],
+        )
+
     def stretches(self, number: int) -> NDArray[np.int64]:
         """Where the postings of each term begin in a segment, and how many there are: two rows."""
         return np.array([self.starts[number], self.sizes[number]], dtype=np.int64)

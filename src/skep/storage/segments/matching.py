@@ -10,18 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skep import kernels
 from skep.storage.segments.lexical import Lookup, best_of, distinct_sorted, look_up
 from skep.storage.segments.postings import idf, impact
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skep.storage.segments.table import Table
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Mask = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
+
 
 READ = 4_000_000
 """Postings that are read at once; one query may have more."""
@@ -48,7 +50,7 @@ def best_by_words(table: Table, mask: Mask, queries: Sequence[Sequence[str]], k:
     words = list(dict.fromkeys(term for query in queries for term in query))
     if not words or not table.live:
         return [np.zeros(0, dtype=np.int64) for _ in queries]
-    lookup = look_up(table, words)
+    lookup = _looked_up(table, words)
     worth: Floats = idf(table.live, lookup.found).astype(np.float32)
     order = np.lexsort((np.array(lookup.keys, dtype=np.uint64), -worth))
     if k and kernels.native is not None:
@@ -61,6 +63,15 @@ def best_by_words(table: Table, mask: Mask, queries: Sequence[Sequence[str]], k:
         held = _Held(table, mask, terms, part)
         out += (_best(table, held.of(query), scores, k) for query in part)
     return out
+
+
+def _looked_up(table: Table, words: Sequence[str]) -> Lookup:
+    """Terms as the index knows them: whoever asks for many queries has often asked how rare all the words are."""
+    if table.lookup is not None and table.lookup[0][0] == table.version:
+        place = {word: number for number, word in enumerate(table.lookup[0][1])}
+        if all(map(place.__contains__, words)):
+            return table.lookup[1].some([place[word] for word in words])
+    return look_up(table, words)
 
 
 def _ranked(words: Sequence[str], order: Ints, queries: Sequence[Sequence[str]]) -> list[list[int]]:

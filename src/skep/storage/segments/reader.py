@@ -115,10 +115,8 @@ class Segment:
         """Take dead rows out of the statistics; returns how many terms they had."""
         if self._dead is None:
             self._dead = np.zeros(len(self.words.keys), dtype=np.int64)
-        starts, sizes = (
-            self.words.doc_offsets[places],
-            np.diff(self.words.doc_offsets)[places],
-        )
+        starts = self.words.doc_offsets[places]
+        sizes = self.words.doc_offsets[places + 1] - starts
         steps: Ints = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         np.add.at(self._dead, self.words.doc_terms[np.repeat(starts, sizes) + steps], 1)
         return int(self.lengths[places].sum())
