@@ -44,8 +44,12 @@ def test_what_has_expired_is_out_of_every_recall_and_collected_once(
     assert hive.gc() == []
     clock.pass_days(3)
 
-    assert hive.agent("fay").recall("staging database").hits == ()
+    fay = hive.agent("fay")
+    assert fay.recall("staging database").hits == ()
+    assert (fay.get(stored.id).status, fay.find().memories) == ("expired", ())
+    assert (fay.status().memories, fay.status().by_status) == (0, {"expired": 1})
     assert hive.gc() == [stored.id]
+    assert fay.status().by_status == {"expired": 1}
     found = (member.get(stored.id) for member in hive.members.values())
     assert {memory.status for memory in found if memory is not None} == {"expired"}
     assert hive.gc() == []

@@ -43,6 +43,27 @@ def test_memories_that_hold_other_words_of_the_query_are_left_alone() -> None:
     assert renew(facts(texts, [9, 1], [[1, 0], [0, 1]])).order.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("libfoo: library for parsing XML", "libbar: library for parsing JSON"),
+        ("Staging runs Postgres 15", "Production runs Postgres 14"),
+        ("The Berlin office has 40 desks", "The Paris office has 25 desks"),
+    ],
+)
+def test_texts_that_begin_with_two_names_are_about_two_things(older: str, newer: str) -> None:
+    renewed = renew(facts([older, newer], [9, 1], [[1], [1]]))
+
+    assert renewed.order.tolist() == [0, 1]
+    assert not renewed.outdated.any()
+
+
+def test_a_new_one_of_the_same_kind_is_no_second_thing() -> None:
+    texts = ["Old endpoint is api.one", "New endpoint is api.two"]
+
+    assert renew(facts(texts, [9, 1], [[1], [1]])).outdated.tolist() == [True, False]
+
+
 def test_equal_times_change_nothing() -> None:
     texts = ["Ana lives in Rome", "Ana lives in Oslo"]
 

@@ -9,6 +9,10 @@ import apsw
 from skep.config import Settings
 from skep.storage.sqlite import SqliteStore
 
+TO_THREE = """
+DROP INDEX links_contradicts;
+PRAGMA user_version = 3;
+"""
 TO_TWO = """
 CREATE TABLE mentions(memory TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(memory, seq)) WITHOUT ROWID;
 INSERT INTO mentions SELECT subject, seq FROM subjects;
@@ -33,7 +37,9 @@ def make_older(path: Path, version: int) -> None:
         store.tables.wording.rebuild()  # what is new had its words and tags in their tables at once
     store.close_as_one_file()
     connection = apsw.Connection(str(path))
-    connection.execute(TO_TWO)
+    connection.execute(TO_THREE)
+    if version <= 2:
+        connection.execute(TO_TWO)
     if version == 1:
         connection.execute(TO_ONE)
     connection.close()

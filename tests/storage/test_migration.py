@@ -44,7 +44,7 @@ def findings(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_older_bank_keeps_everything_and_goes_on(bank_path: Path, version: int) -> None:
     before = filled(bank_path)
     make_older(bank_path, version)
@@ -66,7 +66,7 @@ def test_an_older_bank_keeps_everything_and_goes_on(bank_path: Path, version: in
     assert findings(bank_path) == []
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_older_bank_that_cannot_be_changed_is_read_as_it_is(bank_path: Path, version: int) -> None:
     before = filled(bank_path)
     make_older(bank_path, version)
@@ -95,3 +95,24 @@ def test_a_process_of_an_older_version_cannot_go_on_writing(bank_path: Path) -> 
         with pytest.raises(apsw.SQLError, match="no such table: mentions"):
             older.execute(write)
     older.close()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_hangs_on_a_contradicted_memory_is_stale_after_the_step(bank_path: Path, version: int) -> None:
+    with opened(bank_path) as bank:
+        source, other, derived, above, apart = (
+            bank.remember(text, on_conflict="ignore").memory.id
+            for text in ("floor two", "floor five", "print on two", "visitors print on two", "a note apart")
+        )
+        bank.link(derived, source, "derived_from")
+        bank.link(above, derived, "derived_from")
+        bank.link(other, source, "contradicts")
+    make_older(bank_path, version)
+    older = apsw.Connection(str(bank_path))  # an older version did not look at such links
+    older.execute("UPDATE memories SET stale = 0")
+    older.close()
+
+    with opened(bank_path) as bank:
+        stale = {each: bank.get(each).stale for each in (source, other, derived, above, apart)}
+        assert stale == {source: False, other: False, derived: True, above: True, apart: False}
+    assert findings(bank_path) == []

@@ -97,7 +97,7 @@ class Replay(RuleBasedStateMachine):
         side=st.integers(0, 1),
         a=memories,
         b=memories,
-        rel=st.sampled_from(["related", "derived_from"]),
+        rel=st.sampled_from(["related", "derived_from", "contradicts"]),
     )
     def link(self, side: int, a: str, b: str, rel: str) -> Any:
         return (
@@ -106,9 +106,19 @@ class Replay(RuleBasedStateMachine):
             else multiple()
         )
 
-    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories)
-    def unlink(self, side: int, a: str, b: str) -> str:
-        return self.write(side, "unlink", {"src": a, "dst": b, "rel": "related"})
+    @rule(
+        target=events,
+        side=st.integers(0, 1),
+        a=memories,
+        b=memories,
+        rel=st.sampled_from(["related", "contradicts"]),
+    )
+    def unlink(self, side: int, a: str, b: str, rel: str) -> str:
+        return self.write(side, "unlink", {"src": a, "dst": b, "rel": rel})
+
+    @rule(target=events, side=st.integers(0, 1), memory=memories, pinned=st.booleans())
+    def pin(self, side: int, memory: str, pinned: bool) -> str:
+        return self.write(side, "revise", {"memory": memory, "changes": {"pinned": pinned}})
 
     @rule(target=events, side=st.integers(0, 1), memory=memories, by=LABELS)
     def confirm(self, side: int, memory: str, by: str) -> str:

@@ -51,6 +51,7 @@ class Engine:
         opener: Opener = open_embedder,
     ) -> None:
         self.store = store
+        self.store.clock = now
         self.settings = settings
         self.now = now
         self.frozen = frozen
@@ -131,12 +132,16 @@ class Engine:
 
         _events, done = self.write([("revise", {"memory": memory_id, "changes": changes})], accept=known)
         found = done.revised.get(memory_id)
-        return self.memory(memory_id) if found is None else found
+        return self.memory(memory_id) if found is None or found.expires_at is not None else found
 
     def as_stored(self, changes: Changes) -> list[Memory]:
         """The new memories of a write, as reading them back would give them."""
         embedder = changes.embedder
-        if changes.waiting or embedder is None:
+        if (
+            changes.waiting
+            or embedder is None
+            or any(m.expires_at is not None for _r, m, _t in changes.created)
+        ):
             found = self.store.memories([row for row, _m, _t in changes.created])
             return [found[row] for row, _m, _t in changes.created]
         made: list[Memory] = []

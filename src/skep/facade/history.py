@@ -100,7 +100,8 @@ class History(Base):
         """Make one event as if it had never been. Undoing an undo brings it back. A forget is final.
 
         What is undone already is refused: a second undo would stay in force when the first is taken back. Where two
-        replicas have undone the same event unknown to each other, undoing either undo takes back both.
+        replicas have undone the same event unknown to each other, undoing either undo takes back both. A memory whose
+        end is undone after it has reached it has no end any more.
         """
         event = self.event(event_id)
         if event.kind in FINAL:
@@ -116,8 +117,18 @@ class History(Base):
         plans: list[Plan] = [
             ("undo", {"event": target, "mentions": list(mentioned(event)), **why}) for target in targets
         ]
+        plans += self._without_end(event)
         events, _ = self._engine.write(plans, check=lambda: self._refuse_undone(event_id))
         return events[0]
+
+    def _without_end(self, undone: Event) -> list[Plan]:
+        """The event that takes away the end of a memory which somebody brings back after it has reached it."""
+        if undone.kind != "mark" or undone.body["status"] != "expired":
+            return []
+        memory = self._engine.store.get(undone.body["memory"])
+        if memory is None or memory.expires_at is None or memory.expires_at > self._engine.now():
+            return []
+        return [("revise", {"memory": memory.id, "changes": {"expires_at": None}})]
 
     def _twins(self, undo: Event) -> list[str]:
         """The other undos of the same event that are in force."""

@@ -264,9 +264,14 @@ class Writing(Base):
         return self._engine.memory(winner)
 
     def mark(self, memory_id: str, status: str, reason: str | None = None) -> Memory:
-        """Set a memory aside (`deprecated`, `quarantined`, `expired`) or make it `active` again."""
-        self._engine.known(memory_id)
+        """Set a memory aside (`deprecated`, `quarantined`, `expired`) or make it `active` again.
+
+        One that is made active after it had reached its end has none any more.
+        """
+        ends = self._engine.memory(memory_id).expires_at
         clean_choice("status", status, ("active", "deprecated", "quarantined", "expired"))
+        if status == "active" and ends is not None and ends <= self._engine.now():
+            self._write("revise", {"memory": memory_id, "changes": {"expires_at": None}})
         self._write("mark", {"memory": memory_id, "status": status}, reason)
         return self._engine.memory(memory_id)
 

@@ -12,10 +12,11 @@ import msgspec
 from skep.hive.scatter import Heard
 from skep.hive.tracing import tracer
 from skep.hive.union import Members, Union
-from skep.model import Recalled
-from skep.recall.marking import Opposed, conflicts_marked, opposes
+from skep.model import Hit, Link, Recalled
+from skep.recall.marking import Opposed, conflicts_marked, newest_first, opposes
 from skep.recall.search import Recaller
 from skep.retrieval.config import RecallConfig
+from skep.semantics.links import CONTRADICTS, MARKED, OPPOSED, UPDATES
 from skep.storage.rows import searched_text
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class HiveRecaller(Recaller):
                 reranker=reranker,
                 explain=explain,
                 opposed=self.opposed,
+                relations=self._told(chosen),
             )
             span.note(hits=len(answer.hits), completeness=round(answer.completeness, 4))
         if count_uses and answer.hits:
@@ -107,6 +109,14 @@ class HiveRecaller(Recaller):
                 per_home.setdefault(homes.get(hit.memory.id, ""), []).append(hit.memory.id)
             self._asking.used(per_home)
         return answer
+
+    def _told(self, config: RecallConfig) -> tuple[str, ...]:
+        """The relations that tell of hits which do not go together; those that the hive holds no link of are left out.
+
+        The settings that say so go to every member, so that nobody has to be asked.
+        """
+        wanted = ((OPPOSED, CONTRADICTS), (MARKED if config.currency else "", UPDATES))
+        return tuple(rel for key, rel in wanted if key and self._engine.setting(key))
 
 
 class PlainRecaller(Recaller):
@@ -168,8 +178,9 @@ def ask_hive(
     reranker: Reranker | None = None,
     explain: bool = False,
     opposed: Opposed = opposes,
+    relations: Sequence[str] = (),
 ) -> tuple[Answer, dict[str, str]]:
-    """The answer, and the member each candidate came from."""
+    """The answer, and the member each candidate came from. Links of relations asked for cost one more round."""
     from skep.retrieval.pipeline import run
 
     policy: HivePolicy = asking.policy
@@ -191,14 +202,22 @@ def ask_hive(
     found = run(query, config, union, where.now, where=where, limit=limit, reranker=reranker, explain=explain)
     shown = tuple(hit for hit in found.hits if hit.memory.id)
     embedder: Embedder = asking.embedder
-    if embedder.instant:
-        shown = conflicts_marked(
-            shown,
-            vectors=lambda hits: embedder.embed([searched_text(h.memory.title, h.memory.text) for h in hits]),
-            calibrate=embedder.calibrate,
-            opposed=opposed,
-            query=query if config.currency else None,
-        )
+    told = union.links([hit.memory.id for hit in shown]) if relations and len(shown) > 1 else []
+    linked: dict[str, list[Link]] = {rel: [link for link in told if link.rel == rel] for rel in relations}
+    if linked.get(UPDATES):
+        shown = newest_first(query, shown, lambda _ids: linked[UPDATES])
+
+    def vectors(hits: Sequence[Hit]) -> Any:
+        return embedder.embed([searched_text(hit.memory.title, hit.memory.text) for hit in hits])
+
+    shown = conflicts_marked(
+        shown,
+        vectors=vectors if embedder.instant else None,
+        calibrate=embedder.calibrate,
+        opposed=opposed,
+        linked=linked.get(CONTRADICTS, ()),
+        query=query if config.currency else None,
+    )
     kept = {hit.memory.id for hit in shown}
     heard = scatter.heard
     answer = Answer(

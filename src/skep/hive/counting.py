@@ -34,8 +34,9 @@ class Counts(Protocol):
 
 def status_of(member: Counts, query: StatusQuery) -> StatusAnswer:
     """The figures of one member; with `missing`, only of what it answers for in the place of others."""
-    by_status, by_kind, ids = member.shelf.tally(query.missing)
-    store = member.bank.engine.store
+    engine = member.bank.engine
+    by_status, by_kind, ids = member.shelf.tally(query.missing, now=engine.now())
+    store = engine.store
     links = sum(source in ids for source in store.link_sources())
     trials = sum(m.successes + m.failures for m in store.procedures() if m.id in ids)
     if query.missing:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from skep.confidence import DECAY_PER_DAY, effective
 from skep.errors import InvalidInputError
-from skep.hive.blast import Keeps, everything
+from skep.hive.blast import Keeps
 from skep.hive.calls import Listed
 from skep.hive.frames import ExpiredAnswer, ExpiredQuery, Frame, without_position
 from skep.hive.policy import HivePolicy
-from skep.model import CURRENT, Memory
+from skep.model import Memory
 
 if TYPE_CHECKING:
     from skep.hive.hive import Hive
@@ -35,19 +35,13 @@ def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> floa
 def expired_of(member: Keeps, query: ExpiredQuery) -> ExpiredAnswer:
     """What one member holds that has expired and was not marked yet; marked, if that is asked for."""
 
-    def ended(memory: Memory | None) -> bool:
-        if memory is None or memory.status not in CURRENT:
-            return False
-        return memory.expires_at is not None and memory.expires_at <= query.now
-
     bank = member.bank
-    if not query.mark:
-        return ExpiredAnswer(
-            member=member.name, ids=tuple(memory.id for memory in everything(bank) if ended(memory))
-        )
     store = bank.engine.store
+    due = {memory.id: None for memory in store.due(query.now)}
+    if not query.mark:
+        return ExpiredAnswer(member=member.name, ids=tuple(due))
     before = store.log.last_seq()
-    marked = [memory_id for memory_id in query.mark if ended(store.get(memory_id))]
+    marked = [memory_id for memory_id in query.mark if memory_id in due]
     for memory_id in marked:
         bank.mark(memory_id, "expired", "its time was over")
     events = tuple(without_position(event) for event in store.log.after(before))

@@ -150,8 +150,10 @@ class Shelf(Rows):
         wanted = {row for row, memory in there.items() if self._first_for(memory.id, missing)}
         return Shelf(_Some(self._store, wanted), member=self.member, lineage=self._lineage)
 
-    def tally(self, missing: tuple[str, ...] = ()) -> tuple[dict[str, int], dict[str, int], frozenset[str]]:
-        """How many memories of each status and each kind this shelf answers for, and which they are.
+    def tally(
+        self, missing: tuple[str, ...] = (), *, now: float
+    ) -> tuple[dict[str, int], dict[str, int], frozenset[str]]:
+        """How many memories of each status and each kind this shelf answers for at a moment, and which they are.
 
         What waits for review is nobody's yet, and not counted. With `missing`, instead those it answers for while
         these members are missing.
@@ -159,15 +161,19 @@ class Shelf(Rows):
         with self._lock:
             self.refresh()
             if missing:
-                return self._standing_in(missing).tally()
+                return self._standing_in(missing).tally(now=now)
             at: list[int] = np.flatnonzero(self._columns["live"][: len(self._rows)]).tolist()
             by_status, by_kind = Counter[str](), Counter[str]()
             for place in at:
                 facets = self._facets[self._facet_of[place]]
                 if facets.status == "quarantined":
                     continue
-                waits = facets.status == "active" and not self._columns["embedded"][place]
-                by_status["pending" if waits else facets.status] += 1
+                status = facets.status
+                if status == "active":
+                    waits = not self._columns["embedded"][place]
+                    ended = self._columns["expires_at"][place] <= now
+                    status = "expired" if ended else "pending" if waits else status
+                by_status[status] += 1
                 by_kind[facets.kind] += 1
             return dict(by_status), dict(by_kind), frozenset(self._ids[place] for place in at)
 

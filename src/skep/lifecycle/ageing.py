@@ -156,7 +156,7 @@ def rederive(engine: Engine) -> list[Action]:
 
 def _stands(engine: Engine, source: Memory) -> bool:
     """Whether something can still be derived from a memory; what was only summed up has lost nothing."""
-    if source.stale or source.disputes:
+    if source.stale or source.disputes or engine.store.contradicted(source.id):
         return False
     return source.status in CURRENT or summed_up(engine, source.id)
 

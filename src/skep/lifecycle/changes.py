@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skep.engine import Engine
-from skep.lifecycle.nearness import load
+from skep.lifecycle.nearness import load_current
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory, Scope
 from skep.semantics.links import MARKED, UPDATES
@@ -40,7 +40,7 @@ def revised(engine: Engine, memories: Sequence[Memory], gone: set[str]) -> list[
         queries = [_words(memory) for memory in group]
         found = [rows.tolist() for rows in engine.index.best_by_words(queries, where, SEARCHED)]
         own = engine.store.rows_of([memory.id for memory in group])
-        known = load(engine, {row for rows in found for row in rows})
+        known = load_current(engine, {row for rows in found for row in rows})
         for memory, rows in zip(group, found, strict=True):
             since = memory.created_at, own[memory.id]
             older = [

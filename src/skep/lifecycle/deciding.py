@@ -56,11 +56,15 @@ def best_first(memories: Iterable[Memory]) -> list[Memory]:
 def merge_plans(
     engine: Engine, winner: Memory, losers: Sequence[Memory], *, reason: str | None = None
 ) -> list[Plan]:
-    """The events that make copies one: all tags and all the evidence, and what led to a copy leads to the winner."""
+    """The events that make copies one: all tags and all the evidence, and what led to a copy leads to the winner.
+
+    What a copy contradicts, the winner contradicts.
+    """
     plans: list[Plan] = []
     tags = list(dict.fromkeys(tag for m in (winner, *losers) for tag in m.tags))
     if losers and tags != list(winner.tags):
         plans.append(("revise", {"memory": winner.id, "changes": {"tags": tags}}))
+    gone = {winner.id, *(loser.id for loser in losers)}
     for loser in losers:
         evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
         body: dict[str, object] = {"loser": loser.id, "winner": winner.id, "evidence": evidence}
@@ -71,6 +75,10 @@ def merge_plans(
             plans.append(("unlink", {"src": link.src, "dst": loser.id, "rel": link.rel}))
             moved = {"src": link.src, "dst": winner.id, "rel": link.rel, "strength": link.strength}
             plans.append(("link", moved))
+        for link in engine.store.links(loser.id, rel=CONTRADICTS, direction="out"):
+            if link.dst not in gone:
+                moved = {"src": winner.id, "dst": link.dst, "rel": CONTRADICTS, "strength": link.strength}
+                plans.append(("link", moved))
     return plans
 
 

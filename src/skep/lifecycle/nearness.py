@@ -56,7 +56,7 @@ def neighbours(
         found = engine.index.near_pairs(np.array(asked, dtype=np.int64), where, least=least, most=limit)
         similar = engine.embeddings.calibrate_many(found.cosine).tolist()
         pairs += zip(found.asked.tolist(), found.rows.tolist(), similar, strict=True)
-    known |= load(engine, {row for _, row, _ in pairs} - known.keys())
+    known |= load_current(engine, {row for _, row, _ in pairs} - known.keys())
     out: Neighbours = {memory.id: [] for memory in memories}
     for asked_row, row, similarity in pairs:
         if row in known and similarity >= threshold:
@@ -113,7 +113,7 @@ def sharing_words(
     for memory, text, found in pools:
         there = [row for row in found if row in texts]
         pairs += [(memory, there[i]) for i in _sharing(text, [texts[row] for row in there], least)]
-    known = load(engine, {row for _, row in pairs})
+    known = load_current(engine, {row for _, row in pairs})
     pairs = [(memory, row) for memory, row in pairs if row in known]
     left = engine.index.vectors(np.array([rows[memory.id] for memory, _ in pairs], dtype=np.int64))
     right = engine.index.vectors(np.array([row for _, row in pairs], dtype=np.int64))
@@ -210,6 +210,11 @@ def load(engine: Engine, rows: Iterable[int]) -> dict[int, Memory]:
     for start in range(0, len(wanted), LOADED):
         found |= engine.store.memories(wanted[start : start + LOADED])
     return found
+
+
+def load_current(engine: Engine, rows: Iterable[int]) -> dict[int, Memory]:
+    """The same without what has reached its end since the index last heard of it."""
+    return {row: memory for row, memory in load(engine, rows).items() if memory.status in CURRENT}
 
 
 def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:

@@ -39,7 +39,7 @@ def opposes(older: Memory, newer: Memory, similarity: float) -> str:
 def conflicts_marked(
     hits: tuple[Hit, ...],
     *,
-    vectors: Callable[[Sequence[Hit]], Any],
+    vectors: Callable[[Sequence[Hit]], Any] | None,
     calibrate: Callable[[float], float],
     opposed: Opposed = opposes,
     linked: Sequence[Link] = (),
@@ -52,13 +52,14 @@ def conflicts_marked(
 
     Args:
         hits: Best first; the first few are compared.
-        vectors: The unit vectors of hits, one row each; asked for only if some are worth comparing.
+        vectors: The unit vectors of hits, one row each; asked for only if some are worth comparing. Without it none are
+            compared, and links alone tell.
         calibrate: A raw cosine on the common scale.
         opposed: Whether an older and a newer memory of some similarity do not go together, and how.
         linked: Links that say so.
         query: Where given, a hit that another one updates comes behind that one, if both hold what this asks for.
     """
-    head = hits[:CHECKED]
+    head = hits[:CHECKED] if vectors is not None else ()
     alike = [
         (i, j)
         for i, j in _alike([hit.memory.text for hit in head])
@@ -66,7 +67,7 @@ def conflicts_marked(
     ]
     found: dict[str, list[str]] = {}
     newer_than: dict[int, list[int]] = {}
-    rows = vectors(head) if alike else ()
+    rows = vectors(head) if alike and vectors is not None else ()
     for i, j in alike:
         cosine = float(rows[i] @ rows[j])
         similarity = 0.0 if math.isnan(cosine) else calibrate(cosine)

@@ -10,7 +10,9 @@ Without a model, two memories are rivals when
   to the best hit and holds its words of the query; or ranks less close, and says of words of the query that their value
   has changed. Again only against the best hit.
 
-Where the relation holds several values at a time ("speaks French", "speaks German") the older is not marked.
+Where the relation holds several values at a time ("speaks French", "speaks German") the older is not marked. Two texts
+that begin with two names of a kind and differ further on ("libfoo: library for X", "libbar: library for Y") are about
+two things, and no rivals, unless the newer one tells of a change ("the new endpoint is").
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ CHANGED_CLOSE, CHANGED_SHARED = 0.5, 0.3
 """The same two where it says that the value has changed."""
 BESIDE = 2
 """Words of the query that must stand beside a changed value."""
+HEAD = 120
+"""Characters within which a text says what it is about."""
 
+_word = lazy(r"[^\W_][\w'.+-]*\w|[^\W_]")
 _change = lazy(
     r"\b(?:now|no longer|not any ?more|instead|any ?more|new(?:ly)?|latest|current(?:ly)?|chang(?:ed|es|ing)|"
     r"updat(?:ed|es)|(?:up|down)grad(?:ed|es)|mov(?:ed|ing) (?:to|into|from)|migrat(?:ed|ing)|switch(?:ed|ing)|"
@@ -118,6 +123,7 @@ def renew(facts: Facts) -> Renewed:
         rivals = _reworded(leader, [place for place in group if place > leader and place in free], words)
         if leader == 0 and facts.present:
             rivals |= _changed(facts, words) | _other_values(facts, age)
+        rivals = {place for place in rivals if not words.of_two_things(leader, place)}
         if facts.headed is not None:
             rivals = {place for place in rivals if facts.headed[place] == facts.headed[leader]}
         if facts.apart is not None and rivals:
@@ -150,6 +156,10 @@ class Worded(NamedTuple):
     """The distinct words that mean something."""
     terms: int
     """How many terms the text has."""
+    head: tuple[str, ...]
+    """The first two words that mean something."""
+    rest: str
+    """The text after the first of them."""
 
 
 class _Words:
@@ -166,11 +176,19 @@ class _Words:
             found = self._kept[place] = _taken_apart(self._texts[place])
         return found
 
+    def of_two_things(self, place: int, other: int) -> bool:
+        """Whether two of them are about two things of a kind; what tells of a change is about the same."""
+        if not _of_two_things(self.of(place), self.of(other)):
+            return False
+        return not (tells_of_change(self._texts[place]) or tells_of_change(self._texts[other]))
+
 
 @lru_cache(maxsize=2048)
 def _taken_apart(text: str) -> Worded:
     found = terms(text)
-    return Worded(frozenset(found) - STOP, len(found))
+    begun = [match for match in _word.finditer(text[:HEAD].casefold()) if match[0] not in STOP][:2]
+    rest = text[begun[0].end() :].casefold() if begun else ""
+    return Worded(frozenset(found) - STOP, len(found), tuple(match[0] for match in begun), rest)
 
 
 def _same_words(matched: Bools) -> dict[int, list[int]]:
@@ -204,6 +222,13 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
         if shared < min(len(mine), len(theirs)) and shared >= ALIKE * (len(mine) + len(theirs) - shared):
             out.add(other)
     return out
+
+
+def _of_two_things(mine: Worded, theirs: Worded) -> bool:
+    """Whether two texts begin with another name for the same kind of thing, and say something else of it."""
+    if len(mine.head) < 2 or len(theirs.head) < 2 or mine.head[0] == theirs.head[0]:
+        return False
+    return mine.head[1] == theirs.head[1] and mine.rest != theirs.rest
 
 
 def _may_both_hold(mine: frozenset[str], theirs: frozenset[str]) -> bool:

@@ -17,8 +17,19 @@ import msgspec
 
 from skep.semantics import lexicon as lx
 from skep.semantics import scorer
+from skep.semantics.aligning import Swap
+from skep.semantics.bearing import (
+    denied_twice,
+    of_other_kinds,
+    of_other_sides,
+    of_other_subjects,
+    other_in_office,
+    other_of_a_closed_group,
+    seen_from_the_other_side,
+)
 from skep.semantics.dating import in_one_notation
 from skep.semantics.features import NAMES, RARE, Pair, examine_many
+from skep.semantics.measuring import in_one_unit
 from skep.semantics.reading import Text, analyse
 from skep.semantics.saying import said_twice
 from skep.words import SINGLE
@@ -106,7 +117,7 @@ def _other_name_in_same_place(pair: Pair) -> bool:
     ed = pair.ed
     if not ed.lone_swap or ed.head or pair.a.words[0] in lx.INDEFINITE:
         return False
-    if any(s.cosine > SYNONYM for s in pair.al.swaps):
+    if any(s.cosine > SYNONYM and not _dotted(pair, s) for s in pair.al.swaps):
         return False
     named = {s for t in (pair.a, pair.b) for s, c in zip(t.stems, t.capital, strict=True) if c}
     return all(
@@ -115,11 +126,20 @@ def _other_name_in_same_place(pair: Pair) -> bool:
     )
 
 
+def _dotted(pair: Pair, swap: Swap) -> bool:
+    """Whether a word that changed place with another is an address or a dotted name, of which no two mean the same."""
+    words = pair.a.told[swap.left], pair.b.told[swap.right]
+    return any("." in word or "_" in word for word in words)
+
+
 def _turned_round(pair: Pair) -> bool:
     """Whether the texts are the same words with the two sides of a comparison exchanged: "tabs over spaces"."""
     a, b = pair.a, pair.b
-    if a.stem_bag != b.stem_bag or lx.COMPARING.isdisjoint(a.bag) or lx.COMPARING.isdisjoint(b.bag):
+    if a.stem_bag != b.stem_bag or lx.DIRECTED.isdisjoint(a.bag) or lx.DIRECTED.isdisjoint(b.bag):
         return False
+    mine, theirs = ([stem for stem in text.told if stem not in lx.DIRECTED] for text in (a, b))
+    if len(mine) == 2 and mine == theirs[::-1]:
+        return True
     (left, right), (other_left, other_right) = _sides(a), _sides(b)
     return not left.isdisjoint(other_right) and not right.isdisjoint(other_left)
 
@@ -169,8 +189,11 @@ def _numbered(word: str) -> bool:
 
 
 def _subject(text: Text) -> tuple[str, ...]:
-    """The words before the first verb that says what something is or has."""
+    """The words before the first verb that says what something is or has, or up to the number of a numbered thing."""
     verb = next((i for i, word in enumerate(text.words) if word in lx.LINKING_VERBS), 0)
+    if not verb:
+        few = enumerate(pairwise(text.words[:4]), 2)
+        verb = next((i for i, (kind, of) in few if kind in lx.NUMBERED and _numbered(of)), 0)
     return text.words[:verb]
 
 
@@ -183,7 +206,7 @@ def _times(text: Text) -> set[str]:
 
 def _sides(text: Text) -> tuple[set[str], set[str]]:
     """What a text tells before and after the first word that compares."""
-    middle = next(i for i, word in enumerate(text.words) if word in lx.COMPARING)
+    middle = next(i for i, word in enumerate(text.words) if word in lx.DIRECTED)
     told = [(i, text.stems[i]) for i in text.content]
     return {stem for i, stem in told if i < middle}, {stem for i, stem in told if i > middle}
 
@@ -254,14 +277,38 @@ def _probabilities(pairs: Sequence[Pair]) -> list[Chances]:
         if pair.a.question or pair.b.question:
             rest = same + apart
             found.append((same / rest, 0.0, apart / rest))
-        elif _of_other_times(pair) or _of_other_things(pair):
+        elif _of_others(pair):
             found.append(_apart(same, against, apart))
-        elif against < LIKELY and (_other_name_in_same_place(pair) or _turned_round(pair)):
+        elif denied_twice(pair) or seen_from_the_other_side(pair):
+            low, middle, high = sorted((same, against, apart))
+            found.append((high, low, middle))
+        elif against < LIKELY and _against(pair):
             rest = (1 - LIKELY) / (same + apart)
             found.append((same * rest, LIKELY, apart * rest))
         else:
             found.append((same, against, apart))
     return found
+
+
+def _of_others(pair: Pair) -> bool:
+    """Whether two texts are about different things, which may each be as they say."""
+    return (
+        _of_other_times(pair)
+        or _of_other_things(pair)
+        or of_other_sides(pair)
+        or of_other_kinds(pair)
+        or of_other_subjects(pair)
+    )
+
+
+def _against(pair: Pair) -> bool:
+    """Whether two texts do not go together, whatever their words weigh."""
+    return (
+        _other_name_in_same_place(pair)
+        or _turned_round(pair)
+        or other_in_office(pair)
+        or other_of_a_closed_group(pair)
+    )
 
 
 def _apart(same: float, against: float, apart: float) -> Chances:
@@ -307,7 +354,7 @@ def compare(
 
 def compare_many(asked: Sequence[Asked], thresholds: Thresholds = THRESHOLDS) -> list[Verdict]:
     """`compare` for many pairs, at half of the cost: vectors are made and trees are asked for all of them at once."""
-    alike = [in_one_notation(each.a, each.b) for each in asked]
+    alike = [in_one_unit(*in_one_notation(each.a, each.b)) for each in asked]
     texts = [(analyse(a), analyse(b)) for a, b in alike]
     found = [_by_rule(each, *both, thresholds) for each, both in zip(asked, texts, strict=True)]
     open_ = [place for place, verdict in enumerate(found) if verdict is None]

@@ -244,7 +244,10 @@ def _candidates(
     return [
         (stored[row], similarity)
         for row, similarity in similar.items()
-        if row in stored and stored[row].id != memory.id and comparable(stored[row], memory)
+        if row in stored
+        and stored[row].id != memory.id
+        and stored[row].status in CURRENT
+        and comparable(stored[row], memory)
     ]
 
 

@@ -75,6 +75,11 @@ PERSONS: frozenset[str] = word_set(
 MANY_VALUED: frozenset[str] = SEVERAL | word_set("has have had own go went")
 """Words whose objects do not replace each other: who speaks German may speak French too."""
 LINKING_VERBS: frozenset[str] = word_set("is are was were has have had")
+NUMBERED: frozenset[str] = word_set(
+    """version release build revision port room step chapter phase sprint ticket issue pr task node server host shard
+    worker level line page section item question channel gate floor team group track plan option milestone week day"""
+)
+"""Things of which several are told apart by a number after the word."""
 VERSIONED: frozenset[str] = word_set("version release build revision")
 """Things of which the next takes the place of the one before."""
 DEFINITE: frozenset[tuple[str, ...]] = frozenset(
@@ -86,6 +91,12 @@ WITHIN: frozenset[str] = word_set("in during for of")
 PERIOD = re.compile(rf"(?:19|20)\d\dyear|q[1-4]|{MONTH}")
 COMPARING: frozenset[str] = word_set("than over before after above below under")
 """Words whose two sides cannot change places."""
+DIRECTED: frozenset[str] = COMPARING | word_set(
+    """reports manager manages boss supervisor supervises mentor mentors owner owns parent father mother son daughter
+    leads beats beat defeats defeated replaces replaced precedes follows depends inherits extends imports wraps
+    contains pays hired fired"""
+)
+"""The same with words of relations that lead from one to the other."""
 UNIVERSAL: frozenset[str] = word_set("all every always only both entire whole everyone everything most each")
 
 EXCLUSIVE: tuple[frozenset[str], ...] = (

@@ -143,6 +143,8 @@ def _quantity(words: Sequence[str], start: int) -> tuple[Quantity, int] | None:
         digit = lx.NUMBER_WORDS.get(words[end], 0.0)
         if 1 <= digit <= 9:
             value, end = value + digit, end + 1
+    if first == "half" and (halved := _half(words, end)) is not None:
+        return halved
     while end < len(words) and words[end] in lx.MULTIPLIERS:
         value, end = value * lx.MULTIPLIERS[words[end]], end + 1
     after = words[end] if end < len(words) else ""
@@ -162,6 +164,17 @@ def _quantity(words: Sequence[str], start: int) -> tuple[Quantity, int] | None:
     if len(first) == 4 and first.isdecimal() and 1000 <= value <= 2100:
         return Quantity(value, "year"), end
     return None if first in _VAGUE else (Quantity(value, ""), end)
+
+
+def _half(words: Sequence[str], at: int) -> tuple[Quantity, int] | None:
+    """What "half" begins, and where it ends: "half an hour", "half past nine"."""
+    if at + 1 >= len(words):
+        return None
+    if words[at] in ("a", "an") and words[at + 1] in lx.UNITS:
+        dimension, factor = lx.UNITS[words[at + 1]]
+        return Quantity(factor / 2, dimension), at + 2
+    hour = _number(words[at + 1]) if words[at] == "past" else None
+    return None if hour is None else (Quantity(hour + 0.03, "time"), at + 2)  # as "9:30" is read
 
 
 def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool], dict[int, Quantity]]:
@@ -186,6 +199,26 @@ def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], lis
         out.append(f"{quantity.value:.10g}{quantity.dimension}")
         upper.append(False)
     return out, upper, found
+
+
+_JOINED = {("not", "ever"): "never", ("no", "one"): "nobody"}
+"""Two words that say what one does."""
+
+
+def _join(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool]]:
+    """One word where two say the same."""
+    if "ever" not in words and not ("no" in words and "one" in words):
+        return words, capital
+    out: list[str] = []
+    upper: list[bool] = []
+    for word, large in zip(words, capital, strict=True):
+        one = _JOINED.get((out[-1], word)) if out else None
+        if one is None:
+            out.append(word)
+            upper.append(large)
+        else:
+            out[-1] = one
+    return out, upper
 
 
 SCOPE = 14
@@ -228,7 +261,7 @@ def _is_question(text: str, words: Sequence[str]) -> bool:
 @lru_cache(maxsize=4096)
 def analyse(text: str) -> Text:
     """Take a text apart: words, stems, what is negated, numbers in base units."""
-    words, capital, quantities = _fold_numbers(*_split(text))
+    words, capital, quantities = _fold_numbers(*_join(*_split(text)))
     negated, negations, cancels = _scopes(words)
     stems = tuple(map(lx.stem, words))
     content = tuple([i for i, w in enumerate(words) if w[0].isalnum() and w not in _EMPTY])

@@ -63,6 +63,7 @@ EQUAL = (
     (("a", "minimum", "of"), ("at", "least")),
     (("a", "maximum", "of"), ("at", "most")),
     (("cannot",), ("can", "not")),
+    (("do", "never"), ("never",)),
     (("are",), ("is",)),
     (("am",), ("is",)),
     (("were",), ("was",)),

@@ -34,6 +34,7 @@ def counts(store: SqliteStore) -> Counts:
                 (number,),
             )
         )
+        _take_ended(store, by_status, number)
         by_kind = dict(
             c.rows("SELECT kind, count(*) FROM memories WHERE forgotten = 0 GROUP BY kind ORDER BY kind")
         )
@@ -47,6 +48,22 @@ def counts(store: SqliteStore) -> Counts:
             size_bytes=_size(store),
             index_bytes=_index_size(store),
         )
+
+
+def _take_ended(store: SqliteStore, by_status: dict[str, int], space: int) -> None:
+    """Count what has reached its end as expired, whether that is written down or not. The index on ends finds it."""
+    rows = store.connection.rows(
+        "SELECT p.row IS NOT NULL AS waits, count(*) FROM memories m"
+        " LEFT JOIN pending p ON p.row = m.row AND p.space = ?"
+        " WHERE m.expires_at <= ? AND m.status = 'active' AND m.forgotten = 0 GROUP BY waits",
+        (space, store.now()),
+    )
+    for waits, count in rows:
+        shown = "pending" if waits else "active"
+        by_status[shown] -= count
+        by_status["expired"] = by_status.get("expired", 0) + count
+        if not by_status[shown]:
+            del by_status[shown]
 
 
 def _size(store: SqliteStore) -> int:

@@ -196,6 +196,7 @@ def _replay(store: SqliteStore) -> Iterator[Finding]:
     for subject in store.log.subjects():
         if not _rest_agrees(store, subject):
             different.append(subject)
+    different += store.tables.staleness.wrong()
     if different:
         yield Finding(
             check="replay",

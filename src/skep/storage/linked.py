@@ -8,6 +8,30 @@ from typing import Any
 from skep.model import Link
 from skep.storage.connection import Connection
 
+_ENDS = (
+    "SELECT dst FROM links WHERE src = ?1 AND rel = 'contradicts'"
+    " UNION SELECT src FROM links WHERE dst = ?1 AND rel = 'contradicts'"
+)
+_IN_DOUBT = (
+    "SELECT 1 FROM memories m WHERE m.id = ?1 AND m.pinned = 0 AND EXISTS"
+    f" (SELECT 1 FROM memories o WHERE o.id IN ({_ENDS}) AND o.status = 'active' AND o.forgotten = 0)"
+)
+
+
+def any_contradicts(connection: Connection) -> bool:
+    """Whether the bank holds any link that says `contradicts`."""
+    return connection.one("SELECT 1 FROM links WHERE rel = 'contradicts' LIMIT 1") is not None
+
+
+def contradicts_ends(connection: Connection, memory_id: str) -> set[str]:
+    """What a memory contradicts or is contradicted by, as links say, whether it stands or not."""
+    return {other for (other,) in connection.rows(_ENDS, (memory_id,))}
+
+
+def contradicted(connection: Connection, memory_id: str) -> bool:
+    """Whether a link puts a memory in doubt: the other end stands, and the memory is not pinned."""
+    return connection.one(_IN_DOUBT, (memory_id,)) is not None
+
 
 class Linked:
     """The part of reading that is about links."""
@@ -49,6 +73,10 @@ class Linked:
             if rel in (None, link.rel)
             and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
         ]
+
+    def contradicted(self, memory_id: str) -> bool:
+        """Whether a link puts a memory in doubt: the other end stands, and the memory is not pinned."""
+        return contradicted(self.connection, memory_id)
 
     def links_to(self, ids: Sequence[str], rel: str) -> list[Link]:
         """The links of one relation that end at some memories."""

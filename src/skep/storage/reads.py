@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from skep.storage.connection import MEMORY, Connection
 from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
-from skep.storage.rows import AT_REST, SELECT, memory_of, where_clause
+from skep.storage.rows import AT_REST, NEVER, SELECT, memory_of, where_clause
 from skep.storage.vectors import Space, Vectors
 from skep.storage.wording import waiting
 
@@ -77,6 +77,12 @@ class Reads(Linked):
         self._queued: bool | None = None
         self._read_before = False
         self._texts = Texts()
+        self.clock: Callable[[], float] | None = None
+        """Tells what has reached its end. Without one, memories are shown as the log leaves them."""
+
+    def now(self) -> float:
+        """The moment as of which memories are shown."""
+        return NEVER if self.clock is None else self.clock()
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory in whatever status; None if unknown or forgotten."""
@@ -86,7 +92,7 @@ class Reads(Linked):
             if not self.connection.unmoved(version):  # the active space may be another one by now
                 space = self.active_space()
                 found = self.connection.rows(_ONE, (space.number if space else -1, memory_id))
-        return memory_of(found[0], space.fingerprint if space else None) if found else None
+        return memory_of(found[0], space.fingerprint if space else None, self.now()) if found else None
 
     def validity(self, memory_id: str) -> tuple[float | None, float | None] | None:
         """Since and until when a memory holds; None if it is unknown or forgotten."""
@@ -106,8 +112,8 @@ class Reads(Linked):
             found = self._of_rows(_BY_ROW, rows, {"space": space.number if space else -1})
         else:
             found = self._of_rows(_BY_ROW_AT_REST, rows)
-        fingerprint = space.fingerprint if space else None
-        return {row[-1]: memory_of(row, fingerprint) for row in found}
+        fingerprint, now = space.fingerprint if space else None, self.now()
+        return {row[-1]: memory_of(row, fingerprint, now) for row in found}
 
     def _waiting(self, space: Space) -> bool:
         """Whether some row of the active space may be waiting to be embedded.
@@ -128,7 +134,8 @@ class Reads(Linked):
         space = self.active_space()
         bindings = {**values, "space": space.number if space else -1}
         rows = self.connection.rows(f"{SELECT} WHERE {condition} {tail}", bindings)
-        return [memory_of(row, space.fingerprint if space else None) for row in rows]
+        fingerprint, now = space.fingerprint if space else None, self.now()
+        return [memory_of(row, fingerprint, now) for row in rows]
 
     def find(
         self, where: Filter, *, limit: int, before_row: int | None = None, terms: Sequence[str] = ()
@@ -144,7 +151,8 @@ class Reads(Linked):
     def _find(
         self, where: Filter, limit: int, before_row: int | None, terms: Sequence[str]
     ) -> list[tuple[int, Memory]]:
-        condition, values = where_clause(where)
+        now = where.now or self.now()
+        condition, values = where_clause(where, now)
         values |= {"limit": limit}
         if before_row is not None:
             condition += " AND m.row < :before_row"
@@ -157,11 +165,11 @@ class Reads(Linked):
         space = self.active_space()
         values["space"] = space.number if space else -1
         rows = self.connection.rows(f"{SELECT} WHERE {condition} ORDER BY m.row DESC LIMIT :limit", values)
-        return [(row[-1], memory_of(row, space.fingerprint if space else None)) for row in rows]
+        return [(row[-1], memory_of(row, space.fingerprint if space else None, now)) for row in rows]
 
     def foremost(self, where: Filter, *, limit: int) -> list[Memory]:
         """What is pinned or matters much and passes a filter: pinned ones first, then by importance, newest first."""
-        condition, values = where_clause(where)
+        condition, values = where_clause(where, where.now or self.now())
         return self.memories_where(
             f"{condition} AND (m.pinned = 1 OR m.importance >= 0.7)",
             {**values, "limit": limit},
@@ -172,8 +180,9 @@ class Reads(Linked):
         """Current memories of some kinds that changed after a change number, oldest first."""
         marks = ", ".join(f"'{kind}'" for kind in kinds if kind in KINDS)
         return self.memories_where(
-            f"m.changed > :after AND m.kind IN ({marks}) AND m.status = 'active' AND m.forgotten = 0",
-            {"after": after},
+            f"m.changed > :after AND m.kind IN ({marks}) AND m.status = 'active' AND m.forgotten = 0"
+            " AND (m.expires_at IS NULL OR m.expires_at > :now)",
+            {"after": after, "now": self.now()},
             "ORDER BY +m.row",  # by itself the order would make SQLite read every row
         )
 
@@ -195,7 +204,7 @@ class Reads(Linked):
         return [row[0] for row in self.connection.rows("SELECT src FROM links")]
 
     def due(self, now: float) -> list[Memory]:
-        """Current memories whose time is over."""
+        """Memories whose time is over and of which that is not written down yet."""
         return self.memories_where(
             "m.status = 'active' AND m.forgotten = 0 AND m.expires_at IS NOT NULL AND m.expires_at <= :now",
             {"now": now},
@@ -210,7 +219,7 @@ class Reads(Linked):
 
     def count(self, where: Filter) -> int:
         """How many memories pass a filter."""
-        condition, values = where_clause(where)
+        condition, values = where_clause(where, where.now or self.now())
         space = self.active_space()
         values["space"] = space.number if space else -1
         sql = (
@@ -273,7 +282,7 @@ class Reads(Linked):
         """Those of the rows that pass a filter."""
         if not rows:
             return set()
-        condition, values = where_clause(where)
+        condition, values = where_clause(where, where.now or self.now())
         space = self.active_space()
         values["space"] = space.number if space else -1
         sql = (

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from skep.errors import CorruptBankError, InvalidInputError, NotFoundError
+from skep.errors import CorruptBankError, InvalidInputError, NotFoundError, SyncError
 from skep.model import Event
+from skep.storage.checking import checked
 from skep.storage.connection import Connection
 from skep.storage.log import COLUMNS
 from skep.storage.opening import connect, copy_file, prepare
@@ -101,7 +102,7 @@ def salvage(bank: Path, target: Path) -> tuple[int, int]:
         except CorruptBankError:
             name = ""
         for event in _readable(connection):
-            if event is None:
+            if event is None or not _sound(event):
                 lost += 1
             else:
                 lines.append(encode_event(event))
@@ -110,6 +111,15 @@ def salvage(bank: Path, target: Path) -> tuple[int, int]:
     header = Header(format=FORMAT, version=VERSION, bank=name, events=len(lines), salvaged=True)
     write_lines(target, [msgspec.json.encode(header), *lines])
     return len(lines), lost
+
+
+def _sound(event: Event) -> bool:
+    """Whether an event that could be read can be one: damage may leave a row readable, and no import would take it."""
+    try:
+        checked(event)
+    except SyncError:
+        return False
+    return True
 
 
 def _readable(connection: Connection) -> Iterator[Event | None]:

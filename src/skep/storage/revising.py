@@ -75,6 +75,8 @@ def revised_row(connection: Connection, memory_id: str, events: Sequence[Event])
         place = _PLACES[name]
         if row[place] != value:
             columns[name] = row[place] = value
+    if "pinned" in columns:  # what is derived from it may hang on that
+        return None
     after = searched_text(row[_PLACES["title"]], row[_PLACES["text"]])
     return Revised(row[_PLACES["row"]], columns, before, after, memory_of(tuple(row), fingerprint))
 

@@ -15,6 +15,8 @@ from skep.storage.fold import State
 WORDED = "(SELECT coalesce(max(id), 0) FROM words_docsize)"
 """The last row whose words and tags are in their tables, as SQL; see `storage.wording`."""
 
+NEVER = float("-inf")
+"""A moment before every end."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -117,14 +119,16 @@ def _json(value: Any) -> str:
     return _encode(value).decode() if value else "[]"
 
 
-def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
-    """A memory from a row of `SELECT`."""
+def memory_of(row: tuple[Any, ...], fingerprint: str | None, now: float = NEVER) -> Memory:
+    """A memory from a row of `SELECT`; what has reached its end by then is expired, written down or not."""
     (
         id_, kind, text, title, domain, agent, user, project, session, tags, source, confidence, importance,
         polarity, status, pinned, level, created, start, end, expires, evidence_at, evidence, successes, failures,
         confirmations, disputes, metadata, replaced, stale, uses, used_at, pending, _row,
     ) = row  # fmt: skip
     waits = pending is not None or fingerprint is None
+    if status == "active":
+        status = "expired" if expires is not None and expires <= now else "pending" if waits else "active"
     try:
         labels = () if tags == "[]" else _decode_list(tags)
         support = () if evidence == "[]" else _decode_list(evidence)
@@ -138,7 +142,7 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None) -> Memory:
     )
     return Memory(  # by place: naming thirty fields takes longer than filling them
         id_, kind, text, title, domain, agent, scope, labels, source, confidence, importance, polarity,
-        "pending" if waits and status == "active" else status, bool(pinned), level, created, start, end, expires,
+        status, bool(pinned), level, created, start, end, expires,
         evidence_at, used_at, support, uses or 0, successes, failures, confirmations, disputes,
         replaced if status == "superseded" else None, replaced if status == "merged" else None, bool(stale), more,
         None if waits else fingerprint,
@@ -194,8 +198,8 @@ _TAGGED = (
 """Rows with one of these tags: from the table of tags, and of the newest rows, which are not there yet."""
 
 
-def where_clause(where: Filter) -> tuple[str, dict[str, Any]]:
-    """The conditions of a filter over `memories m` (joined with `pending p`), and their bindings."""
+def where_clause(where: Filter, now: float) -> tuple[str, dict[str, Any]]:
+    """The conditions of a filter over `memories m` (joined with `pending p`) at a moment, and their bindings."""
     parts = ["m.forgotten = 0"]
     values: dict[str, Any] = {}
 
@@ -224,8 +228,12 @@ def where_clause(where: Filter) -> tuple[str, dict[str, Any]]:
     among("m.kind", where.kinds)
     among("m.domain", where.domains)
     among("m.agent", where.agents)
-    status = "CASE WHEN m.status = 'active' AND p.row IS NOT NULL THEN 'pending' ELSE m.status END"
-    among(f"({status})", where.statuses)
+    if where.statuses:
+        ended = f"WHEN m.status = 'active' AND m.expires_at <= {bind(now)} THEN 'expired'"
+        status = (
+            f"CASE {ended} WHEN m.status = 'active' AND p.row IS NOT NULL THEN 'pending' ELSE m.status END"
+        )
+        among(f"({status})", where.statuses)
     for group in where.tags:
         options = ", ".join(bind(tag) for tag in group)
         parts.append(f"m.row IN ({_TAGGED.format(options=options)})")

@@ -130,6 +130,23 @@ STEPS: tuple[str, ...] = (
     DELETE FROM sqlite_sequence WHERE name = 'memories';
     PRAGMA writable_schema = RESET;
     """,
+    """
+    -- What is derived from a memory that a link of `contradicts` names is stale; `storage.staleness` keeps it so.
+    CREATE INDEX links_contradicts ON links(src, dst) WHERE rel = 'contradicts';
+    WITH RECURSIVE
+    opposed(one, other) AS (
+        SELECT src, dst FROM links WHERE rel = 'contradicts'
+        UNION ALL SELECT dst, src FROM links WHERE rel = 'contradicts'
+    ),
+    doubted(id) AS (
+        SELECT m.id FROM opposed JOIN memories m ON m.id = one JOIN memories o ON o.id = other
+        WHERE m.pinned = 0 AND o.status = 'active' AND o.forgotten = 0
+        UNION SELECT l.src FROM doubted d JOIN links l ON l.dst = d.id AND l.rel = 'derived_from'
+    )
+    UPDATE memories SET stale = 1 WHERE id IN (
+        SELECT l.src FROM doubted d JOIN links l ON l.dst = d.id AND l.rel = 'derived_from'
+    );
+    """,
 )
 
 VERSION = len(STEPS)

@@ -1,8 +1,13 @@
-"""Which memories are stale: derived from something that does not stand any more."""
+"""Which memories are stale: derived from something that does not stand any more, or that is contradicted.
+
+A link that says `contradicts` says it of both ends: which of them holds is not decided yet, so both are in doubt, as
+long as both stand. A pinned memory is not put in doubt by a link, as it loses nothing by a contradiction either.
+"""
 
 from __future__ import annotations
 
 from skep.storage.connection import Connection
+from skep.storage.linked import any_contradicts, contradicted, contradicts_ends
 from skep.storage.newest import Newest
 
 _GONE = ("retracted", "expired")
@@ -14,11 +19,19 @@ class Staleness:
     def __init__(self, connection: Connection, newest: Newest) -> None:
         self._c = connection
         self._newest = newest
+        self._doubts = True
+
+    def opposite(self, memory_id: str) -> set[str]:
+        """Those at the other end of links that say that a memory contradicts something, or something contradicts it."""
+        return contradicts_ends(self._c, memory_id)
 
     def renew(self, moved: set[str]) -> None:
         """Recompute `stale` for everything derived, directly or not, from memories whose standing changed."""
-        affected = set(moved)
-        frontier = set(moved)
+        self._doubts = any_contradicts(self._c)
+        affected = (
+            moved.union(*(self.opposite(memory_id) for memory_id in moved)) if self._doubts else set(moved)
+        )
+        frontier = set(affected)
         while frontier:
             found: set[str] = set()
             for memory_id in frontier:
@@ -30,6 +43,28 @@ class Staleness:
                 }
             frontier = found - affected
             affected |= found
+        stale = self._stale_among(affected)
+        for memory_id in affected:
+            now_stale = memory_id in stale
+            self._c.run(
+                "UPDATE memories SET stale = ?, changed = ? WHERE id = ? AND stale != ?",
+                (now_stale, self._newest.change + 1, memory_id, now_stale),
+            )
+            self._newest.change += self._c.db.changes()
+
+    def wrong(self) -> list[str]:
+        """Memories whose `stale` is not what the links and the memories they lead to say."""
+        derived = {
+            src for (src,) in self._c.rows("SELECT DISTINCT src FROM links WHERE rel = 'derived_from'")
+        }
+        self._doubts = any_contradicts(self._c)
+        said = {memory_id for (memory_id,) in self._c.rows("SELECT id FROM memories WHERE stale = 1")}
+        stale = self._stale_among(derived)
+        not_here = {i for i in stale if self._c.one("SELECT 1 FROM memories WHERE id = ?", (i,)) is None}
+        return sorted((stale - not_here) ^ said)
+
+    def _stale_among(self, affected: set[str]) -> set[str]:
+        """Those of some memories that are stale; what they say of themselves so far does not count."""
         sources: dict[str, list[str]] = {}
         for memory_id in affected:
             rows = self._c.rows("SELECT dst FROM links WHERE src = ? AND rel = 'derived_from'", (memory_id,))
@@ -40,13 +75,7 @@ class Staleness:
             more = {m for m, from_ in sources.items() if m not in stale and any(s in stale for s in from_)}
             stale |= more
             grown = bool(more)
-        for memory_id in affected:
-            now_stale = memory_id in stale
-            self._c.run(
-                "UPDATE memories SET stale = ?, changed = ? WHERE id = ? AND stale != ?",
-                (now_stale, self._newest.change + 1, memory_id, now_stale),
-            )
-            self._newest.change += self._c.db.changes()
+        return stale
 
     def _undermined(self, derived: str, source: str, affected: set[str]) -> bool:
         rows = self._c.rows(
@@ -56,6 +85,8 @@ class Staleness:
             return False
         status, disputes, target, forgotten, stale = rows[0]
         if forgotten or disputes or status in _GONE or (stale and source not in affected):
+            return True
+        if self._doubts and contradicted(self._c, source):
             return True
         return status == "superseded" and target != derived and not self._summary_of(target, source)
 

@@ -88,7 +88,7 @@ class Tables:
         self._log = log
         self._vectors = vectors
         self._newest = log.newest
-        self._staleness = Staleness(connection, log.newest)
+        self.staleness = Staleness(connection, log.newest)
         self.handover = Handover()
         self.wording = Wording(connection, log.newest, self.handover)
         self.long = LONG
@@ -133,7 +133,7 @@ class Tables:
         for src, its in linked.items():
             moved |= self._relink(src, its)
         if moved:
-            self._staleness.renew(moved)
+            self.staleness.renew(moved)
         return changes
 
     def rebuild(self, subjects: Iterable[str]) -> None:
@@ -157,7 +157,7 @@ class Tables:
                 self._count_uses(event)
         for space in self._vectors.spaces():
             self._vectors.queue(space.number, changes.retexted)
-        self._staleness.renew(moved)
+        self.staleness.renew(moved)
 
     def _vanish(self, memory_id: str) -> None:
         """Take out a memory that the log does not know (any more)."""
@@ -244,14 +244,18 @@ class Tables:
             return set()
         if not known:
             self._create([state], changes)
+            moved = {memory_id}
             if state.forgotten:  # others spoke of it before it came
                 self._log.scrub(memory_id)
+                moved |= self.staleness.opposite(memory_id)
                 self._drop_mentions(memory_id)
-            return {memory_id} | self._settle(memory_id) | self._settle_replaced_by(memory_id)
+            return moved | self._settle(memory_id) | self._settle_replaced_by(memory_id)
         row, status, _kept, _undo, *stored = known[0]
         own = dict(zip(STATE_COLUMNS, stored, strict=True))
         before = searched_text(own["title"], own["text"])
+        moved: set[str] = set()
         if state.forgotten:
+            moved |= self.staleness.opposite(memory_id)
             self._forget(memory_id, row, before, bool(own["forgotten"]), changes)
         m = state.memory
         self._rewrite(row, stored, state_values(state))
@@ -261,8 +265,7 @@ class Tables:
             changes.retexted.append(row)
         if own["tags"] != (encode_body(m.tags) if m.tags else "[]"):  # type: ignore[arg-type]
             self.wording.retagged(row, m.tags)
-        moved: set[str] = set()
-        if (m.disputes > 0) != (own["disputes"] > 0) or state.forgotten:
+        if (m.disputes > 0) != (own["disputes"] > 0) or m.pinned != own["pinned"] or state.forgotten:
             moved.add(memory_id)
         if state.replaced_by or own["replaced_by"] or m.status != status:
             moved |= {memory_id} | self._settle(memory_id)
@@ -392,7 +395,7 @@ class Tables:
         return bool(self._c.one("SELECT forgotten FROM memories WHERE id = ?", (memory_id,)))
 
     def _relink(self, src: str, events: Sequence[Event] = ()) -> set[str]:
-        """Bring the links that go out of a memory up to date; itself, if it is derived from something."""
+        """Bring the links that go out of a memory up to date; those on whose standing that may bear."""
         subject = f"{LINKS}{src}"
         kept = self._kept(subject, Seen) if events else None
         gone = self._is_gone(src)
@@ -401,7 +404,7 @@ class Tables:
                 self._link(event, gone=gone)
                 kept.last = order(event)
             self._keep(subject, kept)
-            return {src} if any(event.body["rel"] == "derived_from" for event in events) else set()
+            return _bearing(src, [(event.body["dst"], event.body["rel"]) for event in events])
         history = self._log.of(src)
         links = [] if gone else fold_links(src, history)
         before = self._c.rows("SELECT dst, rel FROM links WHERE src = ?", (src,))
@@ -413,8 +416,7 @@ class Tables:
         )
         if len(history) >= self.long:
             self._keep(subject, seen(history))
-        rels = [rel for _dst, rel in before] + [link.rel for link in links]
-        return {src} if "derived_from" in rels else set()
+        return _bearing(src, [*before, *((link.dst, link.rel) for link in links)])
 
     def _link(self, event: Event, *, gone: bool) -> None:
         """One link more or less, the last word on it."""
@@ -498,6 +500,12 @@ class Tables:
 def _known(state: State | None) -> State:
     assert state is not None
     return state
+
+
+def _bearing(src: str, links: Sequence[tuple[Any, ...]]) -> set[str]:
+    """Whose standing links from a memory, to each with a relation, bear on: what is derived, and both in a dispute."""
+    ends = {dst for dst, rel in links if rel == "contradicts"}
+    return {src, *ends} if ends or any(rel == "derived_from" for _dst, rel in links) else set()
 
 
 def _stamp(value: str | None) -> tuple[int, str, int]:

@@ -1,0 +1,140 @@
+"""What two texts bear on: two things, or one thing said from two sides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep.embedding.static import StaticEmbedder
+from skep.semantics.compare import Verdict, compare
+from skep.semantics.measuring import in_one_unit
+
+EMBEDDER = StaticEmbedder()
+CONFLICT = ("contradiction", "update")
+
+
+def verdict(a: str, b: str) -> Verdict:
+    left, right = EMBEDDER.embed([a, b])
+    return compare(a, b, similarity=EMBEDDER.calibrate(float(left @ right)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Staging runs Postgres 15", "Production runs Postgres 14"),
+        ("Staging uses Redis 7", "Production uses Redis 7"),
+        ("Debug logging is enabled on staging", "Debug logging is disabled on production"),
+        ("In the dev environment feature flags are on", "In the prod environment feature flags are off"),
+        ("The frontend runs on port 3000", "The backend runs on port 8000"),
+        ("The minimum password length is 12", "The maximum password length is 64"),
+        ("Max retries is 3", "Min retries is 1"),
+        ("The desk is 120 cm wide", "The desk is 60 cm deep"),
+        ("The office closes at 6 pm", "The office opens at 8 am"),
+        ("The morning shift starts at 6", "The evening shift starts at 14"),
+        ("The Berlin office has 40 desks", "The Paris office has 25 desks"),
+        ("The weekly backup takes 3 hours", "The daily backup takes 20 minutes"),
+        ("Logs are kept for 7 days", "Traces are kept for 30 days"),
+        ("Version 2 supports streaming", "Version 1 does not support streaming"),
+        ("Room 204 seats 10 people", "Room 310 seats 25 people"),
+    ],
+)
+def test_two_things_with_a_value_each_go_together(a: str, b: str) -> None:
+    assert verdict(a, b).kind == "neutral"
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Staging runs Postgres 15", "Staging runs Postgres 14"),
+        ("Deploys go to staging", "Deploys go to production"),
+        ("The minimum order is 20 euros", "The minimum order is 25 euros"),
+        ("The desk is 120 cm wide", "The desk is 140 cm wide"),
+        ("The London team has 12 people", "The London team has 14 people"),
+        ("Logs are kept for 7 days", "Logs are kept for 30 days"),
+        ("The shop is open on 5 May", "The shop is closed on 5 May"),
+        ("Retry 3 times", "Retry 5 times"),
+        ("We need 3 servers", "We need 5 servers"),
+        ("The release is in March", "The release is in May"),
+        ("The meeting room is on the second floor", "The meeting room is on the third floor"),
+        ("Maria is the tech lead", "Tom is the tech lead"),
+        ("Maria reports to Tom", "Tom reports to Maria"),
+        ("Ana is Ben's manager", "Ben is Ana's manager"),
+        ("The user's email is ana@example.com", "The user's email is ana.silva@example.org"),
+        ("Redis is slower than memcached", "Redis is faster than memcached"),
+        ("Avoid global variables", "Use global variables"),
+    ],
+)
+def test_one_thing_with_two_values_does_not(a: str, b: str) -> None:
+    assert verdict(a, b).kind in CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Never commit secrets", "Do not ever commit secrets"),
+        ("We don't ever deploy on Fridays", "We never deploy on Fridays"),
+        ("No one may push to main", "Nobody may push to main"),
+        ("The lunch break is half an hour", "The lunch break is 30 minutes"),
+        ("Standup is at 9:30", "Standup is at half past nine"),
+        ("The oven is set to 20 °C", "The oven is set to 68 °F"),
+        ("The room is kept at 20 degrees Celsius", "The room is kept at 68 degrees Fahrenheit"),
+        ("The trail is 5 miles long", "The trail is 8 km long"),
+    ],
+)
+def test_the_same_in_other_words_or_units_is_a_clear_duplicate(a: str, b: str) -> None:
+    found = verdict(a, b)
+
+    assert (found.kind, found.clear) == ("duplicate", True)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("It is forbidden to deploy on Fridays", "Never deploy on Fridays"),
+        ("Avoid global variables", "Do not use global variables"),
+        ("Postgres is faster than MySQL", "MySQL is slower than Postgres"),
+    ],
+)
+def test_the_same_seen_from_the_other_side_is_no_conflict_but_not_merged_alone(a: str, b: str) -> None:
+    found = verdict(a, b)
+
+    assert (found.kind, found.clear) == ("duplicate", False)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("The oven is set to 20 °C", "The oven is set to 50 °F"),
+        ("The oven is set to 20 °C", "The oven is set to 20 °F"),
+        ("The trail is 5 miles long", "The trail is 12 km long"),
+        ("The parcel weighs 2 kg", "The parcel weighs 2 lbs"),
+    ],
+)
+def test_another_measure_in_another_unit_is_another_value(a: str, b: str) -> None:
+    assert verdict(a, b).kind in CONFLICT
+
+
+def test_a_text_that_gives_a_measure_in_both_systems_stays_as_it_is() -> None:
+    a, b = "It weighs 220 pounds (100 kg)", "It weighs 100 kilograms"
+    assert in_one_unit(a, b)[0] == a
+
+
+MEASURES = (
+    "20 °C",
+    "68 °F",
+    "20 degrees Celsius",
+    "50 °F",
+    "10 km",
+    "6.2 miles",
+    "9 feet",
+    "-4 °C",
+    "25 °F",
+    "3 kg",
+)
+
+
+@given(st.sampled_from(MEASURES), st.sampled_from(MEASURES), st.sampled_from(MEASURES))
+def test_units_do_not_depend_on_the_order(one: str, other: str, third: str) -> None:
+    a, b = f"Now {one}, then {third}", f"Now {other}"
+    assert in_one_unit(a, b) == in_one_unit(b, a)[::-1]
