@@ -122,6 +122,15 @@ def test_a_view_of_the_past_lives_as_long_as_it_is_held_and_never_shows_what_was
     assert plain_bank.recall("launch code", as_of=then).hits == ()
 
 
+def test_a_moment_can_be_asked_for_again_after_its_view_was_closed(plain_bank: Bank) -> None:
+    plain_bank.remember("the launch code is known")
+    for _ in range(2):
+        with plain_bank.as_of(4e9) as view:
+            assert len(view.find()) == 1
+        assert view.closed
+    assert not plain_bank.closed
+
+
 def test_forgetting_what_replaced_something_brings_the_older_one_back(plain_bank: Bank) -> None:
     a, b = (m.memory.id for m in plain_bank.remember_many(["port is 80", "port is 90"]))
     plain_bank.supersede(a, b)
