@@ -129,7 +129,7 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     relative_floor: float = 0.0
     """Hits scoring below this share of the best are withheld."""
     min_confidence: float = 0.3
-    """Effective confidence below which nothing is recalled."""
+    """Stored confidence below which nothing is recalled; what has faded is, until maintenance sets it aside."""
     min_importance: float = 0.0
 
     # Marks
