@@ -313,7 +313,17 @@ def _clean_ranges(ranges: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]
 def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
     from skep.storage.doctor import Finding
 
-    engine.index.refresh()
+    try:
+        engine.index.refresh()
+    except CorruptBankError as error:
+        return [
+            Finding(
+                check="index",
+                level="error",
+                message=f"the index of words and vectors cannot be brought up to date: {error}",
+                fix="skep doctor --mend writes every memory anew from the log",
+            )
+        ]
     damaged = engine.index.damaged() if deep else []
     if damaged:
         return [

@@ -104,7 +104,9 @@ def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float
     changes: dict[str, float] = {"now": now} if not base.now else {}
     if base.min_confidence is None and config.min_confidence > 0:
         changes["min_confidence"] = config.min_confidence
-        if base.decay_per_day == DECAY_PER_DAY:  # time alone takes nothing out of a recall, unless somebody says how
+        if (
+            base.decay_per_day == DECAY_PER_DAY
+        ):  # time alone takes nothing out of a recall, unless somebody says how
             changes["decay_per_day"] = 0.0
     if base.min_importance is None and config.min_importance > 0:
         changes["min_importance"] = config.min_importance

@@ -13,6 +13,7 @@ import apsw
 from skep.errors import (
     BankNotFoundError,
     BusyError,
+    CorruptBankError,
     NewerVersionError,
     NotABankError,
     ReadOnlyError,
@@ -236,7 +237,13 @@ def actor_of(connection: Connection) -> tuple[str, bool]:
     different events the same id; so a file that is no longer where its name was drawn draws a new one, by
     `claim_actor`, before it writes or says who it is. Reading alone leaves it as it is.
     """
-    found = dict(connection.rows("SELECT key, value FROM meta WHERE key IN ('actor', 'place')"))  # type: ignore[arg-type]
+    names = "SELECT key, value FROM meta WHERE key IN ('actor', 'bank', 'place')"
+    found: dict[str, str] = dict(connection.rows(names))  # type: ignore[arg-type]
+    if not ("actor" in found and "bank" in found):
+        raise CorruptBankError(
+            f"{connection.path} is damaged (its name is lost); put a backup in its place with `skep backup --restore`,"
+            " or save what can be read with `skep export --salvage`"
+        )
     ours = connection.path == MEMORY or connection.read_only or found.get("place") == _place(connection)
     return found["actor"], ours
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from skep.errors import CorruptBankError, InvalidInputError, NotFoundError, StorageError
+from skep.errors import CorruptBankError, InvalidInputError, NotFoundError, StorageError, SyncError
 from skep.model import Event
+from skep.storage.checking import checked
 from skep.storage.connection import Connection
 from skep.storage.log import COLUMNS
 from skep.storage.opening import connect, copy_file, prepare
@@ -140,10 +141,13 @@ def salvage(bank: Path, target: Path) -> tuple[int, int]:
         except CorruptBankError:
             name = ""
         for event in _readable(connection):
-            if event is None:
-                lost += 1
-            else:
-                lines.append(encode_event(event))
+            try:
+                if event is not None:
+                    lines.append(encode_event(checked(event)))
+                    continue
+            except SyncError:  # it can be read, but damage left nothing that a bank would take
+                pass
+            lost += 1
     finally:
         connection.close()
     header = Header(format=FORMAT, version=VERSION, bank=name, events=len(lines), salvaged=True)
