@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
 from skep import Bank
@@ -161,6 +162,44 @@ def test_an_empty_file_may_become_a_bank(tmp_path: Path) -> None:
     filled(path).close()
     with Bank.open(path, create=False) as bank:
         assert bank.status().memories == 3
+
+
+def broken(path: Path, sql: str) -> Path:
+    filled(path, 8).close()
+    connection = apsw.Connection(str(path))
+    connection.execute(sql)
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize("damage", ["hlc = 'x'", "body = '[]'", "body = '{bad'", "body = '{\"text\": 5}'"])
+def test_what_was_salvaged_can_be_imported_whatever_one_event_has_become(tmp_path: Path, damage: str) -> None:
+    path = broken(tmp_path / "bank.skep", f"UPDATE events SET {damage} WHERE seq = 3")
+    assert Bank.salvage(path, tmp_path / "saved.jsonl") == (7, 1)
+    with Bank.open(tmp_path / "new.skep", embedder=HashingEmbedder(16)) as bank:
+        assert bank.import_(tmp_path / "saved.jsonl").new == bank.status().memories == 7
+
+
+@pytest.mark.parametrize("key", ["actor", "bank"])
+def test_a_bank_that_lost_its_name_says_what_to_do(tmp_path: Path, key: str) -> None:
+    path = broken(tmp_path / "bank.skep", f"DELETE FROM meta WHERE key = '{key}'")
+    with pytest.raises(CorruptBankError, match="--salvage"):
+        Bank.open(path)
+
+
+def test_doctor_finds_a_damaged_row_and_mends_it_from_the_log(tmp_path: Path) -> None:
+    path = broken(tmp_path / "bank.skep", "UPDATE memories SET tags = '\"x' WHERE row = 3")
+    with Bank.open(path, embedder=HashingEmbedder(16)) as bank:
+        bad = [finding for finding in bank.doctor(deep=True) if finding.level == "error"]
+        assert {finding.check for finding in bad} == {"replay", "index"}
+        assert all("--mend" in finding.fix for finding in bad)
+        with pytest.raises(CorruptBankError, match="--mend"):
+            bank.recall("topic 14")
+        bank.mend()
+        assert not [finding for finding in bank.doctor(deep=True) if finding.level == "error"]
+        assert (
+            bank.recall("memory number 2 about topic 14")[0].memory.text == "memory number 2 about topic 14"
+        )
 
 
 def test_an_export_never_destroys_a_bank(tmp_path: Path) -> None:

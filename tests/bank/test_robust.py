@@ -122,6 +122,30 @@ def test_a_view_of_the_past_lives_as_long_as_it_is_held_and_never_shows_what_was
     assert plain_bank.recall("launch code", as_of=then).hits == ()
 
 
+def test_a_moment_can_be_asked_for_again_after_its_view_was_closed(plain_bank: Bank) -> None:
+    plain_bank.remember("the launch code is known")
+    for _ in range(2):
+        with plain_bank.as_of(4e9) as view:
+            assert len(view.find()) == 1
+        assert view.closed
+    assert not plain_bank.closed
+
+
+def test_time_alone_takes_nothing_out_of_a_recall(bank_path: Path, clock: Clock) -> None:
+    with Bank.open(bank_path, now=clock) as bank:
+        pinned = bank.remember("To deploy, run make ship", kind="procedure", pinned=True).memory.id
+        fact = bank.remember("The launch code is known").memory.id
+        clock.pass_seconds(200 * 86_400)
+        assert bank.recall("deploy make ship")[0].memory.id == pinned
+        assert bank.recall("launch code")[0].memory.id == fact
+        assert not bank.recall("launch code", min_confidence=0.3)  # as sure as that today
+        bank.maintain()
+        assert bank.get(fact).status == "deprecated"
+        assert fact not in [hit.memory.id for hit in bank.recall("launch code")]
+        bank.restore(fact)
+        assert bank.recall("launch code")[0].memory.id == fact
+
+
 def test_forgetting_what_replaced_something_brings_the_older_one_back(plain_bank: Bank) -> None:
     a, b = (m.memory.id for m in plain_bank.remember_many(["port is 80", "port is 90"]))
     plain_bank.supersede(a, b)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -116,3 +118,41 @@ def test_what_hangs_on_a_contradicted_memory_is_stale_after_the_step(bank_path: 
         stale = {each: bank.get(each).stale for each in (source, other, derived, above, apart)}
         assert stale == {source: False, other: False, derived: True, above: True, apart: False}
     assert findings(bank_path) == []
+
+
+def test_several_processes_that_open_an_older_bank_at_once_all_get_it(bank_path: Path) -> None:
+    before = filled(bank_path)
+    make_older(bank_path, 1)
+    code = "import sys; from skep import Bank; Bank.open(sys.argv[1]).remember('from ' + sys.argv[2])"
+    openers = [subprocess.Popen([sys.executable, "-c", code, str(bank_path), str(n)]) for n in range(6)]
+    assert [opener.wait(timeout=120) for opener in openers] == [0] * 6
+    with opened(bank_path) as bank:
+        assert bank.status().schema == VERSION
+        assert everything(bank) == before
+        assert {m.text for m in bank.find("from")} == {f"from {n}" for n in range(6)}
+        assert [copy.name for copy in bank.engine.store.backups()] == [f"{bank_path.name}.before-v{VERSION}"]
+    assert findings(bank_path) == []
+
+
+def test_an_older_bank_is_copied_even_where_a_copy_of_another_state_stands(bank_path: Path) -> None:
+    filled(bank_path)
+    make_older(bank_path, 2)
+    opened(bank_path).close()
+    with opened(bank_path) as bank:
+        bank.remember("written later")
+    make_older(bank_path, 2)
+    opened(bank_path).close()
+    first = Path(f"{bank_path}.before-v{VERSION}")
+    for copy, held in ((first, 0), (first.with_name(f"{first.name}-2"), 1)):
+        with Bank.open(copy, embedder=HashingEmbedder(32), read_only=True) as bank:
+            assert len(bank.find("written later")) == held
+
+
+def test_the_copy_of_a_migration_that_was_interrupted_serves_the_next(bank_path: Path) -> None:
+    filled(bank_path)
+    make_older(bank_path, 2)
+    old = bank_path.read_bytes()
+    opened(bank_path).close()
+    bank_path.write_bytes(old)
+    opened(bank_path).close()
+    assert len(list(bank_path.parent.glob("*.before-*"))) == 1

@@ -10,6 +10,7 @@ from skep.errors import SkepError
 from skep.model import Receipt
 from skep.storage.log import scrubbed_body
 from skep.storage.sqlite import Plan, SqliteStore
+from skep.storage.unfinished import clear
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,6 +144,7 @@ def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, l
     reached = 0
     unreached: list[str] = []
     for path in engine.store.backups():
+        clear(path)
         if not path.exists():
             unreached.append(f"{path}: it is not there now; forget again when it is, or delete it")
             continue

@@ -38,9 +38,14 @@ class History(Base):
         self._engine = engine
         self._past = None
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, so that nothing can be asked of it any more."""
+        return isinstance(self._engine, _Closed)
+
     def close(self) -> None:
         """Write what is still in memory and release the file. Closing twice is no error."""
-        if isinstance(self._engine, _Closed):
+        if self.closed:
             return
         self._past = None
         engine = self._engine
@@ -150,7 +155,7 @@ class History(Base):
         """The bank as it was at a moment; for reading only. What was forgotten since stays forgotten."""
         moment = clean_time("time", time)
         key = (moment, self._engine.position())
-        if self._past is not None and self._past[0] == key:
+        if self._past is not None and self._past[0] == key and not self._past[1].closed:
             return self._past[1]
         mine = self._engine
         store = mine.store.copy_to_memory()

@@ -11,7 +11,13 @@ import msgspec
 
 from skep.engine import Engine, Progress
 from skep.engine.forgetting import clean_derived, forget_in_backups
-from skep.errors import InvalidInputError, NotFoundError, WrongTypeError
+from skep.errors import (
+    CorruptBankError,
+    InvalidInputError,
+    NotABankError,
+    NotFoundError,
+    WrongTypeError,
+)
 from skep.facade.base import BULK, Base, file_errors
 from skep.jsonable import clean_json
 from skep.model import Event
@@ -195,13 +201,33 @@ class Whole(Base):
                 raise InvalidInputError(
                     "a bank cannot be backed up onto itself; choose another path", field="path"
                 )
-            if target.exists() and target.resolve() not in self._engine.store.backups():
-                raise InvalidInputError(
-                    f"{target} exists and is no backup this bank has made; choose another path or move it",
-                    field="path",
-                )
+            if target.exists():
+                self._refuse_foreign(target)
             self._engine.store.backup(target, self._engine.now())
         return target
+
+    def _refuse_foreign(self, target: Path) -> None:
+        """Raise unless what a backup would replace is one that this bank has made, and nobody has written to since."""
+        from skep.storage.restoring import lacking
+
+        try:
+            ours = target.resolve() in self._engine.store.backups()
+            written = ours and lacking(target, self._engine.store)
+        except CorruptBankError:  # a sound copy in the place of a damaged one
+            return
+        except NotABankError:
+            ours = written = False
+        if not ours:
+            raise InvalidInputError(
+                f"{target} exists and is no backup this bank has made; choose another path or move it",
+                field="path",
+            )
+        if written:
+            raise InvalidInputError(
+                f"{target} was a backup of this bank, but holds by now what this bank does not, which a backup would"
+                " destroy; choose another path, or take it in first: export it from there and import it here",
+                field="path",
+            )
 
     def reembed(self, progress: Progress | None = None) -> int:
         """Embed everything that waits, with a new model or after failures; how many were embedded.
@@ -250,6 +276,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def _exported(path: str | os.PathLike[str]) -> list[Event]:
     """The events in a file that `export` wrote."""
+    from skep.storage.checking import checked
     from skep.storage.transfer import read_lines
 
     source = clean_path("path", path)
@@ -257,7 +284,7 @@ def _exported(path: str | os.PathLike[str]) -> list[Event]:
         if not source.is_file():
             raise NotFoundError(f"there is no file {source}; give the path of an export")
         with source.open("rb") as file:
-            return list(read_lines(file, where=source.name))
+            return [checked(event) for event in read_lines(file, where=source.name)]
 
 
 def _salvaged(path: str | os.PathLike[str]) -> bool:
@@ -286,7 +313,17 @@ def _clean_ranges(ranges: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]
 def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
     from skep.storage.doctor import Finding
 
-    engine.index.refresh()
+    try:
+        engine.index.refresh()
+    except CorruptBankError as error:
+        return [
+            Finding(
+                check="index",
+                level="error",
+                message=f"the index of words and vectors cannot be brought up to date: {error}",
+                fix="skep doctor --mend writes every memory anew from the log",
+            )
+        ]
     damaged = engine.index.damaged() if deep else []
     if damaged:
         return [

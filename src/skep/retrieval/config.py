@@ -132,7 +132,7 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The same for short questions, which one memory often answers alone: hits below this share of the best are
     withheld if they are not half as near by meaning either."""
     min_confidence: float = 0.3
-    """Effective confidence below which nothing is recalled."""
+    """Stored confidence below which nothing is recalled; what has faded is, until maintenance sets it aside."""
     min_importance: float = 0.0
 
     # Marks

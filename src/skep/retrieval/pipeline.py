@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from skep.confidence import DECAY_PER_DAY
 from skep.model import STATUSES, Hit, Memory, Recalled, Stage
 from skep.retrieval import candidates as stage
 from skep.retrieval.candidates import Call, Candidates
@@ -111,6 +112,10 @@ def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float
     changes: dict[str, float] = {"now": now} if not base.now else {}
     if base.min_confidence is None and config.min_confidence > 0:
         changes["min_confidence"] = config.min_confidence
+        if (
+            base.decay_per_day == DECAY_PER_DAY
+        ):  # time alone takes nothing out of a recall, unless somebody says how
+            changes["decay_per_day"] = 0.0
     if base.min_importance is None and config.min_importance > 0:
         changes["min_importance"] = config.min_importance
     if config.temporal == "filter" and asked.spans and base.since is None and base.until is None:

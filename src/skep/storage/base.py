@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from skep.confidence import DECAY_PER_DAY
 from skep.model import CURRENT, Scope
 
 
@@ -42,7 +43,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Effective confidence at `now`: confidence * exp(-decay * days since last evidence)."""
     min_importance: float | None = None
     now: float = 0.0
-    decay_per_day: float = 0.01
+    decay_per_day: float = DECAY_PER_DAY
 
 
 class IndexRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -11,6 +11,7 @@ from typing import Literal
 import apsw
 import msgspec
 
+from skep.errors import CorruptBankError
 from skep.model import Memory
 from skep.storage.fold import fold, fold_links, fold_setting
 from skep.storage.opening import free_bytes
@@ -190,7 +191,7 @@ def _replay(store: SqliteStore) -> Iterator[Finding]:
     different: list[str] = []
     for (memory_id,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 0"):
         state = fold(memory_id, store.log.of(memory_id))
-        memory = store.get(memory_id)
+        memory = _read(store, memory_id)
         if state is None or memory is None or not _alike(state.memory, memory):
             different.append(memory_id)
     for subject in store.log.subjects():
@@ -206,6 +207,14 @@ def _replay(store: SqliteStore) -> Iterator[Finding]:
         )
     else:
         yield Finding(check="replay", level="ok", message="log and tables agree")
+
+
+def _read(store: SqliteStore, memory_id: str) -> Memory | None:
+    """A memory as it is stored; None where that is damaged."""
+    try:
+        return store.get(memory_id)
+    except CorruptBankError:
+        return None
 
 
 def _rest_agrees(store: SqliteStore, subject: str) -> bool:

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from skep.errors import BankNotFoundError, BusyError, NewerVersionError, NotABankError, ReadOnlyError
+from skep.errors import (
+    BankNotFoundError,
+    BusyError,
+    CorruptBankError,
+    NewerVersionError,
+    NotABankError,
+    ReadOnlyError,
+    StorageError,
+)
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
+from skep.storage.unfinished import unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +118,7 @@ def _connected(path: str, *, busy_seconds: float, read_only: bool, copies: bool)
             _read_as_it_is(connection)
         else:
             connection.log_ahead()
-            migrate(connection, copies=copies)
+            migrate(connection, copies=copies, busy_seconds=busy_seconds)
     except BaseException:
         connection.close()
         raise
@@ -144,18 +153,12 @@ def _read_as_it_is(connection: Connection) -> None:
                 connection.begin_with(views)
 
 
-def migrate(connection: Connection, *, copies: bool) -> None:
+def migrate(connection: Connection, *, copies: bool, busy_seconds: float = 0.0) -> None:
     """Bring a file to this version's schema, after a copy where those are wanted."""
     version = connection.db.pragma("user_version")
     if version == VERSION:
         return
-    copy: Path | None = None
-    if version and copies:
-        from pathlib import Path
-
-        copy = Path(f"{connection.path}.before-v{VERSION}")
-        if not copy.exists():
-            copy_file(connection, copy)
+    copy = _kept(connection, busy_seconds) if version and copies else None
     with connection.transaction():
         version = connection.db.pragma("user_version")
         for number in range(version, VERSION):
@@ -174,6 +177,56 @@ def migrate(connection: Connection, *, copies: bool) -> None:
         connection.db.pragma("application_id", APPLICATION_ID)
 
 
+def _kept(connection: Connection, busy_seconds: float) -> Path | None:
+    """A copy of a file as it is before it is migrated; None if another process has migrated it by now.
+
+    Several may come at once: one makes the copy, the others wait for it at the write lock.
+    """
+    guard = Connection(connection.where, busy_seconds=busy_seconds)
+    try:
+        with guard.transaction():
+            if connection.db.pragma("user_version") == VERSION:
+                return None
+            copy = _place_for(connection)
+            if not copy.exists():
+                copy_file(connection, copy)
+            return copy
+    finally:
+        guard.close()
+
+
+def _place_for(connection: Connection) -> Path:
+    """Where the copy goes: to a name that is free, or to the copy of the same that an interrupted migration made."""
+    from pathlib import Path
+
+    first = copy = Path(f"{connection.where}.before-v{VERSION}")
+    number = 1
+    while copy.exists() and _standing(copy) != _standing(connection):
+        number += 1
+        copy = first.with_name(f"{first.name}-{number}")
+    return copy
+
+
+def _standing(bank: Connection | Path) -> tuple[Any, ...] | None:
+    """What tells the states of banks apart; None for a file that is no bank."""
+    if not isinstance(bank, Connection):
+        try:
+            opened = Connection(str(bank), busy_seconds=1.0, read_only=True)
+        except StorageError:
+            return None
+        try:
+            return _standing(opened)
+        except StorageError:
+            return None
+        finally:
+            opened.close()
+    return (
+        bank.one("PRAGMA user_version"),
+        bank.one("SELECT value FROM meta WHERE key = 'bank'"),
+        *bank.rows("SELECT actor, counter FROM actors ORDER BY actor"),
+    )
+
+
 def actor_of(connection: Connection) -> tuple[str, bool]:
     """The name in the file, and whether it may be written under.
 
@@ -181,7 +234,13 @@ def actor_of(connection: Connection) -> tuple[str, bool]:
     different events the same id; so a file that is no longer where its name was drawn draws a new one, by
     `claim_actor`, before it writes or says who it is. Reading alone leaves it as it is.
     """
-    found = dict(connection.rows("SELECT key, value FROM meta WHERE key IN ('actor', 'place')"))  # type: ignore[arg-type]
+    names = "SELECT key, value FROM meta WHERE key IN ('actor', 'bank', 'place')"
+    found: dict[str, str] = dict(connection.rows(names))  # type: ignore[arg-type]
+    if not ("actor" in found and "bank" in found):
+        raise CorruptBankError(
+            f"{connection.path} is damaged (its name is lost); put a backup in its place with `skep backup --restore`,"
+            " or save what can be read with `skep export --salvage`"
+        )
     ours = connection.path == MEMORY or connection.read_only or found.get("place") == _place(connection)
     return found["actor"], ours
 
@@ -207,10 +266,7 @@ def _place(connection: Connection) -> str:
 
 def copy_file(connection: Connection, target: Path) -> None:
     """An online, consistent copy, complete or not there at all."""
-    partial = target.with_name(target.name + ".partial")
-    partial.unlink(missing_ok=True)
-    os.close(os.open(partial, os.O_CREAT | os.O_RDWR, 0o600))
-    with translated(str(target)):
+    with unfinished(target) as partial, translated(str(target)):
         copy: Any = apsw.Connection(str(partial))
         try:
             with copy.backup("main", connection.db, "main") as backup:
@@ -220,14 +276,8 @@ def copy_file(connection: Connection, target: Path) -> None:
             copy.execute(
                 "UPDATE meta SET value = 'copy' WHERE key = 'place'"
             )  # wherever it is opened, a new name
-        except BaseException:
+        finally:
             copy.close(True)
-            partial.unlink(missing_ok=True)
-            raise
-        copy.close()
-    with open(partial, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(partial, target)
 
 
 def free_bytes(path: Path) -> int:

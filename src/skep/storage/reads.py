@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from skep.errors import CorruptBankError
 from skep.model import KINDS, Memory
 from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import MEMORY, Connection
@@ -508,7 +509,12 @@ def _walk(
 
 @lru_cache(maxsize=1024)
 def _decode_tags(tags: str) -> tuple[str, ...]:
-    return () if tags == "[]" else _tags.decode(tags)
+    try:
+        return () if tags == "[]" else _tags.decode(tags)
+    except msgspec.MsgspecError as error:
+        raise CorruptBankError(
+            f"the tags of a memory are damaged ({error}); `skep doctor --mend` writes them anew from the log"
+        ) from error
 
 
 def _quoted(term: str) -> str:

@@ -9,16 +9,19 @@ from pathlib import Path
 
 import msgspec
 
-from skep.errors import CorruptBankError, InvalidInputError, NotFoundError, SyncError
+from skep.errors import CorruptBankError, InvalidInputError, NotFoundError, StorageError, SyncError
 from skep.model import Event
 from skep.storage.checking import checked
 from skep.storage.connection import Connection
 from skep.storage.log import COLUMNS
 from skep.storage.opening import connect, copy_file, prepare
 from skep.storage.rows import event_of
+from skep.storage.sqlite import SqliteStore
 from skep.storage.transfer import FORMAT, VERSION, Header, encode_event, write_lines
 
 WAIT_SECONDS = 5.0
+FORGETTING = {"forget", "supersede", "merge"}
+"""What `forget` writes into a copy."""
 STRETCH = 500
 """Events that are read together before they are tried one by one."""
 
@@ -27,7 +30,8 @@ def put_back(copy: Path, bank: Path, now: float) -> Path | None:
     """Put a copy that `backup` made in the place of a bank; where what stood there is kept now.
 
     A write-ahead log that belongs to the old file would be played onto the new one, so it goes with the old one. The
-    new bank knows of the old file, so that `forget` reaches it.
+    new bank knows of the old file, of the copies that were made of that, and of the copy it comes from, so that
+    `forget` reaches them all.
     """
     bank = bank.resolve()  # where a link leads to, not the link, is what is replaced
     if copy.resolve() == bank:
@@ -49,8 +53,10 @@ def put_back(copy: Path, bank: Path, now: float) -> Path | None:
             beside.unlink(missing_ok=True)
     finally:
         source.close()
+    copies = {str(copy.resolve()): now}
     if aside is not None:
-        _make_known(bank, aside, now)
+        copies |= _copies_of(aside) | {str(aside.resolve()): now}
+    _make_known(bank, copies)
     return aside
 
 
@@ -77,13 +83,46 @@ def _set_aside(bank: Path) -> Path | None:
     return aside
 
 
-def _make_known(bank: Path, aside: Path, now: float) -> None:
+def _copies_of(aside: Path) -> dict[str, float]:
+    """Where copies of a bank were made, and when; of a damaged one, what can be read of that."""
+    try:
+        connection = Connection(str(aside), busy_seconds=WAIT_SECONDS, read_only=True)
+        try:
+            return dict(connection.rows("SELECT path, made_at FROM backups"))  # type: ignore[arg-type]
+        finally:
+            connection.close()
+    except StorageError:
+        return {}
+
+
+def _make_known(bank: Path, copies: dict[str, float]) -> None:
     connection = Connection(str(bank), busy_seconds=WAIT_SECONDS)
     try:
         with connection.transaction():
-            connection.execute(
-                "INSERT OR REPLACE INTO backups(path, made_at) VALUES(?, ?)", (str(aside.resolve()), now)
-            )
+            for path, made_at in copies.items():
+                connection.execute(
+                    "INSERT OR REPLACE INTO backups(path, made_at) VALUES(?, ?)", (path, made_at)
+                )
+    finally:
+        connection.close()
+
+
+def lacking(copy: Path, store: SqliteStore) -> bool:
+    """Whether a copy of a bank holds what the bank does not: it was written to as a bank of its own.
+
+    What `forget` writes into a copy, and how often it was read, does not count.
+    """
+    connection = Connection(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
+    try:
+        if connection.one("SELECT value FROM meta WHERE key = 'bank'") != store.bank_id:
+            return True
+        for actor, last in connection.rows("SELECT actor, max(counter) FROM events GROUP BY actor"):
+            first = store.log.versions().get(actor, 0)
+            sql = "SELECT DISTINCT kind FROM events WHERE actor = ? AND counter BETWEEN ? AND ?"
+            kinds = {kind for (kind,) in connection.rows(sql, (actor, first + 1, last))}
+            if kinds - {"use"} - (FORGETTING if "forget" in kinds else set()):
+                return True
+        return False
     finally:
         connection.close()
 

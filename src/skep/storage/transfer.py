@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import msgspec
 from skep.errors import InvalidInputError
 from skep.model import Event
 from skep.storage.sqlite import SqliteStore
+from skep.storage.unfinished import unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,17 +54,11 @@ def export_lines(store: SqliteStore) -> Iterator[bytes]:
 
 def write_lines(target: Path, lines: Iterable[bytes]) -> int:
     """Write lines to a file that is complete or not there; how many."""
-    partial = target.with_name(target.name + ".partial")
     count = 0
-    try:
-        with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-            for line in lines:
-                file.write(line + b"\n")
-                count += 1
-        os.replace(partial, target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with unfinished(target) as partial, partial.open("wb") as file:
+        for line in lines:
+            file.write(line + b"\n")
+            count += 1
     return count
 
 

@@ -1,0 +1,122 @@
+"""Copies of a bank: made by several at a time, reached by forget wherever they came from, never destroyed unseen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skep import Bank
+from skep.embedding.hashing import HashingEmbedder
+from skep.errors import InvalidInputError, SyncError
+
+COPIER = """
+import sys
+from skep import Bank
+with Bank.open(sys.argv[1]) as bank:
+    for _ in range(8):
+        bank.backup(sys.argv[2])
+"""
+SECRET = "The vault opens with zwiebelkuchen"
+
+
+def opened(path: Path) -> Bank:
+    return Bank.open(path, embedder=HashingEmbedder(16))
+
+
+def holders(folder: Path) -> list[str]:
+    """The files in which the secret stands."""
+    return sorted(p.name for p in folder.rglob("*") if p.is_file() and b"zwiebelkuchen" in p.read_bytes())
+
+
+def test_several_processes_copy_to_one_place_at_once(tmp_path: Path) -> None:
+    path, copy = tmp_path / "bank.skep", tmp_path / "copy.skep"
+    with opened(path) as bank:
+        bank.remember_many([f"note {number} " + "on the ledger " * 20 for number in range(500)])
+    copiers = [subprocess.Popen([sys.executable, "-c", COPIER, str(path), str(copy)]) for _ in range(3)]
+    assert [copier.wait(timeout=120) for copier in copiers] == [0, 0, 0]
+    assert not list(tmp_path.glob("*.partial*"))
+    with opened(copy) as bank:
+        assert bank.status().memories == 500
+        assert not [finding for finding in bank.doctor() if finding.level == "error"]
+
+
+def test_forget_reaches_copies_made_after_the_one_that_was_put_back(tmp_path: Path) -> None:
+    path, moved = tmp_path / "bank.skep", tmp_path / "moved.skep"
+    with opened(path) as bank:
+        secret = bank.remember(SECRET).memory.id
+        first = bank.backup(tmp_path / "first.skep")
+        bank.remember("something else")
+        bank.backup(tmp_path / "second.skep")
+    first.rename(moved)
+    Bank.put_back(moved, path)
+    with opened(path) as bank:
+        receipt = bank.forget(secret)
+        assert receipt.erased["backups"] == 3  # what was replaced, the copy it came from, and the later one
+        assert [line.split(":")[0] for line in receipt.unreached] == [str(first)]
+    assert holders(tmp_path) == []
+
+
+def test_a_copy_that_was_written_to_is_not_replaced(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.skep"
+    with opened(tmp_path / "bank.skep") as bank:
+        memory = bank.remember("in both").memory.id
+        bank.backup(copy)
+        with opened(copy) as other:
+            assert len(other.recall("in both")) == 1
+        bank.backup(copy)  # reading it leaves it a copy
+        bank.forget(memory)
+        bank.backup(copy)  # and so does what forget writes into it
+        with opened(copy) as other:
+            other.remember("only in the copy")
+        with pytest.raises(InvalidInputError, match="holds by now what this bank does not"):
+            bank.backup(copy)
+        with opened(copy) as other:
+            assert [found.text for found in other.find()] == ["only in the copy"]
+            other.export(tmp_path / "out.jsonl")
+        bank.import_(tmp_path / "out.jsonl")
+        bank.backup(copy)
+
+
+def test_what_took_the_place_of_a_copy_is_not_replaced(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.skep"
+    with opened(tmp_path / "bank.skep") as bank:
+        bank.remember("one")
+        bank.backup(copy)
+        copy.unlink()
+        opened(copy).close()
+        with pytest.raises(InvalidInputError, match="holds by now"):
+            bank.backup(copy)
+        copy.write_text("a letter")
+        with pytest.raises(InvalidInputError, match="no backup this bank has made"):
+            bank.backup(copy)
+        assert copy.read_text() == "a letter"
+
+
+def test_forget_clears_away_what_a_killed_backup_left(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.skep"
+    with opened(tmp_path / "bank.skep") as bank:
+        secret = bank.remember(SECRET).memory.id
+        bank.backup(copy)
+        Path(f"{copy}.partial-0a1b2c3d").write_bytes(copy.read_bytes()[:-4096])
+        bank.forget(secret)
+    assert holders(tmp_path) == []
+    assert not list(tmp_path.glob("*.partial*"))
+
+
+def test_a_malformed_event_far_into_an_export_keeps_out_the_whole(tmp_path: Path) -> None:
+    export = tmp_path / "out.jsonl"
+    with opened(tmp_path / "bank.skep") as bank:
+        bank.remember_many([f"note {number}" for number in range(2100)])
+        bank.export(export)
+    lines = export.read_text().splitlines()
+    event = json.loads(lines[-1])
+    event["body"]["confidence"] = 7
+    export.write_text("\n".join([*lines[:-1], json.dumps(event)]))
+    with opened(tmp_path / "other.skep") as bank:
+        with pytest.raises(SyncError, match="malformed"):
+            bank.import_(export)
+        assert bank.status().events == 0
