@@ -186,3 +186,23 @@ def test_what_is_extracted_is_seen_by_the_steps_after_it_also_with_a_slow_embedd
         assert set(facts(bank)) == {NEW[0]}
         bank.maintain()
         assert bank.maintain().changed == 0
+
+
+def test_small_talk_requests_and_what_holds_today_only_become_no_facts(bank: Bank, clock: Clock) -> None:
+    turns = (
+        "Ana: Thanks, Bob!", "Bob: Sounds good!", "user: run the tests", "I am tired", "It is raining today",
+        "He works at Google", "I'll start tracking my progress", "[shares a photo: a sunset over the sea]",
+    )  # fmt: skip
+    tell(bank, clock, *turns, *turns)
+    tell(bank, clock, "Hi! This repo uses pnpm. Let me know!", "Sure, done. This repo uses pnpm. Thanks!")
+    bank.maintain(MaintainConfig(steps=("embed", "extract")))
+    assert set(facts(bank)) == {"This repo uses pnpm."}
+
+
+def test_what_two_people_say_of_themselves_is_not_one_fact(bank: Bank, clock: Clock) -> None:
+    said = "I moved to Berlin in May and work from home."
+    told = tell(bank, clock, *(f"{who}: Right. {said}" for who in ("Ana", "Bob", "Ana", "Bob")))
+    bank.maintain(MaintainConfig(steps=("embed", "extract")))
+    assert {text: set(fact.evidence) for text, fact in facts(bank).items()} == {
+        f"{who}: {said}": {told[n].id, told[n + 2].id} for n, who in enumerate(("Ana", "Bob"))
+    }

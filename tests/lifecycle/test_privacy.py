@@ -53,6 +53,15 @@ SECRETS = [
     ("password", "mysqldump --password hunter22x"),
     ("password", "mysql -u root -pS3cretPw"),
     ("password", "curl -s -u bob:hunter22 https://example.org"),
+    ("password", "sshpass -p 'Hunter!22' ssh root@box"),
+    ("password", "docker login -u ana -p S3cretPass99 registry.example.org"),
+    ("password", "machine api.example.org login ana password 3f1b-99aa-77cc"),
+    ("password", "Passwort: Sommer2026!"),
+    ("password", "mot de passe : Ete2026!!"),
+    ("token", "Set-Cookie: sessionid=38afes7a8f9d0c1b2e3a4f5; HttpOnly"),
+    ("token", "GET /a.png?X-Amz-Signature=fe5f80f77d5fa3beca038a248ff027d0445342fe2855ddc9"),
+    ("token", "https://blobs.example.org/a?sv=2020&sig=7Yk2p9Qx3Zr8Lm1Nv5Bt4Cw6Ds0Ea%3D"),
+    ("secret", "AZURE_STORAGE_KEY=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVE=="),
     ("secret", "AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
     ("secret", "api_key: abcd1234efgh5678"),
     ("secret", "my api key is 9f8e7d6c5b4a3f2e1d0c"),
@@ -91,6 +100,10 @@ PLAIN = [
     "tokenizer: o200k_base, max_tokens=1500, password_file=/run/x1y2z3, token_count: 12k345678",
     "secret santa is on 12-24",
     "authorization: required",
+    "getty@tty1.service failed, backup@home.timer is active",
+    "mysql -u root -p app_production",
+    "db.query(session=get_async_session_v2(), signature=inspect_the_signature)",
+    "Cookie: consent=true",
 ]
 
 
@@ -118,7 +131,8 @@ def test_long_numbers_are_no_cards() -> None:
     "piece",
     [
         "a@b.co ", "a@b.", "a.", "eyJaaaaaaaa-", "-----BEGIN A PRIVATE KEY----- ", "a://b:", "+1 22 ", "AB12 ", "1 ",
-        "1", "password ", "password=", "token: ", "curl -u ", "mysql ", "bearer ", "authorization: ", "SG.a-", "sk-",
+        "1", "password ", "password=", "token: ", "curl -u ", "mysql ", "docker login ", "login a ", "sid=", "sig=",
+        "bearer ", "authorization: ", "SG.a-", "sk-",
         "x" * 50,
     ],
 )  # fmt: skip

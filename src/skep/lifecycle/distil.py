@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from skep.errors import DistilError, InvalidInputError
-from skep.semantics.supporting import sentences, told
+from skep.semantics.supporting import sentences, worth_keeping
 from skep.words import query_terms
 
 Distil = Callable[[Sequence[Sequence[str]]], Sequence[str | None]]
@@ -67,7 +67,7 @@ def _called(distil: Distil, groups: Sequence[Sequence[str]]) -> object:
 
 
 def stated(texts: Sequence[str]) -> str | None:
-    """The statement closest to all the texts; None if they only ask: a question is no fact.
+    """The statement closest to all the texts; None if they hold none worth keeping: a question is no fact.
 
     >>> stated(["The door is shut. Can you open it?", "The door is shut again, why?"])
     'The door is shut.'
@@ -76,14 +76,14 @@ def stated(texts: Sequence[str]) -> str | None:
 
 
 def ranked(texts: Sequence[str]) -> list[str]:
-    """The statements of texts, each once, closest to all of them first.
+    """The statements of texts that are worth keeping, each once, closest to all of them first.
 
     A sentence scores the share of the words the texts have in common that it holds, over its length's square root,
     so that a short sentence that says it all beats a long one that also says it.
     """
-    shared = Counter(term for text in texts for term in set(query_terms(" ".join(told(text)))))
+    shared = Counter(term for text in texts for term in set(query_terms(" ".join(worth_keeping(text)))))
     scores: dict[str, float] = {}
-    for sentence in dict.fromkeys(each for text in texts for each in told(text)):
+    for sentence in dict.fromkeys(each for text in texts for each in worth_keeping(text)):
         words = set(query_terms(sentence))
         weight = sum(shared[word] - 1 for word in words)
         scores[sentence] = weight / math.sqrt(len(words) + 1) if len(words) >= SHORTEST else weight / 1e6

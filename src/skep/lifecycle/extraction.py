@@ -15,7 +15,7 @@ from skep.lifecycle.distil import Distil, by_call, ranked
 from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action, Planned, counted
 from skep.model import CURRENT, Memory
-from skep.semantics.supporting import Said, against, supports_many, told
+from skep.semantics.supporting import Said, against, supports_many, worth_keeping
 from skep.storage.sqlite import Plan
 
 SAME_EVENT = 0.80
@@ -148,7 +148,7 @@ class _Talk:
 
     def _agreeing(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs of which the second says something that the first does."""
-        asked = [(text, b, a) for a, b in pairs for text in told(self.memories[a].text)]
+        asked = [(text, b, a) for a, b in pairs for text in worth_keeping(self.memories[a].text)]
         self._ask((text, b, self.similarity[a, b]) for text, b, a in asked)
         return [(a, b) for text, b, a in asked if self.supports(text, b)]
 
@@ -183,7 +183,7 @@ class _Talk:
         """Whether an episode says a fact that was distilled from others."""
         if self.supports(fact.text, episode.id):
             return True
-        if any(fact.text in source.text for source in sources):
+        if any(fact.text in source.text or fact.text in worth_keeping(source.text) for source in sources):
             return False
         beside = self.agree.get(
             episode.id, set()
@@ -214,7 +214,12 @@ class _Talk:
         here = {each.id for each in left}
         votes: dict[str, int] = {}
         for text in ranked([each.text for each in left]):
-            by = {i for each in left if text in each.text for i in self.near.get(each.id, set()) & here}
+            by = {
+                i
+                for each in left
+                if text in worth_keeping(each.text)
+                for i in self.near.get(each.id, set()) & here
+            }
             votes[text] = sum(self.supports(text, i) for i in by)
         return sorted(votes, key=lambda text: -votes[text])[:WEIGHED]
 

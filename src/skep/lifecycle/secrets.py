@@ -87,7 +87,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PASSWORDS: Final = frozenset(("password", "passwd", "passphrase", "passcode", "pwd", "pass"))
+PASSWORDS: Final = {"mot de passe"} | _words(
+    "password passwd passphrase passcode pwd pass passwort kennwort contraseña contrasena wachtwoord senha"
+)
 ABOUT: Final = _words(
     """
     age arn auth blank budget char chars check class column count counts dir enabled endpoint entropy env error
@@ -137,8 +139,10 @@ _OPTION = lazy(r"(?:^|\s)--?[\w-]*\Z")
 _SPECIAL: Final = frozenset("!@#$%^*+?~")
 
 ASSIGNED = lazy(
-    r"""(?ix) (?P<key> pass(?:word|wd|phrase|code) | (?<=[_-])pass | pwd | secret | token | credential
-        | (?:api|access|account|auth|encryption|private|shared|signing|subscription|webhook)[_ -]?key )
+    r"""(?ix) (?P<key> pass(?:word|wort|wd|phrase|code) | (?<=[_-])pass | pwd | secret | token | credential
+        | kennwort | contrase[nñ]a | mot[ ]de[ ]passe | wachtwoord | senha
+        | (?:api|access|account|auth|encryption|hmac|jwt|license|master|private|session|shared|signing|storage
+          |subscription|webhook)[_ -]?key )
     (?P<more> [_-]\w{1,32} | (?-i:[A-Z])\w{0,32} )?
     (?:\\?["'`])?
     (?P<sep> [ \t]{0,4}(?:=>|:=|={1,2}|:)[ \t]{0,4} | [ \t]{1,4}(?:is|was)[ \t]{1,4}:?[ \t]{0,4} | [ \t]{1,4} )
@@ -254,6 +258,13 @@ def _random(found: re.Match[str]) -> Spot | None:
     return found.span("it") if digits or cased or (len(value) >= 20 and value.isalnum()) else None
 
 
+def _session(found: re.Match[str]) -> Spot | None:
+    """What a cookie or a signature holds, unless it reads like code."""
+    start, end = found.span("it")
+    digits = sum(map(str.isdigit, found["it"]))
+    return None if digits < 3 or _called(found.string, end) else (start, end)
+
+
 RULES: Final = (
     Rule(
         "private-key",
@@ -296,8 +307,21 @@ RULES: Final = (
     Rule(
         "password",
         lazy(
-            r"\b(?:mysql|mysqldump|mysqladmin|sshpass)\b[^\n]{0,120}?\s-p ?(?P<it>[^\s$\"'\[-][^\s\"']{3,256})"
+            r"\b(?:mysql(?:dump|admin)?\b[^\n]{0,120}?\s-p"
+            r"|(?:sshpass|(?:docker|podman|helm registry) login)\b[^\n]{0,120}?\s-p ?)"
+            r"[\"']?(?P<it>[^\s$\"'\[-][^\s\"']{3,256})"
         ),
+    ),
+    Rule(
+        "password", lazy(r"\blogin[ \t]{1,4}\S{1,64}[ \t]{1,4}password[ \t]{1,4}(?P<it>[^\s$<\[{]\S{3,256})")
+    ),
+    Rule(
+        "token",
+        lazy(
+            r"(?i)(?<![\w-])(?:(?:j|php)?sess(?:ion)?(?:[_-]?id)?|(?:connect\.)?sid|csrf_?token|x-(?:amz|goog)-signature"
+            r"|x-amz-security-token|sig(?:nature)?)=(?P<it>[\w.%~+/:-]{16,2048}={0,2})"
+        ),
+        _session,
     ),
     Rule("password", ASSIGNED, _password),
     Rule("secret", ASSIGNED, _other),
@@ -307,8 +331,8 @@ RULES: Final = (
     Rule(
         "email",
         lazy(
-            r"(?<![\w.%+/-])(?!git@)[\w%+](?:[\w.%+-]{0,62}[\w%+-])?@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}"
-            r"(?![\w-])(?!:[\w/~.])(?!\.\w)"
+            r"(?<![\w.%+/-])(?!git@)[\w%+](?:[\w.%+-]{0,62}[\w%+-])?@(?:[A-Za-z0-9-]{1,63}\.){1,8}"
+            r"(?!(?:mount|service|slice|socket|target|timer)\b)[A-Za-z]{2,24}(?![\w-])(?!:[\w/~.])(?!\.\w)"
         ),
     ),
     Rule("ssn", lazy(r"(?<![\w.-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])(?!\.\d)")),

@@ -254,7 +254,8 @@ def _is_question(text: str, words: Sequence[str]) -> bool:
     if len(words) < 2:
         return text.rstrip().endswith("?")
     if not text.rstrip().endswith("?"):
-        return words[0] in lx.WH_WORDS and len(words) > 3 and "." not in words[:-1]
+        asks = words[1] in lx.QUESTION_WORDS if words[0] in ("when", "where") else words[0] in lx.WH_WORDS
+        return asks and len(words) > 3 and "." not in words[:-1]
     return words[0] in lx.QUESTION_WORDS or not lx.WH_WORDS.isdisjoint(words[:3]) or len(words) < 5
 
 

@@ -20,12 +20,19 @@ from skep.semantics import lexicon as lx
 from skep.semantics.compare import Asked, Verdict, compare_many
 from skep.semantics.reading import Text, analyse
 from skep.semantics.saying import FILLERS
+from skep.semantics.telling import speaker, telling
 
 AGAINST = ("contradiction", "update")
 """Verdicts on two texts of which one does not let the other stand."""
 MOST_SENTENCES = 16
 """Of a longer text only so many sentences are looked at."""
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_SENTENCE = re.compile(r"((?<=[.!?。！？])\s+|\n+)")
+_SHORTENED = re.compile(
+    r"\b(?:(?:approx|dr|mr|mrs|ms|prof|st|vs|cf|e\.g|i\.e)(?P<any>)|(?:[ap]\.m|etc|inc|ltd|corp|u\.s|u\.k)(?P<small>)"
+    r"|(?:no|nr|fig|sec|eq|vol|pp|ca|max|min|ver)(?P<number>))\.$",
+    re.IGNORECASE,
+)
+"""Words with a full stop after which a sentence goes on: whatever follows, if it is a small letter, or a number."""
 _OCCASION = re.compile(
     r"[\s,;(]+(?:(?:on|in|at|during) )?(?:the )?(?:day|night|week|run|attempt|try|round|time) #?\d+\)?[.!]?$",
     re.IGNORECASE,
@@ -41,7 +48,7 @@ UNSURE = (
         think thinks thought believe believes believed guess guesses guessed doubt doubts doubted wonder wonders
         wondered suppose supposes imagine imagined dream dreamt wish wishes wished hoped planned planning
         propose proposes proposed suggest suggests suggested consider considers considered considering
-        discuss discussed discussing debate debated pretend pretended claim claims claimed"""
+        discuss discussed discussing debate debated pretend pretended claim claims claimed against"""
     )
 )
 """Words that turn a statement into a thought, a plan, a choice or a condition."""
@@ -51,6 +58,8 @@ ENDED = lx.word_set("formerly previously longer anymore until used")
 
 REPEATED = FILLERS | lx.word_set("again anew once")
 """Words a fact may have that its evidence need not repeat."""
+SPEAKING = (lx.PERSONAL, lx.word_set("he his him"), lx.word_set("she her hers"))
+"""Words for the people a sentence may be about; what one of them does is no evidence of what another does."""
 HELD = 0.5
 """The share of a fact's words from which a sentence may be about the same."""
 
@@ -64,14 +73,50 @@ class Said(NamedTuple):
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, white space trimmed."""
-    return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
+    """The sentences of a text, white space trimmed.
+
+    >>> sentences("The limit is approx. 5 GB. Dr. Lee set it at 5 p.m. on Monday.")
+    ['The limit is approx. 5 GB.', 'Dr. Lee set it at 5 p.m. on Monday.']
+    """
+    parts = _SENTENCE.split(text)
+    found = [parts[0]]
+    for gap, part in zip(parts[1::2], parts[2::2], strict=True):
+        if "\n" not in gap and _goes_on(found[-1], part):
+            found[-1] += gap + part
+        else:
+            found.append(part)
+    return [part.strip() for part in found if part.strip()]
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Whether the full stop at the end of a part belongs to a shortened word."""
+    if not before.endswith("."):
+        return False
+    found = _SHORTENED.search(before, max(0, len(before) - 8))
+    if found is None or found["any"] is not None:
+        return found is not None
+    return after[:1].islower() if found["small"] is not None else after[:1].isdigit()
 
 
 @lru_cache(maxsize=4096)
 def statements(text: str) -> tuple[str, ...]:
-    """The sentences of a text that tell something; questions do not."""
-    return tuple(each for each in sentences(text)[:MOST_SENTENCES] if not each.endswith(_ASKS))
+    """The sentences of a text that tell something; questions do not.
+
+    What somebody says of themselves keeps their name, so that it is nobody else's.
+
+    >>> statements("Ana: Hello there. I live in Oslo. How are you?")
+    ('Ana: Hello there.', 'Ana: I live in Oslo.')
+    """
+    found: list[str] = []
+    who: str | None = None
+    for each in sentences(text)[:MOST_SENTENCES]:
+        named = speaker(each)
+        who = named or who
+        if each.endswith(_ASKS):
+            continue
+        own = who is not None and named is None and not lx.PERSONAL.isdisjoint(analyse(each).bag)
+        found.append(f"{who}: {each}" if own else each)
+    return tuple(found)
 
 
 @lru_cache(maxsize=4096)
@@ -82,6 +127,16 @@ def told(text: str) -> tuple[str, ...]:
     ('The backup failed',)
     """
     return tuple(dict.fromkeys(_without_occasion(each) for each in statements(text)))
+
+
+@lru_cache(maxsize=4096)
+def worth_keeping(text: str) -> tuple[str, ...]:
+    """What a text states that is worth knowing by itself, without the occasion.
+
+    >>> worth_keeping("Hi! Thanks, that worked. The backup to nas3 failed, attempt 3.")
+    ('The backup to nas3 failed',)
+    """
+    return tuple(each for each in told(text) if telling(each))
 
 
 def _without_occasion(sentence: str) -> str:
@@ -157,6 +212,8 @@ def _may(fact: Text, said: Text) -> bool | None:
         return None
     if not lx.MOODS[1].isdisjoint(more) and not _past(fact):
         return None
+    if _others(fact, said):
+        return None
     if not set(fact.quantities.values()) <= set(said.quantities.values()):
         return None
     names = {stem for each in (fact, said) for stem, c in zip(each.stems, each.capital, strict=True) if c}
@@ -166,6 +223,14 @@ def _may(fact: Text, said: Text) -> bool | None:
     if any(fact.told.count(stem) > said.told.count(stem) > 0 for stem in fact.told):
         return False  # "rap rock" is no "rock music" because "music" stands elsewhere, too
     return all(_as_said(fact, said, i) for i in fact.content if not _repeated(fact, i))
+
+
+def _others(fact: Text, said: Text) -> bool:
+    """Whether two sentences are about different people, as far as "I", "he" and "she" tell."""
+    mine, theirs = (
+        {i for i, words in enumerate(SPEAKING) if not words.isdisjoint(t.bag)} for t in (fact, said)
+    )
+    return bool(mine and theirs) and mine.isdisjoint(theirs)
 
 
 def _repeated(fact: Text, place: int) -> bool:
