@@ -9,7 +9,7 @@ loops (`native/joining.c`) do the same with small numbers, and add what these ma
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from skep import kernels
 from skep.storage.segments.codes import decode, join
 from skep.storage.segments.scan import codes_of
 from skep.storage.segments.turning import turn
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from skep.storage.segments.table import Table
