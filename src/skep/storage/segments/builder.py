@@ -221,7 +221,7 @@ def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, old
     """
     rows = np.concatenate([segment.rows[flags] for segment, flags in zip(segments, keep, strict=True)])
     codes = _merge_codes(segments, keep) if len(rows) else None
-    order = arranged(codes)
+    order = np.arange(len(rows)) if len(segments) == 1 else arranged(codes)
     if order is None:
         order = np.argsort(rows, kind="stable")
     place = np.empty(len(rows), dtype=np.int64)

@@ -262,6 +262,15 @@ class Table:
                     found[i] = self.base + slot
         return found
 
+    def as_they_came(self) -> Ints:
+        """Every slot, those of each segment in the order of their rows."""
+        slots = np.arange(self.count)
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            if segment.order is not None:
+                slots[base : base + segment.count] = segment.order
+                slots[base : base + segment.count] += base
+        return slots
+
     def parts(self, slots: Ints) -> Iterable[tuple[int, slice]]:
         """Where sorted slots fall: the number of the segment (the tail is last) and the stretch of `slots`."""
         if len(self.segments) == 1 and len(slots) and slots[0] >= 0 and slots[-1] < self.base:
