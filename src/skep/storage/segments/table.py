@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROOM = 1024
-PICKS = 32
+PICKS = 8
 """So often values of a column are picked from where they lie; after that, one array serves quicker."""
 
 
