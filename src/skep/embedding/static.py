@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +17,7 @@ from skep.embedding.calibration import Calibration
 from skep.embedding.wordpiece import WordPiece
 from skep.errors import EmbedderUnavailableError
 from skep.loading import undisturbed
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from skep import forking, kernels
 from skep.clock import Now
@@ -20,6 +20,7 @@ from skep.errors import EmbedderMismatchError, EmbedderUnavailableError, Embeddi
 from skep.model import WORDS_ALONE
 from skep.storage.sqlite import SqliteStore
 from skep.storage.vectors import Space
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, 
 from skep.semantics.conflicts import ContradictionFn, find_for, refused, repeats, replaces
 from skep.storage.rows import searched_text
 from skep.storage.sqlite import Plan
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from skep.storage.tables import Changes

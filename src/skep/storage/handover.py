@@ -10,9 +10,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from skep.storage.numbering import Numbering, numbering
+from skep.tuples import NamedTuple
 from skep.words import joined_terms
 
 FEW = 256

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from skep import kernels
+from skep.tuples import NamedTuple
 from skep.words import STOP, analysed, chunks, joined_chunk
 
 

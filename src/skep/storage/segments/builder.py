@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import astuple
@@ -24,6 +24,7 @@ from skep.storage.segments.postings import (
     postings_of,
     sort_pairs,
 )
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -220,7 +221,7 @@ def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, old
     """
     rows = np.concatenate([segment.rows[flags] for segment, flags in zip(segments, keep, strict=True)])
     codes = _merge_codes(segments, keep) if len(rows) else None
-    order = arranged(codes)
+    order = np.arange(len(rows)) if len(segments) == 1 else arranged(codes)
     if order is None:
         order = np.argsort(rows, kind="stable")
     place = np.empty(len(rows), dtype=np.int64)

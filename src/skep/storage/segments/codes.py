@@ -12,13 +12,14 @@ The *frame* (mean and axes) only serves the sketch. All segments of one index sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skep import kernels
 from skep.linear import alone
 from skep.storage.segments.turning import constants, flips, turn, turn_back, turn_one, unit_of_one
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

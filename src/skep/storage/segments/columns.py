@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skep.model import KINDS, STATUSES
 from skep.storage.base import IndexRow
 from skep.storage.segments.hashing import maybe_key, scope_key
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -264,8 +264,11 @@ def _by_values(table: Table, where: Filter, part: Part, mask: Mask) -> None:
 def _among(values: NDArray[Any], codes: list[int]) -> Mask:
     found = np.zeros(len(values), dtype=bool)
     for code in codes:
-        if code >= 0:
-            found |= _equal(values, code)
+        same = _equal(values, code) if code >= 0 else False
+        if same is True:
+            found.fill(True)
+        elif same is not False:
+            found |= same
     return found
 
 
@@ -314,7 +317,11 @@ def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[floa
         if _all_alike(edges):
             edges = edges[:1]
         passed = edges <= moment
-        mask &= passed if opens else ~passed
+        if len(passed) < len(mask):  # all alike: numpy is slow where one flag stands for all
+            if bool(passed[0]) is not opens:
+                mask.fill(False)
+        else:
+            mask &= passed if opens else ~passed
         low = max(low, float(edges.max(initial=-inf, where=passed)))
         high = min(high, float(edges.min(initial=inf, where=~passed)))
     return low, high

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from skep.storage.segments.postings import idf
 from skep.storage.segments.scan import Scanner, cosines_of, vectors_of
 from skep.storage.segments.timelines import Timelines
 from skep.storage.segments.upkeep import Upkeep
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -10,7 +10,7 @@ Where a processor multiplies small numbers quickly enough, they take whole rows 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from skep import kernels
 from skep.storage.segments.codes import decode, join
 from skep.storage.segments.scan import codes_of
 from skep.storage.segments.turning import turn
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,13 +7,14 @@ sums in the same order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skep import kernels
 from skep.storage.segments.lexical import Lookup, best_of, distinct_sorted, look_up
 from skep.storage.segments.postings import idf, impact
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

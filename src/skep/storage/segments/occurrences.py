@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skep.storage.handover import Handover
 from skep.storage.numbering import numbering
 from skep.storage.segments.hashing import keys_of
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

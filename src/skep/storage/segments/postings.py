@@ -7,9 +7,11 @@ of the bank is at that moment. Scores therefore do not depend on how the bank is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

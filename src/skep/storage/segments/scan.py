@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from skep.storage.segments.codes import (
 )
 from skep.storage.segments.lexical import best_of, distinct_sorted
 from skep.storage.segments.turning import turning_of
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROOM = 1024
-PICKS = 32
+PICKS = 8
 """So often values of a column are picked from where they lie; after that, one array serves quicker."""
 
 
@@ -278,6 +278,15 @@ class Table:
                 if slot is not None:
                     found[i] = self.base + slot
         return found
+
+    def as_they_came(self) -> Ints:
+        """Every slot, those of each segment in the order of their rows."""
+        slots = np.arange(self.count)
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            if segment.order is not None:
+                slots[base : base + segment.count] = segment.order
+                slots[base : base + segment.count] += base
+        return slots
 
     def parts(self, slots: Ints) -> Iterable[tuple[int, slice]]:
         """Where sorted slots fall: the number of the segment (the tail is last) and the stretch of `slots`."""

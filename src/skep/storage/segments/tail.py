@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from skep.storage.segments.codes import FineCodes, encode
 from skep.storage.segments.columns import unpack_vectors
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.postings import impact
+from skep.tuples import NamedTuple
 from skep.words import terms as terms_of
 
 if TYPE_CHECKING:
