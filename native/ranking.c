@@ -88,39 +88,65 @@ static Entry *by_value(const double *values, Py_ssize_t count, const Ties *ties,
     return found;
 }
 
-PyDoc_STRVAR(rates_doc, "rates(words, cosine, lexical, semantic, /)\n--\n\n"
-                        "Scores by words as shares of the best, and cosines within 0..1; whether there are any of the\n"
-                        "first (1) and of the second (2). Without any of the first, nothing is written there.");
+/* Places from 1 by falling value; equal values share the better one, what is no number the last. */
+static int rank_into(const double *values, Py_ssize_t size, int64_t *out)
+{
+    Entry few[2 * FEW], *asked = NULL;
+    const Ties none = {NULL, NULL, NULL, NULL};
+    Entry *found = by_value(values, size, &none, few, &asked);
+    int64_t place = 1;
+    for (Py_ssize_t i = 0; found != NULL && i < size; i++) {
+        if (i && larger(found[i - 1].value, found[i].value) && found[i - 1].value > -Py_HUGE_VAL)
+            place = i + 1;
+        out[found[i].at] = place;
+    }
+    PyMem_Free(asked);
+    return found != NULL;
+}
+
+/* Scores by words as shares of the best, and cosines within 0..1; which of them there are. */
+static int share_out(const double *words, const double *cosine, Py_ssize_t size, double *lexical, double *semantic)
+{
+    double best = 0.0;
+    int odd = 0, known = 0;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        best = words[i] > best ? words[i] : best;
+        odd |= words[i] != words[i];
+        known |= cosine[i] == cosine[i] ? PLACED : 0;
+        double raised = cosine[i] >= 0.0 ? cosine[i] : 0.0;
+        semantic[i] = raised <= 1.0 ? raised : 1.0;
+    }
+    for (Py_ssize_t i = 0; i < size; i++)
+        lexical[i] = best > 0.0 && words[i] > 0.0 ? words[i] / best : 0.0;
+    return best > 0.0 && !odd ? known | WORDED : known;
+}
+
+PyDoc_STRVAR(rates_doc, "rates(words, cosine, signals, places, /)\n--\n\n"
+                        "Writes two rows of signals, scores by words as shares of the best and cosines within 0..1, and\n"
+                        "two rows of places by both; whether there are any of the first (1) and of the second (2).");
 
 static PyObject *rates(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
     Buffers buffers = {.count = 0};
-    Py_buffer *words, *cosine, *lexical, *semantic;
+    Py_buffer *words, *cosine, *signals, *ranks;
     int known = 0;
     int sound = is_count("rates", count, 4) && (words = array(&buffers, given[0], "words", 1, 8, 0)) != NULL &&
                 (cosine = array(&buffers, given[1], "cosine", 1, 8, 0)) != NULL &&
-                (lexical = array(&buffers, given[2], "lexical", 1, 8, 1)) != NULL &&
-                (semantic = array(&buffers, given[3], "semantic", 1, 8, 1)) != NULL &&
-                long_enough(cosine, "cosine", words->shape[0]) && long_enough(lexical, "lexical", words->shape[0]) &&
-                long_enough(semantic, "semantic", words->shape[0]);
+                (signals = array(&buffers, given[2], "signals", 2, 8, 1)) != NULL &&
+                (ranks = array(&buffers, given[3], "places", 2, 8, 1)) != NULL &&
+                long_enough(cosine, "cosine", words->shape[0]) && long_enough(signals, "signals", 2) &&
+                long_enough(ranks, "places", 2);
+    if (sound && (signals->shape[1] < words->shape[0] || ranks->shape[1] < words->shape[0])) {
+        PyErr_SetString(PyExc_ValueError, "signals, places: too short for the words");
+        sound = 0;
+    }
     if (sound) {
         Py_ssize_t size = words->shape[0];
-        const double *w = words->buf, *c = cosine->buf;
-        double *l = lexical->buf, *s = semantic->buf, best = 0.0;
-        int odd = 0;
-        for (Py_ssize_t i = 0; i < size; i++) {
-            best = w[i] > best ? w[i] : best;
-            odd |= w[i] != w[i];
-            known |= c[i] == c[i] ? PLACED : 0;
-            double raised = c[i] >= 0.0 ? c[i] : 0.0;
-            s[i] = raised <= 1.0 ? raised : 1.0;
-        }
-        if (best > 0.0 && !odd) {
-            known |= WORDED;
-            for (Py_ssize_t i = 0; i < size; i++)
-                l[i] = (w[i] > 0.0 ? w[i] : 0.0) / best;
-        }
+        char *s = signals->buf, *r = ranks->buf;
+        known = share_out(words->buf, cosine->buf, size, (double *)s, (double *)(s + signals->strides[0]));
+        sound = rank_into(words->buf, size, (int64_t *)r) &&
+                rank_into(cosine->buf, size, (int64_t *)(r + ranks->strides[0]));
     }
     release(&buffers);
     return sound ? PyLong_FromLong(known) : NULL;
@@ -194,21 +220,9 @@ static PyObject *places(PyObject *self, PyObject *const *given, Py_ssize_t count
     (void)self;
     Buffers buffers = {.count = 0};
     Py_buffer *values, *out;
-    Entry few[2 * FEW], *asked = NULL, *found = NULL;
-    const Ties none = {NULL, NULL, NULL, NULL};
     int sound = is_count("places", count, 2) && (values = array(&buffers, given[0], "values", 1, 8, 0)) != NULL &&
                 (out = array(&buffers, given[1], "out", 1, 8, 1)) != NULL &&
-                long_enough(out, "out", values->shape[0]) &&
-                (found = by_value(values->buf, values->shape[0], &none, few, &asked)) != NULL;
-    if (sound) {
-        int64_t *to = out->buf, place = 1;
-        for (Py_ssize_t i = 0; i < values->shape[0]; i++) {
-            if (i && larger(found[i - 1].value, found[i].value) && found[i - 1].value > -Py_HUGE_VAL)
-                place = i + 1;
-            to[found[i].at] = place;
-        }
-    }
-    PyMem_Free(asked);
+                long_enough(out, "out", values->shape[0]) && rank_into(values->buf, values->shape[0], out->buf);
     return finished(&buffers, sound);
 }
 

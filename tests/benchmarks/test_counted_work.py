@@ -37,11 +37,11 @@ STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 6}
 STEPS = {"hybrid": 380, "words": 380, "meaning": 380, "default": 1020}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 ASKED = (1235, 77, 903, 2204)
-CALLS = {"hybrid": 6600, "words": 2800, "meaning": 6200, "default": 6200}
+CALLS = {"hybrid": 5700, "words": 2400, "meaning": 5300, "default": 5200}
 """Python and C function calls per recall, the mean of those four; pairs of hits are compared for the first time."""
-PLAIN_CALLS = {"hybrid": 1000, "words": 680, "meaning": 750, "default": 3700}
+PLAIN_CALLS = {"hybrid": 870, "words": 540, "meaning": 610, "default": 3000}
 """The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
-PEAK_KB = {"hybrid": 320, "words": 85, "meaning": 320, "default": 340}
+PEAK_KB = {"hybrid": 320, "words": 60, "meaning": 320, "default": 340}
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
 SCORED = {"hybrid": 210, "words": 130, "meaning": 130, "default": 640}
 """Rows that the index hands over for one recall, over all it is asked for."""

@@ -44,7 +44,10 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
 def test_signals_are_the_same_in_one_pass(native: Any, pairs: list[tuple[float, float]]) -> None:
     words, cosine = (np.array(values) for values in zip(*pairs, strict=True))
 
-    assert_same(signals.by_query(words, cosine), in_numpy(signals.by_query, words, cosine))
+    for mine, theirs in zip(
+        signals.by_query(words, cosine), in_numpy(signals.by_query, words, cosine), strict=True
+    ):
+        assert_same(mine, theirs)
     np.testing.assert_array_equal(
         fusion.stretched(cosine[cosine > -3]), in_numpy(fusion.stretched, cosine[cosine > -3])
     )
@@ -53,10 +56,12 @@ def test_signals_are_the_same_in_one_pass(native: Any, pairs: list[tuple[float, 
 def test_signals_are_left_out_where_nothing_has_them(native: Any) -> None:
     nothing, somewhere = np.array([0.0, -1.0]), np.array([NAN, NAN])
 
-    assert signals.by_query(nothing, somewhere) == in_numpy(signals.by_query, nothing, somewhere) == {}
-    assert list(signals.by_query(np.array([0.0, 2.0]), somewhere)) == ["lexical"]
-    assert list(signals.by_query(nothing, np.array([NAN, 2.0]))) == ["semantic"]
-    assert signals.by_query(nothing, np.array([NAN, 2.0]))["semantic"].tolist() == [0.0, 1.0]
+    def measured(words: Any, cosine: Any) -> dict[str, list[float]]:
+        return {name: values.tolist() for name, values in signals.by_query(words, cosine)[0].items()}
+
+    assert measured(nothing, somewhere) == in_numpy(measured, nothing, somewhere) == {}
+    assert measured(np.array([0.0, 2.0]), somewhere) == {"lexical": [0.0, 1.0]}
+    assert measured(nothing, np.array([NAN, 2.0])) == {"semantic": [0.0, 1.0]}
     assert fusion.stretched(np.array([NAN, 2.0, 2.0])).tolist() == [0.0, 0.0, 0.0]
 
 
@@ -109,8 +114,15 @@ def test_many_are_sorted_alike(native: Any) -> None:
 FLOATS, INTS, SINGLES = np.zeros(4), np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.float32)
 WRONG = {
     "rates": (
-        [FLOATS, FLOATS, FLOATS.copy(), FLOATS.copy()],
-        [(1, FLOATS[:3]), (2, FLOATS[:3]), (3, FLOATS[:3])],
+        [FLOATS, FLOATS, np.zeros((2, 4)), np.zeros((2, 4), dtype=np.int64)],
+        [
+            (1, FLOATS[:3]),
+            (2, np.zeros((1, 4))),
+            (2, np.zeros((2, 3))),
+            (2, FLOATS),
+            (3, np.zeros((2, 3), dtype=np.int64)),
+            (3, np.zeros((1, 4), dtype=np.int64)),
+        ],
     ),
     "stretch": ([FLOATS, FLOATS.copy()], [(1, FLOATS[:3]), (0, FLOATS.astype(np.float32))]),
     "read_off": (

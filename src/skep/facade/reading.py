@@ -121,24 +121,39 @@ class Reading(History):
         more = str(found[limit - 1][0]) if len(found) > limit else None
         return Page(memories=tuple(memory for _row, memory in found[:limit]), cursor=more)
 
-    def _filter(self, **given: Any) -> Filter:
-        """A checked filter; what is not given narrows nothing."""
-        settings, asked = self._engine.settings, given.get
+    def _filter(
+        self,
+        *,
+        kind: object = None,
+        status: object = None,
+        tags: object = None,
+        domain: object = None,
+        agent: object = None,
+        scope: object = None,
+        include_shared: object = False,
+        since: Time | None = None,
+        until: Time | None = None,
+        valid_at: Time | None = None,
+        min_confidence: object = None,
+        min_importance: object = None,
+        **_others: object,
+    ) -> Filter:
+        """A checked filter; what is not given narrows nothing, and what is no condition is another's to look at."""
+        settings = self._engine.settings
         label = settings.label_limit
-        scope, tags, status = asked("scope"), asked("tags"), asked("status")
         return Filter(
             scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
-            include_shared=clean_flag("include_shared", asked("include_shared", False)),
-            kinds=_several("kind", asked("kind"), label, KINDS),
+            include_shared=clean_flag("include_shared", include_shared),
+            kinds=() if kind is None else _several("kind", kind, label, KINDS),
             statuses=CURRENT if status is CURRENT else _several("status", status, label, STATUSES) or CURRENT,
             tags=_tag_groups("tags", tags, settings) if tags else (),
-            domains=_several("domain", asked("domain"), label),
-            agents=_several("agent", asked("agent"), label),
-            since=None if (since := asked("since")) is None else clean_time("since", since),
-            until=None if (until := asked("until")) is None else clean_time("until", until),
-            valid_at=None if (at := asked("valid_at")) is None else clean_time("valid_at", at),
-            min_confidence=_share("min_confidence", asked("min_confidence")),
-            min_importance=_share("min_importance", asked("min_importance")),
+            domains=() if domain is None else _several("domain", domain, label),
+            agents=() if agent is None else _several("agent", agent, label),
+            since=None if since is None else clean_time("since", since),
+            until=None if until is None else clean_time("until", until),
+            valid_at=None if valid_at is None else clean_time("valid_at", valid_at),
+            min_confidence=None if min_confidence is None else _share("min_confidence", min_confidence),
+            min_importance=None if min_importance is None else _share("min_importance", min_importance),
             now=self._engine.now(),
         )
 
@@ -308,8 +323,8 @@ def _several(name: str, value: Any, label: int, choices: tuple[str, ...] | None 
     return tuple(clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values)
 
 
-def _share(name: str, value: Any) -> float | None:
-    return None if value is None else clean_number(name, value, 0.0, 1.0)
+def _share(name: str, value: object) -> float:
+    return clean_number(name, value, 0.0, 1.0)
 
 
 def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:

@@ -134,7 +134,10 @@ class BankSources:
         elif missing:
             read = self._read(missing)
             known.update((row, searched_text(m.title, m.text)) for row in missing if (m := read.get(row)))
-        return [known.get(row, "") for row in asked]
+        try:
+            return [known[row] for row in asked]
+        except KeyError:  # somewhere a text is gone
+            return [known.get(row, "") for row in asked]
 
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row."""

@@ -71,30 +71,13 @@ class Columns(msgspec.Struct, frozen=True):
     """The row just before in the same conversation, once the neighbours were looked at; -1 where there is none."""
 
 
-class Ranks:
-    """Places of the candidates by some values, worked out when they are first looked at."""
-
-    __slots__ = ("_places", "_values")
-
-    def __init__(self, **values: Floats) -> None:
-        self._values = values
-        self._places: dict[str, Ints] | None = None
-
-    @property
-    def places(self) -> dict[str, Ints]:
-        """By name; what has no value, or the lowest, comes after everything that has one."""
-        if self._places is None:
-            self._places = {name: signals.ranks(values) for name, values in self._values.items()}
-        return self._places
-
-
 class Candidates(msgspec.Struct, frozen=True):
     """What stands after a stage, best first."""
 
     columns: Columns
     measured: dict[str, Floats]
     """Signals, entry for entry as in the columns."""
-    places: Ranks
+    places: dict[str, Ints]
     """Ranks, entry for entry as in the columns."""
     at: Ints
     """Which entries stand, in order."""
@@ -131,7 +114,7 @@ class Candidates(msgspec.Struct, frozen=True):
     @property
     def ranks(self) -> dict[str, Ints]:
         """Every rank of each."""
-        return {name: places[self.at] for name, places in self.places.places.items()}
+        return {name: places[self.at] for name, places in self.places.items()}
 
     def first(self, count: int) -> Candidates:
         """The best of them."""
@@ -206,23 +189,25 @@ def join(first: Columns, second: Columns) -> Columns:
 def unrated(columns: Columns, call: Call) -> Candidates:
     """Candidates without a score, in the order found."""
     count = len(columns.rows)
-    return Candidates(columns, {}, Ranks(), np.arange(count), np.zeros(count), trace=call.trace)
+    return Candidates(columns, {}, {}, np.arange(count), np.zeros(count), trace=call.trace)
 
 
 def rate(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, in the order found."""
-    values = signals.by_query(columns.words, columns.cosine) | _priors(columns, call)
-    ranks = Ranks(lexical=columns.words, semantic=columns.cosine)
+    values, ranks = signals.by_query(columns.words, columns.cosine)
+    values |= _priors(columns, call)
     score = _fuse(columns, values, ranks, call.config)
     return Candidates(columns, values, ranks, np.arange(len(score)), score, trace=call.trace)
 
 
-def _fuse(columns: Columns, values: dict[str, Floats], ranks: Ranks, config: RecallConfig) -> Floats:
+def _fuse(
+    columns: Columns, values: dict[str, Floats], ranks: dict[str, Ints], config: RecallConfig
+) -> Floats:
     weights, count = config.weights, len(columns.rows)
     if config.fusion == "rrf":
-        names = [name for name in ranks.places if weights.get(name, 0) > 0]
+        names = [name for name in ranks if weights.get(name, 0) > 0]
         return fusion.reciprocal(
-            [ranks.places[name] for name in names], [weights[name] for name in names], k=config.rrf_k
+            [ranks[name] for name in names], [weights[name] for name in names], k=config.rrf_k
         )
     if config.fusion == "product":
         base = values.get("semantic", np.zeros(count))
@@ -272,4 +257,5 @@ def rate_by_matches(columns: Columns, call: Call) -> Candidates:
     confidence = _confidence(columns, call)
     score = matched + MATCHED_CONFIDENCE * confidence
     shown = {"matched": matched, "confidence": confidence}
-    return Candidates(columns, shown, Ranks(lexical=matched), np.arange(len(score)), score, trace=call.trace)
+    ranks = {"lexical": signals.ranks(matched)}
+    return Candidates(columns, shown, ranks, np.arange(len(score)), score, trace=call.trace)

@@ -216,10 +216,11 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
     """Those worded like the leader, with another value."""
     out: set[int] = set()
     mine = words.of(leader).held if others else frozenset[str]()
+    size = len(mine)
     for other in others:
         theirs = words.of(other).held
-        shared = len(mine & theirs)
-        if shared < min(len(mine), len(theirs)) and shared >= ALIKE * (len(mine) + len(theirs) - shared):
+        shared, whole = len(mine & theirs), len(theirs)
+        if size > shared < whole and shared >= ALIKE * (size + whole - shared):
             out.add(other)
     return out
 

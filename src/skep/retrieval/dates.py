@@ -105,7 +105,7 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
     [('may 2023', 31)]
     """
     lowered = " ".join(text.lower().split())
-    if not any(map(str.isdigit, lowered)) and not any(telling in lowered for telling in _TELLING):
+    if not any(map(str.isdigit, lowered)) and not _tells(lowered):
         return ()
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     found: list[tuple[int, int, Span]] = []
@@ -121,6 +121,14 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
                 span = Span(bounds[0].timestamp(), bounds[1].timestamp(), match.group().strip())
                 found.append((low, high, span))
     return _joined(lowered, sorted(found), now)
+
+
+def _tells(lowered: str) -> bool:
+    """Whether a text holds a word without which no pattern finds a time; every query is looked at."""
+    for telling in _TELLING:  # noqa: SIM110  a generator would be called for each
+        if telling in lowered:
+            return True
+    return False
 
 
 _open = lazy(r"\b(before|prior to|until|till|after|since)(?: the)? ?$")

@@ -5,6 +5,7 @@ What answers a question often shares words with another answer that neither shar
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -35,10 +36,10 @@ def voices(texts: Sequence[str], score: Floats, asked: Collection[str]) -> dict[
     >>> voices(["red brick roof", "red roof"], np.array([2.0, 1.0]), ["roof"])
     {'red': 1.5}
     """
-    out: dict[str, float] = {}
+    out: defaultdict[str, float] = defaultdict(float)
     for text, share in zip(texts, (score / max(float(score[0]), 1e-9)).tolist(), strict=True):
         for word in _words(text).difference(asked):
-            out[word] = out.get(word, 0.0) + share
+            out[word] += share
     return {word: share for word, share in out.items() if share > SHARED}
 
 

@@ -109,11 +109,12 @@ def is_standing(text: str) -> bool:
     >>> is_standing("Never use tabs when I ask for code"), is_standing("I never ask when I am tired")
     (True, False)
     """
-    if len(text) > SHORT or (text.isascii() and not _names_an_occasion(text.lower())):
+    if len(text) > SHORT:
         return False
+    if (
+        text.isascii()
+    ):  # most texts hold none of the words without which there is no occasion, and it is soon seen
+        lowered = text.lower()
+        if not ("when" in lowered or "if " in lowered or "time " in lowered):
+            return False
     return _order.search(text) is not None and _occasion.search(text) is not None
-
-
-def _names_an_occasion(lowered: str) -> bool:
-    """Whether a text holds one of the words without which there is no occasion; most do not, and it is soon seen."""
-    return "when" in lowered or "if " in lowered or "time " in lowered

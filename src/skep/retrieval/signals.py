@@ -12,25 +12,36 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 DAY = 86_400.0
 FULL_CONFIRMATION = 5
 """Independent confirmations that count as certainty."""
 MAX_TRUST = 2.0
 DECAY_PER_DAY = 0.01
+WORDED, PLACED = 1, 2
+"""What the compiled loop says of candidates: some word matched, some have a cosine."""
 
 
-def by_query(words: Floats, calibrated: Floats) -> dict[str, Floats]:
-    """`lexical` where a word matched, and `semantic` where there is a cosine; arrays of one length, and not empty."""
+def by_query(words: Floats, calibrated: Floats) -> tuple[dict[str, Floats], dict[str, Ints]]:
+    """`lexical` where a word matched and `semantic` where there is a cosine, and the `ranks` by both in any case.
+
+    Args:
+        words: BM25 scores; at least one.
+        calibrated: As many cosines on the calibrated scale; nan where there is none.
+    """
     if kernels.native is None:
         values = {"lexical": lexical(words)} if words.max() > 0 else {}
-        return values if np.isnan(calibrated).all() else values | {"semantic": semantic(calibrated)}
-    shares, clipped = np.empty(len(words)), np.empty(len(words))
-    known = kernels.native.rates(words, calibrated, shares, clipped)
-    values = {"lexical": shares} if known & 1 else {}
-    if known & 2:
-        values["semantic"] = clipped
-    return values
+        if not np.isnan(calibrated).all():
+            values["semantic"] = semantic(calibrated)
+        return values, {"lexical": ranks(words), "semantic": ranks(calibrated)}
+    shape = 2, len(words)
+    measured, places = np.empty(shape), np.empty(shape, dtype=np.int64)
+    known = kernels.native.rates(words, calibrated, measured, places)
+    values = {"lexical": measured[0]} if known & WORDED else {}
+    if known & PLACED:
+        values["semantic"] = measured[1]
+    return values, {"lexical": places[0], "semantic": places[1]}
 
 
 def semantic(calibrated: ArrayLike) -> Floats:

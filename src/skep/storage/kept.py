@@ -17,7 +17,7 @@ Rows = Iterable[tuple[Any, ...]]
 
 def texts(found: Rows) -> dict[int, str]:
     """Texts as indexed, by row, from rows of (row, title, text)."""
-    return {row: searched_text(title, text) for row, title, text in found}
+    return {row: text if title is None else searched_text(title, text) for row, title, text in found}
 
 
 class Texts:
