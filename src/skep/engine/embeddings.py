@@ -147,7 +147,7 @@ class Embeddings:
 
     def for_space(self, space: Space) -> Embedder | None:
         """The embedder that made a space; None if it cannot be had any more."""
-        if space.fingerprint == self.name:
+        if space.fingerprint == (self._fingerprint or self.name):
             return self.embedder
         old = self._old
         if old is None or old[0] != space.fingerprint:

@@ -258,7 +258,11 @@ class SqliteStore(Reads):
         self.log.insert(events, bodies=bodies, gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
         if changes.created:
-            rows, _, texts = zip(*changes.created, strict=True)
+            rows: list[int] = []
+            texts: list[str] = []
+            for row, _, text in changes.created:
+                rows.append(row)
+                texts.append(text)
             self._embed(rows, texts, self.vectors.add, embed, changes)
         if changes.retexted:
             texts = [self._text_of(row) for row in changes.retexted]
