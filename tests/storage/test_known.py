@@ -136,7 +136,7 @@ def test_an_interrupt_at_any_step_of_a_write_leaves_nothing_open(bank_path: Path
             assert not bank.engine.store.connection.db.in_transaction
         assert step > 20
 
-        file = apsw.Connection(str(bank_path))
+        file: Any = apsw.Connection(str(bank_path))
         assert file.execute("SELECT count(*) FROM memories WHERE text LIKE 'told%'").get == step - 1
         file.close()
         assert bank.engine.store.head() == bank.engine.store.connection.one(
