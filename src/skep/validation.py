@@ -79,7 +79,7 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
     body: dict[str, Any] = {}
     for key, check, limit in _checks_of(given, partial=partial):
         value = given[key]
-        if (
+        if (  # as nearly all are: nothing to take out, and nothing that its check would refuse
             limit
             and isinstance(value, str)
             and value.isprintable()
@@ -88,9 +88,7 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
             and len(value) <= getattr(settings, limit)
             and value.strip()
         ):
-            body[key] = (
-                value  # as nearly all are: nothing to take out, and nothing that its check would refuse
-            )
+            body[key] = value
         elif value is None and partial and key in CLEARED:
             body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
         elif value is not None or partial or key == "text":

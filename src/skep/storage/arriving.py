@@ -18,7 +18,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     known: int = 0
     held: tuple[str, ...] = ()
     """Events that wait for one before them, or for their time to come."""
-    erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    erased: dict[str, int] = {}
     forgotten_rows: tuple[int, ...] = ()
     forgotten: tuple[str, ...] = ()
     """The memories that these events erased."""

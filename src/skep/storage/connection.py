@@ -295,10 +295,10 @@ class Connection:
 
     def begin_reading(self, *, outermost: bool) -> bool:
         """Begin a snapshot; False where what is under way serves as one."""
-        if outermost:
-            self.abandon()
         if self.db.in_transaction:
-            return False
+            if not outermost:
+                return False
+            self.abandon()
         self._stay()
         self.run("BEGIN")
         self._moments += 1
