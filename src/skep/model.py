@@ -110,7 +110,7 @@ class Memory(msgspec.Struct, frozen=True):
     superseded_by: str | None = None
     merged_into: str | None = None
     stale: bool = False
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    metadata: dict[str, Any] = {}
     embedder: str | None = None
     """The fingerprint its vector was made with; None while it waits to be embedded."""
 
@@ -184,8 +184,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
     memory: Memory
     score: float
-    signals: dict[str, float] = msgspec.field(default_factory=dict[str, float])
-    ranks: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    signals: dict[str, float] = {}
+    ranks: dict[str, int] = {}
     flags: tuple[str, ...] = ()
     """Among disagreement, conflict, outdated, stale, pending, expanded."""
     conflicts_with: tuple[str, ...] = ()
@@ -248,7 +248,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     success: bool
     used: tuple[str, ...] = ()
-    metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    metrics: dict[str, float] = {}
     task_type: str | None = None
     domain: str | None = None
     at: float = 0.0

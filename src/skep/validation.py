@@ -77,9 +77,19 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         partial: Only check what is there; None clears a field.
     """
     body: dict[str, Any] = {}
-    for key, check in _checks_of(given, partial=partial):
+    for key, check, limit in _checks_of(given, partial=partial):
         value = given[key]
-        if value is None and partial and key in CLEARED:
+        if (  # as nearly all are: nothing to take out, and nothing that its check would refuse
+            limit
+            and isinstance(value, str)
+            and value.isprintable()
+            and "<" not in value
+            and "&" not in value
+            and len(value) <= getattr(settings, limit)
+            and value.strip()
+        ):
+            body[key] = value
+        elif value is None and partial and key in CLEARED:
             body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
         elif value is not None or partial or key == "text":
             body[key] = check(key, value, settings)
@@ -92,8 +102,11 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
     return body
 
 
-def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Check]]:
-    """What to check of these keys, in the order of the body. Many calls give the same keys, so that is remembered."""
+def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Check, str]]:
+    """What to check of these keys, in the order of the body, and the setting that limits the length of a text.
+
+    Many calls give the same keys, so that is remembered.
+    """
     asked = (partial, *given)
     found = _asked.get(asked)
     if found is None:
@@ -101,7 +114,8 @@ def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Ch
         refuse_unknown(given, checks)
         if len(_asked) >= MEMO_ENTRIES:
             _asked.clear()
-        found = _asked[asked] = [(key, check) for key, check in checks.items() if key in given]
+        found = [(key, check, _LIMITS.get(check, "")) for key, check in checks.items() if key in given]
+        _asked[asked] = found
     return found
 
 
@@ -364,7 +378,8 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
     most = settings.tags_limit if most is None else most
-    return _clean_tags(field, tuple(cast("Iterable[Any]", value)), settings.label_limit, most)
+    given: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return _clean_tags(field, given, settings.label_limit, most)
 
 
 def _clean_tags(field: str, given: tuple[Any, ...], limit: int, most: int) -> tuple[str, ...]:
@@ -474,7 +489,8 @@ _CHECKS: dict[str, Check] = {
     "evidence": clean_sources,
     "metadata": _metadata,
 }
+_LIMITS: dict[Check, str] = {_text: "text_limit", _title: "title_limit", _label: "label_limit"}
 REMEMBER_KEYS = tuple(_CHECKS)
 _REVISE_CHECKS = {key: _CHECKS[key] for key in REVISABLE}
 _tags: dict[tuple[tuple[str, ...], int, int], tuple[str, ...]] = {}
-_asked: dict[tuple[Any, ...], list[tuple[str, Check]]] = {}
+_asked: dict[tuple[Any, ...], list[tuple[str, Check, str]]] = {}

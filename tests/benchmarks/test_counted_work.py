@@ -47,8 +47,12 @@ SCORED = {"hybrid": 210, "words": 130, "meaning": 130, "default": 640}
 """Rows that the index hands over for one recall, over all it is asked for."""
 OPEN_KB, FIRST_KB, NEXT_KB = 32, 330, 180
 """Read from the files to open a bank, for its first recall, and for one more. What is mapped is not counted."""
-WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 9}
+WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 7}
 """SQLite statements per write: without and with a look for conflicts, and of one field."""
+WRITE_CALLS = {"remember": 190, "revise": 150}
+"""Python and C function calls per write, embedding included."""
+STATEMENTS_AFTER_A_WRITE = 5
+"""SQLite statements of a recall that follows a write of the same process: it reads the new row, and no more."""
 WRITE_STEPS = {"remember": 250, "checked": 800, "revise": 380}
 LOG_PAGES = {"remember": 11, "checked": 11, "revise": 8}
 """Pages a single write may put into the log."""
@@ -322,6 +326,48 @@ def test_a_write_is_one_transaction_of_few_statements_and_pages(bank: Bank, kind
     assert len(counted.statements) <= WRITE_STATEMENTS[kind], counted.statements
     assert 0 < pages_written(bank) - before <= LOG_PAGES[kind]
     assert counted.steps <= WRITE_STEPS[kind]
+
+
+@pytest.mark.parametrize("kind", WRITE_CALLS)
+def test_a_write_makes_few_calls(bank: Bank, kind: str) -> None:
+    some = bank.find(limit=5).memories
+
+    def write(number: int) -> None:
+        if kind == "revise":
+            bank.revise(some[number].id, importance=0.6)
+        else:
+            bank.remember(
+                f"The parser number {number} signs the report", tags=("a", "b"), on_conflict="ignore"
+            )
+
+    write(0)
+    calls = sorted(count_calls(lambda n=n: write(n)) for n in range(1, 4))
+
+    assert calls[1] <= WRITE_CALLS[kind], (
+        calls
+    )  # the middle one: the words of many rows are put away at times
+
+
+def test_a_recall_after_a_write_asks_for_the_new_row_alone(bank: Bank) -> None:
+    bank.recall("ledger of case k21", preset="rrf")
+    bank.remember("The mailer exports the folder of case k9001", on_conflict="ignore")
+    bank.recall("ledger of case k22", preset="rrf")
+    bank.remember("The mailer exports the folder of case k9002", on_conflict="ignore")
+    with Counted(bank) as counted:
+        found = bank.recall("mailer folder k9002", preset="rrf")
+
+    assert "k9002" in found.hits[0].memory.text
+    assert len(counted.statements) <= STATEMENTS_AFTER_A_WRITE, counted.statements
+
+
+def test_the_uses_of_many_memories_are_written_by_one_statement(bank: Bank) -> None:
+    bank.engine.flush_uses()
+    bank.engine.note_uses([memory.id for memory in bank.find(limit=100).memories])
+    with Counted(bank) as counted:
+        bank.engine.flush_uses()
+
+    assert sum("INTO uses" in sql for sql in counted.statements) == 1
+    assert len(counted.statements) <= 5, counted.statements
 
 
 def test_many_single_writes_share_what_their_words_and_tags_cost(tmp_path: Path) -> None:

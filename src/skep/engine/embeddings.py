@@ -3,6 +3,7 @@ changed. Vectors of two embedders never meet: each has its own space, and exactl
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -316,7 +317,8 @@ class Embeddings:
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)
                 continue
-            made[space.number] = each_row(rows.astype("<f4", copy=False).tobytes(), 4 * space.dim)
+            whole = rows if sys.byteorder == "little" else rows.astype("<f4")
+            made[space.number] = each_row(whole.tobytes(), 4 * space.dim)
         return made
 
     def backlog(self) -> int:

@@ -5,23 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
 from skep.model import Event
 from skep.storage.log import Log
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of events that came from elsewhere."""
-
-    new: int = 0
-    known: int = 0
-    held: tuple[str, ...] = ()
-    """Events that wait for one before them, or for their time to come."""
-    erased: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    forgotten_rows: tuple[int, ...] = ()
-    forgotten: tuple[str, ...] = ()
-    """The memories that these events erased."""
 
 
 class Arrived(NamedTuple):

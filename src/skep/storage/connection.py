@@ -106,19 +106,22 @@ class Connection:
     @property
     def moved(self) -> bool:
         """Whether the file that was opened is no longer the one under its name: nobody else would see a write to it."""
-        if self._file is None:
-            return False
         try:
-            return file_at(self.where) != self._file
-        except OSError:  # who may not look there, or not now, has not seen it go
-            return False
+            self._stay()
+        except MovedError:
+            return True
+        return False
 
     def _stay(self) -> None:
-        if self._file is not None and self.moved:
-            raise MovedError(
-                f"{self.path} was moved, deleted or replaced while it was open, and nothing was written to it; open the"
-                " bank again"
-            )
+        try:
+            if self._file is None or file_at(self.where) == self._file:
+                return
+        except OSError:  # who may not look there, or not now, has not seen it go
+            return
+        raise MovedError(
+            f"{self.path} was moved, deleted or replaced while it was open, and nothing was written to it; open the"
+            " bank again"
+        )
 
     def _connect_to_read(self) -> Any:
         """For reading: as it is, or where nobody can write and SQLite may not make its files, as one that stays."""
@@ -165,12 +168,15 @@ class Connection:
 
     def run_each(self, sql: str, bindings: Sequence[Any]) -> None:
         """Run one statement with each of many bindings; it answers nothing. The caller holds the lock."""
-        if len(bindings) == 1:  # as most writes have it
-            self.run(sql, bindings[0])
-            return
+        if self.trace is not None:
+            for each in bindings:
+                self.trace(sql, each)
         if self._came_along:
             self._after_fork()
-        self._cursor.executemany(sql, bindings)
+        if len(bindings) == 1:  # as most writes have it
+            self._cursor.execute(sql, bindings[0])
+        else:
+            self._cursor.executemany(sql, bindings)
 
     def rows(self, sql: str, bindings: Any = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, under the lock, with errors translated."""
@@ -209,8 +215,11 @@ class Connection:
         return _Transaction(self, apart=apart)
 
     def begin(self, *, apart: bool) -> bool | None:
-        """Begin a transaction (True), a part that can fail alone (False), or join what is under way (None)."""
-        if not self.db.in_transaction:
+        """Begin a transaction (True), a part that can fail alone (False), or join what is under way (None).
+
+        Whoever asks has asked for the handle, which is this process's own then.
+        """
+        if not self._db.in_transaction:
             self._stay()
             self.run("BEGIN IMMEDIATE")
             self._notice()
@@ -286,10 +295,10 @@ class Connection:
 
     def begin_reading(self, *, outermost: bool) -> bool:
         """Begin a snapshot; False where what is under way serves as one."""
-        if outermost:
-            self.abandon()
         if self.db.in_transaction:
-            return False
+            if not outermost:
+                return False
+            self.abandon()
         self._stay()
         self.run("BEGIN")
         self._moments += 1
@@ -401,7 +410,7 @@ class _Transaction(_Held):
         outermost = not self._c.mine
         self._c.lock.acquire()
         try:
-            if outermost and self._c.db.in_transaction:
+            if self._c.db.in_transaction and outermost:
                 self._c.abandon()
             self._begun = self._c.begin(apart=self._apart)
         except BaseException as error:

@@ -40,7 +40,7 @@ class State(msgspec.Struct, kw_only=True):
     replaced_by: str | None = None
     replaced_how: Status = "superseded"
     replaced_at: Order | None = None
-    blame: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    blame: dict[str, str] = {}
 
 
 class Seen(msgspec.Struct, array_like=True):

@@ -100,8 +100,9 @@ class Log:
         reached: dict[str, tuple[int, int]] = {}
         newest = self.newest
         seq = newest.seq
-        for event, body in zip(events, bodies or (None,) * len(events), strict=True):
+        for at, event in enumerate(events):
             seq += 1
+            body = bodies[at] if bodies else None
             actor, counter, hlc, kind = event.actor, event.counter, event.hlc, event.kind
             rows.append((seq, actor, counter, hlc, kind, body or encode_body(event.body), event.signature))
             if kind != "remember":

@@ -15,7 +15,6 @@ from skep.clock import pack
 from skep.config import Settings
 from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, ReadOnlyError
 from skep.model import Event
-from skep.storage.arriving import Applied, arrived
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.fold import mentioned
 from skep.storage.log import scrubbed_body
@@ -38,6 +37,19 @@ Embed = Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]]
 
 READER_SECONDS = 2.0
 """How long erasing waits for readers before it is left to a later moment."""
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of events that came from elsewhere."""
+
+    new: int = 0
+    known: int = 0
+    held: tuple[str, ...] = ()
+    """Events that wait for one before them, or for their time to come."""
+    erased: dict[str, int] = {}
+    forgotten_rows: tuple[int, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    """The memories that these events erased."""
 
 
 class SqliteStore(Reads):
@@ -213,6 +225,7 @@ class SqliteStore(Reads):
         Events with a gap before them wait until it is filled; with `partial` (copies of single memories in a
         hive, where the gap may never be filled) they are taken at once.
         """
+        from skep.storage.arriving import arrived
         from skep.storage.checking import checked
         from skep.storage.tables import Changes
 
@@ -258,7 +271,11 @@ class SqliteStore(Reads):
         self.log.insert(events, bodies=bodies, gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
         if changes.created:
-            rows, _, texts = zip(*changes.created, strict=True)
+            rows: list[int] = []
+            texts: list[str] = []
+            for row, _, text in changes.created:
+                rows.append(row)
+                texts.append(text)
             self._embed(rows, texts, self.vectors.add, embed, changes)
         if changes.retexted:
             texts = [self._text_of(row) for row in changes.retexted]

@@ -59,10 +59,11 @@ class Vectors:
         )
         db.executemany("DELETE FROM pending WHERE space = ? AND row = ?", [(space, row) for row in rows])
 
-    def add(self, space: int, rows: Sequence[int], vectors: Iterable[bytes]) -> None:
+    def add(self, space: int, rows: Sequence[int], vectors: Sequence[bytes]) -> None:
         """Store the vectors of rows that are new, and so were never queued."""
-        keys = map((space << SHIFT).__or__, rows)
-        self._c.run_each("INSERT INTO vectors(key, vector) VALUES(?,?)", [*zip(keys, vectors, strict=True)])
+        first = space << SHIFT
+        pairs = [(first | row, vectors[at]) for at, row in enumerate(rows)]
+        self._c.run_each("INSERT INTO vectors(key, vector) VALUES(?,?)", pairs)
 
     def queue(self, space: int, rows: Iterable[int]) -> None:
         """Queue rows; what they had in this space is outdated and goes."""
