@@ -39,6 +39,7 @@ class GivenVectors:
         self.dim = dim
         self.fingerprint = f"given-{dim}"
         self.known: dict[str, array[float]] = {}
+        self.calibration = import_module("skep.embedding.calibration").IDENTITY
 
     def embed(self, texts: Sequence[str]) -> Any:
         """The vector of each text."""
@@ -51,7 +52,7 @@ class GivenVectors:
 
     def calibrate(self, cosine: float) -> float:
         """Cosines as they are."""
-        return max(0.0, cosine)
+        return self.calibration(cosine)
 
 
 class Skep:
