@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST = 1 << 22
 """Entries of columns that one question may look at."""
+FEW = 8
+"""Fewer than one slot in so many are sorted as they are found."""
 
 
 class Lines(NamedTuple):
@@ -85,8 +87,10 @@ def timelines(table: Table, scopes: frozenset[int], pause: float) -> Lines:
         mask |= column == np.uint64(scope)
     mask &= table.alive[: table.count]
     members = np.flatnonzero(mask)
-    came = table.as_they_came()
-    slots = came[mask[came]]  # nearly in the order of time, so that sorting is quick
+    slots = members
+    if len(members) * FEW > table.count:  # many are sorted quicker where they are nearly in the order of time
+        came = table.as_they_came()
+        slots = came[mask[came]]
     slots = slots[np.lexsort((table.rows[slots], table.column("created_at")[slots], column[slots]))]
     places = np.empty(table.count, dtype=np.int64)
     places[slots] = np.arange(len(slots))
