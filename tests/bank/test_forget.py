@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.conftest import Clock
 from tests.storage.older import make_older
 
 from skep.bank import Bank
@@ -17,6 +18,10 @@ from skep.errors import InvalidInputError, NotFoundError
 from skep.storage.schema import VERSION
 
 SECRET = "xylophonequartz"
+
+
+def told(bank: Bank, *texts: str) -> list[str]:
+    return [bank.remember(text, on_conflict="ignore").memory.id for text in texts]
 
 
 def bytes_of(folder: Path) -> bytes:
@@ -237,3 +242,47 @@ def test_a_backup_does_not_bring_back_the_beginning_of_a_chain_either(
         bank.forget(b)
     with Bank.open(tmp_path / "copy.skep", embedder=HashingEmbedder(32)) as copy:
         assert copy.get(a).superseded_by == c
+
+
+def test_whoever_inherits_a_copy_has_learnt_nothing_new(bank: Bank, clock: Clock) -> None:
+    first, middle, last = told(bank, "use ruff", "use ruff.", "Use ruff")
+    bank.merge(first, middle)
+    bank.merge(middle, last)
+    before = bank.get(last)
+    clock.pass_days(30)
+    bank.forget(middle)
+    assert bank.get(first).merged_into == last
+    after = bank.get(last)
+    assert (after.last_evidence_at, after.evidence) == (before.last_evidence_at, before.evidence)
+    with Bank.open(":memory:", now=clock) as other:
+        other.apply(bank.events())
+        assert other.get(last).last_evidence_at == before.last_evidence_at
+
+
+def test_a_merge_of_an_older_log_that_names_no_copies_counts_as_it_did(bank: Bank, clock: Clock) -> None:
+    first, last = told(bank, "use ruff", "Use ruff")
+    clock.pass_days(30)
+    bank.engine.write([("merge", {"loser": first, "winner": last, "evidence": []})])
+    assert bank.get(last).last_evidence_at == pytest.approx(clock())
+
+
+def test_what_replaced_what_is_passed_on_in_the_transaction_that_forgets(bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(16)) as bank:
+        first, middle, last = told(bank, "a", "b", "c")
+        bank.supersede(first, middle)
+        bank.supersede(middle, last)
+        other = apsw.Connection(str(bank_path))
+        refused: list[bool] = []
+
+        def author() -> None:
+            """Asked for just before the events are written, after what they say was decided."""
+            try:
+                other.execute("BEGIN IMMEDIATE; ROLLBACK")
+            except apsw.BusyError:
+                refused.append(True)
+
+        bank.engine.author = author
+        bank.forget(middle)
+        other.close()
+        assert refused == [True]
+        assert bank.get(first).superseded_by == last

@@ -37,6 +37,8 @@ def verdict(a: str, b: str) -> Verdict:
         ("Logs are kept for 7 days", "Traces are kept for 30 days"),
         ("Version 2 supports streaming", "Version 1 does not support streaming"),
         ("Room 204 seats 10 people", "Room 310 seats 25 people"),
+        ("Bus 12 goes to the airport", "Bus 34 goes to the harbour"),
+        ("Weekday trains run every 10 minutes", "Weekend trains run every 30 minutes"),
     ],
 )
 def test_two_things_with_a_value_each_go_together(a: str, b: str) -> None:
@@ -94,6 +96,7 @@ def test_the_same_in_other_words_or_units_is_a_clear_duplicate(a: str, b: str) -
         ("It is forbidden to deploy on Fridays", "Never deploy on Fridays"),
         ("Avoid global variables", "Do not use global variables"),
         ("Postgres is faster than MySQL", "MySQL is slower than Postgres"),
+        ("Model A costs more than model B", "Model B costs less than model A"),
     ],
 )
 def test_the_same_seen_from_the_other_side_is_no_conflict_but_not_merged_alone(a: str, b: str) -> None:

@@ -88,9 +88,10 @@ class Replay(RuleBasedStateMachine):
     def supersede_even_in_rings(self, side: int, a: str, b: str) -> Any:
         return self.write(side, "supersede", {"old": a, "new": b}) if a != b else multiple()
 
-    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories)
-    def merge(self, side: int, a: str, b: str) -> Any:
-        return self.write(side, "merge", {"loser": a, "winner": b, "evidence": [a]}) if a != b else multiple()
+    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories, anew=st.booleans())
+    def merge(self, side: int, a: str, b: str, anew: bool) -> Any:
+        evidence = {"evidence": [a]} if anew else {}
+        return self.write(side, "merge", {"loser": a, "winner": b, **evidence}) if a != b else multiple()
 
     @rule(
         target=events,

@@ -30,9 +30,9 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
             derived=derived,
             copies=copies,
         )
-    events, changes = engine.write(
-        [*passed_on(engine.store, memory_ids), ("forget", {"memories": list(memory_ids)})]
-    )
+    with engine.store.writing():  # what replaced what is looked at and passed on at one moment
+        plans = [*passed_on(engine.store, memory_ids), ("forget", {"memories": list(memory_ids)})]
+        events, changes = engine.write(plans)
     erased = dict(changes.erased)
     erased["segments"] = clean_derived(engine, changes.forgotten_rows)
     if erased_before:  # a crash or an absent disk may have left something the last time
@@ -57,7 +57,8 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
 def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
     """Events after which what the erased ones had replaced is replaced by what replaced them.
 
-    Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again.
+    Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again. Such
+    a merge brings no evidence: nobody has said anything anew. Called in the transaction that forgets.
     """
     gone = set(memory_ids)
     plans: list[Plan] = []
@@ -71,7 +72,7 @@ def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
             if known is None or memory_id not in (known.superseded_by, known.merged_into):
                 continue
             if merged and known.merged_into is not None:
-                plans.append(("merge", {"loser": old, "winner": heir, "evidence": []}))
+                plans.append(("merge", {"loser": old, "winner": heir}))
             else:
                 plans.append(("supersede", {"old": old, "new": heir}))
     return plans
@@ -161,7 +162,8 @@ def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> in
     try:
         held = [i for i in store.rows_of(memory_ids) if not store.is_forgotten(i)]
         if held:
-            store.write([*passed_on(store, held), ("forget", {"memories": held})], now=engine.now())
+            with store.writing():
+                store.write([*passed_on(store, held), ("forget", {"memories": held})], now=engine.now())
             store.truncate_wal()
         return bool(held)
     finally:

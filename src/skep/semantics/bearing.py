@@ -29,6 +29,7 @@ SIDES = _sides(
     "frontend; backend",
     "client clients; server servers",
     "primary; secondary; replica; standby",
+    "weekday weekdays; weekend weekends",
 )
 """Words that tell the sides of something apart, each with a value of its own."""
 MEASURED, TIMED = range(5), range(5, 8)
@@ -152,11 +153,12 @@ def seen_from_the_other_side(pair: Pair) -> bool:
     if a.stem_bag ^ b.stem_bag != frozenset((one, other)) or a.negations != b.negations:
         return False
     (left, right), (far_left, far_right) = _around(a, one), _around(b, other)
-    return bool(left) and bool(right) and left == far_right and right == far_left
+    here, there = left - far_left, right - far_right
+    return bool(here) and bool(there) and here == far_right - right and there == far_left - left
 
 
 def _around(text: Text, compared: str) -> tuple[set[str], set[str]]:
-    """What a text tells before and after "than", but for the word that compares."""
+    """The stems before and after "than", but for the word that compares."""
     middle = text.words.index("than")
-    told = [(i, text.stems[i]) for i in text.content if text.stems[i] != compared]
-    return {stem for i, stem in told if i < middle}, {stem for i, stem in told if i > middle}
+    before, after = text.stems[:middle], text.stems[middle + 1 :]
+    return {*before} - {compared}, {*after} - {compared}

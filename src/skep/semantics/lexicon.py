@@ -77,7 +77,8 @@ MANY_VALUED: frozenset[str] = SEVERAL | word_set("has have had own go went")
 LINKING_VERBS: frozenset[str] = word_set("is are was were has have had")
 NUMBERED: frozenset[str] = word_set(
     """version release build revision port room step chapter phase sprint ticket issue pr task node server host shard
-    worker level line page section item question channel gate floor team group track plan option milestone week day"""
+    worker level line page section item question channel gate floor team group track plan option milestone week day bus
+    train flight platform"""
 )
 """Things of which several are told apart by a number after the word."""
 VERSIONED: frozenset[str] = word_set("version release build revision")

@@ -321,8 +321,8 @@ class _Fold:
         if event.body["loser"] == self.id:
             self.replaced = (event.body["winner"], "merged", order(event))
             self.blame["status"] = event.id
-        else:
-            self.evidence.update(dict.fromkeys(event.body.get("evidence", ())))
+        elif "evidence" in event.body:  # otherwise it only inherits what something forgotten had replaced
+            self.evidence.update(dict.fromkeys(event.body["evidence"]))
             self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], event.at)
 
     def _mark(self, event: Event) -> None:

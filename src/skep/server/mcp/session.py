@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
-from skep.errors import NotFoundError, SkepError
+from skep.errors import ClosedError, MovedError, NotFoundError, SkepError
 from skep.server.mcp.call import NOWHERE, Call, Cancelled, Channel, InputRequired, ToolError, no_bank
 from skep.server.mcp.protocol import (
     INTERNAL_ERROR,
@@ -60,6 +61,9 @@ CACHE: Final[dict[str, Params]] = {
 """How long a stateless client may keep an answer. What a memory says may change at any moment."""
 
 Send = Callable[[str, Params], None]
+
+
+Done = TypeVar("Done")
 
 
 class Hub:
@@ -336,7 +340,7 @@ class Server:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name!r}; there are {known}")
         call.reads = found.reads
         try:
-            return found.call(call, call.params.get("arguments")).wire()
+            return _on_the_file_there_is(call, lambda: found.call(call, call.params.get("arguments"))).wire()
         except ToolError as error:
             return Reply(text=str(error), failed=True).wire()
         except SkepError as error:
@@ -350,7 +354,8 @@ class Server:
             parts = resource.match(uri)
             if parts is not None:
                 try:
-                    contents = resource.read(call, uri, **parts)
+                    read = partial(resource.read, call, uri, **parts)
+                    contents = _on_the_file_there_is(call, read)
                 except NotFoundError as error:
                     reason = f"Resource not found: {for_a_model(error)}"
                     raise RpcError(INVALID_PARAMS, reason, {"uri": uri}) from error
@@ -376,7 +381,8 @@ class Server:
         if missing:
             raise RpcError(INVALID_PARAMS, f"prompt {name} needs {', '.join(missing)}")
         try:
-            return {"description": found.description, "messages": found.render(call, given)}
+            messages = _on_the_file_there_is(call, lambda: found.render(call, given))
+            return {"description": found.description, "messages": messages}
         except (ToolError, SkepError) as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
 
@@ -410,6 +416,20 @@ class Server:
         else:
             self.leave(session)
         return {}
+
+
+def _on_the_file_there_is(call: Call, work: Callable[[], Done]) -> Done:
+    """Do something; a second time if it only reads and the file was replaced after its bank was looked up.
+
+    By then the bank is opened anew. Another call may have closed the one that was open in the meantime. What writes is
+    not done twice: a part of it may have been written before.
+    """
+    try:
+        return work()
+    except (MovedError, ClosedError):
+        if not call.reads:
+            raise
+        return work()
 
 
 def _unknown(method: str) -> RpcError:
