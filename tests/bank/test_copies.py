@@ -11,7 +11,7 @@ import pytest
 
 from skep import Bank
 from skep.embedding.hashing import HashingEmbedder
-from skep.errors import InvalidInputError, SyncError
+from skep.errors import InvalidInputError, NotFoundError, StorageError, SyncError
 
 COPIER = """
 import sys
@@ -120,3 +120,22 @@ def test_a_malformed_event_far_into_an_export_keeps_out_the_whole(tmp_path: Path
         with pytest.raises(SyncError, match="malformed"):
             bank.import_(export)
         assert bank.status().events == 0
+
+
+def test_a_backup_that_failed_and_a_copy_that_was_deleted_are_not_looked_for(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.skep"
+    with opened(tmp_path / "bank.skep") as bank:
+        one, two = (bank.remember(text).memory.id for text in ("one thing", "another matter"))
+        with pytest.raises(StorageError, match="folder that exists"):
+            bank.backup(tmp_path / "nowhere" / "copy.skep")
+        assert bank.forget(one).unreached == ()
+        bank.backup(copy)
+        with pytest.raises(InvalidInputError, match="still there"):
+            bank.drop_backup(copy)
+        copy.unlink()
+        assert "--gone" in bank.forget(two).unreached[0]
+        bank.drop_backup(copy)
+        assert bank.backups() == []
+        assert bank.forget(two).unreached == ()
+        with pytest.raises(NotFoundError, match="no copy"):
+            bank.drop_backup(copy)

@@ -146,7 +146,10 @@ def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, l
     for path in engine.store.backups():
         clear(path)
         if not path.exists():
-            unreached.append(f"{path}: it is not there now; forget again when it is, or delete it")
+            unreached.append(
+                f"{path}: it is not there now; forget again when it is, or, if it was deleted, say so with `skep backup"
+                " --gone`"
+            )
             continue
         try:
             reached += _forget_in_copy(engine, path, memory_ids)
