@@ -10,7 +10,6 @@ from skep.errors import SkepError
 from skep.model import Receipt
 from skep.storage.log import scrubbed_body
 from skep.storage.sqlite import Plan, SqliteStore
-from skep.storage.unfinished import clear
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,6 +140,8 @@ def _copies(engine: Engine, memory_ids: Sequence[str]) -> tuple[str, ...]:
 
 def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, list[str]]:
     """Erase from every copy this bank has made; how many held any, and which could not be reached."""
+    from skep.storage.unfinished import clear
+
     reached = 0
     unreached: list[str] = []
     for path in engine.store.backups():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from skep.errors import (
     InvalidInputError,
     NotABankError,
     NotFoundError,
+    StorageError,
     WrongTypeError,
 )
 from skep.facade.base import BULK, Base, file_errors
@@ -213,7 +215,8 @@ class Whole(Base):
                 if not (
                     known or self._engine.store.read_only
                 ):  # nothing is there that `forget` would have to reach
-                    self._engine.store.drop_backup(target.resolve())
+                    with contextlib.suppress(StorageError):  # such as a disk that is full
+                        self._engine.store.drop_backup(target.resolve())
                 raise
         return target
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -77,6 +78,14 @@ def _file(path: Path) -> Iterator[Finding]:
         )
     if not open_:
         yield Finding(check="permissions", level="ok", message=f"mode {modes[path]:o}")
+    for name in modes:
+        if not name.is_dir() and not os.access(name, os.W_OK):
+            yield Finding(
+                check="file",
+                level="warning",
+                message=f"{name.name} cannot be written, so nothing can be remembered",
+                fix=f"chmod u+w {name}",
+            )
     if not os.access(path.parent, os.W_OK):
         yield Finding(
             check="folder",
@@ -127,7 +136,8 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
 def _words(store: SqliteStore) -> Iterator[Finding]:
     try:
         if not store.read_only:
-            store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
+            with contextlib.suppress(apsw.ReadOnlyError):  # said of the file already
+                store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
         rows = store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
         missing = store.tables.wording.missing()
         waits = len(waiting(store.connection))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -21,7 +22,6 @@ from skep.errors import (
 )
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
-from skep.storage.unfinished import unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,11 +112,15 @@ def connect(path: str, *, busy_seconds: float, read_only: bool = False, copies: 
 
 
 def _connected(path: str, *, busy_seconds: float, read_only: bool, copies: bool) -> Connection:
+    if not read_only:
+        _open_up(path)
     connection = Connection(path, busy_seconds=busy_seconds, read_only=read_only)
     try:
         _check(connection)  # before anything is written: what is not a bank stays as it is, to the byte
         if read_only:
             _read_as_it_is(connection)
+        elif path != MEMORY and connection.db.readonly("main"):  # SQLite says so when it is too late
+            raise ReadOnlyError(f"{path} cannot be written; check its permissions")
         else:
             connection.log_ahead()
             migrate(connection, copies=copies, busy_seconds=busy_seconds)
@@ -124,6 +128,14 @@ def _connected(path: str, *, busy_seconds: float, read_only: bool, copies: bool)
         connection.close()
         raise
     return connection
+
+
+def _open_up(path: str) -> None:
+    """Whoever reads a file that cannot be written leaves files beside it that cannot be either, even when it can."""
+    for beside in (f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(beside) and not os.access(beside, os.W_OK) and os.access(path, os.W_OK):
+            with contextlib.suppress(OSError):  # not ours; the next write says so
+                os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode))
 
 
 def _check(connection: Connection) -> None:
@@ -269,6 +281,8 @@ def _place(connection: Connection) -> str:
 
 def copy_file(connection: Connection, target: Path) -> None:
     """An online, consistent copy, complete or not there at all."""
+    from skep.storage.unfinished import unfinished
+
     with unfinished(target) as partial, translated(str(target)):
         copy: Any = apsw.Connection(str(partial))
         try:
