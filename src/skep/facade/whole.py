@@ -13,8 +13,10 @@ import msgspec
 from skep.engine import Engine, Progress
 from skep.engine.forgetting import clean_derived, forget_in_backups
 from skep.errors import (
+    BankNotFoundError,
     CorruptBankError,
     InvalidInputError,
+    MovedError,
     NotABankError,
     NotFoundError,
     StorageError,
@@ -244,7 +246,13 @@ class Whole(Base):
         try:
             ours = target.resolve() in self._engine.store.backups()
             written = ours and lacking(target, self._engine.store)
-        except CorruptBankError:  # a sound copy in the place of a damaged one
+        except (
+            CorruptBankError,
+            BankNotFoundError,
+        ):  # a sound copy in the place of a damaged one, or of none
+            return
+        except MovedError:  # another process has made one at this moment
+            self._refuse_foreign(target)
             return
         except NotABankError:
             ours = written = False
