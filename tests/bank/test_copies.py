@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -139,3 +140,17 @@ def test_a_backup_that_failed_and_a_copy_that_was_deleted_are_not_looked_for(tmp
         assert bank.forget(two).unreached == ()
         with pytest.raises(NotFoundError, match="no copy"):
             bank.drop_backup(copy)
+
+
+def test_an_export_is_written_into_a_pipe_or_through_a_link_and_replaces_neither(tmp_path: Path) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "out.jsonl"
+    os.mkfifo(pipe)
+    file.write_text("an earlier export")
+    link.symlink_to(file)
+    with opened(tmp_path / "bank.skep") as bank:
+        bank.remember("one thing")
+        reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+        assert bank.export(pipe) == bank.export(link) == 1
+    assert reader.communicate(timeout=30)[0] == file.read_bytes()
+    assert pipe.is_fifo()
+    assert link.is_symlink()

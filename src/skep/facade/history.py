@@ -18,6 +18,8 @@ from skep.validation import Time, clean_count, clean_id, clean_time, public_text
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
+LAST = (1 << 63) - 1
+"""No stamp is later."""
 REPLACING = {"supersede": "new", "merge": "winner"}
 """Events by which a memory takes the place of another, and where they name it."""
 
@@ -171,7 +173,7 @@ class History(Base):
             return self._past[1]
         mine = self._engine
         store = mine.store.copy_to_memory()
-        store.rewind(pack(moment) | 0xFFFF)
+        store.rewind(min(pack(moment) | 0xFFFF, LAST))
         folder = None if mine.store.file is None else f"{mine.store.connection.where}.index"
         engine = Engine(
             store,

@@ -302,7 +302,7 @@ def refuse_database(target: Path, bank: Path | None) -> None:
 
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
-    if is_sqlite(target) or (bank is not None and _same_file(target, bank)):
+    if (target.is_file() and is_sqlite(target)) or (bank is not None and _same_file(target, bank)):
         raise InvalidInputError(
             f"{target} is a bank or another database, which an export would destroy; choose another path",
             field="path",
