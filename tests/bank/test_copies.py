@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,57 @@ def test_an_export_is_written_into_a_pipe_or_through_a_link_and_replaces_neither
     assert reader.communicate(timeout=30)[0] == file.read_bytes()
     assert pipe.is_fifo()
     assert link.is_symlink()
+
+
+BUSY = """
+import sys
+from skep import Bank
+with Bank.open(sys.argv[1]) as bank:
+    bank.remember("the first")
+    print("ready", flush=True)
+    while True:
+        bank.remember("another", on_conflict="ignore")
+"""
+
+
+def test_copies_and_views_end_while_another_process_keeps_writing(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    with opened(path) as bank:
+        bank.remember_many(
+            [f"note {number} " + "on the ledger " * 400 for number in range(2000)]
+        )  # several steps
+    with subprocess.Popen([sys.executable, "-c", BUSY, str(path)], stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            with opened(path) as bank:
+                bank.backup(tmp_path / "copy.skep")
+                assert len(bank.as_of(4e9).find("the first")) == 1
+            assert writer.poll() is None  # it was at work all the time
+        finally:
+            writer.kill()
+    with opened(tmp_path / "copy.skep") as bank:
+        assert bank.status().memories > 2000
+        assert not [finding for finding in bank.doctor(deep=True) if finding.level == "error"]
+
+
+def test_threads_go_on_while_one_of_them_copies_or_looks_the_bank_over(tmp_path: Path) -> None:
+    with opened(tmp_path / "bank.skep") as bank:
+        bank.remember_many([f"note {number} " + "on the ledger " * 100 for number in range(2000)])
+        over, written = threading.Event(), 0
+
+        def look() -> None:
+            try:
+                for _ in range(3):
+                    bank.backup(tmp_path / "copy.skep")
+                    bank.doctor()
+            finally:
+                over.set()
+
+        with ThreadPoolExecutor(1) as pool:
+            looking = pool.submit(look)
+            while not over.is_set():
+                bank.remember("another", on_conflict="ignore")
+                written += 1
+            looking.result()
+        assert bank.status().memories == 2000 + written

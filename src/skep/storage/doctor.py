@@ -50,10 +50,11 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
 def _versions(store: SqliteStore) -> Iterator[Finding]:
     from skep import kernels
 
+    schema = store.connection.one("PRAGMA user_version")
     yield Finding(
         check="versions",
         level="ok",
-        message=f"schema {store.connection.db.pragma('user_version')} of {VERSION}, SQLite {apsw.sqlite_lib_version()},"
+        message=f"schema {schema} of {VERSION}, SQLite {apsw.sqlite_lib_version()},"
         f" vectors scanned by {'numpy' if kernels.native is None else 'skep-native'}",
     )
     if kernels.outdated():
@@ -136,7 +137,7 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
 def _words(store: SqliteStore) -> Iterator[Finding]:
     try:
         if not store.read_only:
-            with contextlib.suppress(apsw.ReadOnlyError):  # said of the file already
+            with store.connection.lock, contextlib.suppress(apsw.ReadOnlyError):  # said of the file already
                 store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
         rows = store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
         missing = store.tables.wording.missing()

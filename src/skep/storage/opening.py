@@ -24,11 +24,13 @@ from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 FIRST_SECONDS = 2.0
 """How long a file may stay empty while another process makes a bank of it."""
+READING_SECONDS = 5.0
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 
 
@@ -280,13 +282,17 @@ def _place(connection: Connection) -> str:
 
 
 def copy_file(connection: Connection, target: Path) -> None:
-    """An online, consistent copy, complete or not there at all."""
+    """An online, consistent copy, complete or not there at all.
+
+    A file is read through a handle of its own, at one moment: whoever writes meanwhile is not in the way, and does not
+    make SQLite begin anew, which it would without end.
+    """
     from skep.storage.unfinished import unfinished
 
-    with unfinished(target) as partial, translated(str(target)):
+    with unfinished(target) as partial, _at_one_moment(connection) as source, translated(str(target)):
         copy: Any = apsw.Connection(str(partial))
         try:
-            with copy.backup("main", connection.db, "main") as backup:
+            with copy.backup("main", source, "main") as backup:
                 while not backup.done:
                     backup.step(2048)
             copy.execute("PRAGMA journal_mode=DELETE")
@@ -295,6 +301,21 @@ def copy_file(connection: Connection, target: Path) -> None:
             )  # wherever it is opened, a new name
         finally:
             copy.close(True)
+
+
+@contextlib.contextmanager
+def _at_one_moment(connection: Connection) -> Generator[Any]:
+    if connection.path == MEMORY:  # which nobody else can open
+        with connection.lock:
+            yield connection.db
+        return
+    reader = Connection(connection.where, busy_seconds=READING_SECONDS, read_only=True)
+    try:
+        with reader.snapshot():
+            reader.one("SELECT count(*) FROM sqlite_schema")  # the moment is that of the first look
+            yield reader.db
+    finally:
+        reader.close()
 
 
 def free_bytes(path: Path) -> int:
