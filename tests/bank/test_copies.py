@@ -210,3 +210,25 @@ def test_threads_go_on_while_one_of_them_copies_or_looks_the_bank_over(tmp_path:
                 written += 1
             looking.result()
         assert bank.status().memories == 2000 + written
+
+
+def test_what_is_forgotten_while_a_copy_is_made_is_not_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, path = tmp_path / "copy.skep", tmp_path / "bank.skep"
+    with opened(path) as bank, opened(path) as other:
+        secret = bank.remember(SECRET).memory.id
+        bank.remember("something else")
+        bank.backup(copy)
+        replace = os.replace
+
+        def slowly(source: Path, target: Path) -> None:
+            if target == copy:  # the new copy is complete, the old one still stands there
+                other.forget(secret)
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", slowly)
+        bank.backup(copy)
+    assert holders(tmp_path) == []
+    with opened(copy) as bank:
+        assert [found.text for found in bank.find()] == ["something else"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep.engine import Engine, Progress
-from skep.engine.forgetting import clean_derived, forget_in_backups
+from skep.engine.forgetting import clean_derived, forget_in_backups, forget_meanwhile
 from skep.errors import (
     BankNotFoundError,
     CorruptBankError,
@@ -220,6 +220,7 @@ class Whole(Base):
                     with contextlib.suppress(StorageError):  # such as a disk that is full
                         self._engine.store.drop_backup(target.resolve())
                 raise
+            forget_meanwhile(self._engine, target)
         return target
 
     def backups(self) -> list[Path]:

@@ -479,8 +479,10 @@ class SqliteStore(Reads):
 
     def close_as_one_file(self) -> None:
         """Release the file with nothing beside it, as copies are kept."""
-        self.connection.execute("PRAGMA journal_mode=DELETE")
-        self.close()
+        try:
+            self.connection.rows("PRAGMA journal_mode=DELETE")
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Release the file."""
