@@ -479,10 +479,8 @@ class SqliteStore(Reads):
 
     def close_as_one_file(self) -> None:
         """Release the file with nothing beside it, as copies are kept."""
-        try:
+        with contextlib.closing(self):
             self.connection.rows("PRAGMA journal_mode=DELETE")
-        finally:
-            self.close()
 
     def close(self) -> None:
         """Release the file."""
