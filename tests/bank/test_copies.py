@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from skep import Bank
 from skep.embedding.hashing import HashingEmbedder
-from skep.errors import InvalidInputError, SyncError
+from skep.errors import InvalidInputError, NotFoundError, StorageError, SyncError
 
 COPIER = """
 import sys
@@ -120,3 +123,112 @@ def test_a_malformed_event_far_into_an_export_keeps_out_the_whole(tmp_path: Path
         with pytest.raises(SyncError, match="malformed"):
             bank.import_(export)
         assert bank.status().events == 0
+
+
+def test_a_backup_that_failed_and_a_copy_that_was_deleted_are_not_looked_for(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.skep"
+    with opened(tmp_path / "bank.skep") as bank:
+        one, two = (bank.remember(text).memory.id for text in ("one thing", "another matter"))
+        with pytest.raises(StorageError, match="folder that exists"):
+            bank.backup(tmp_path / "nowhere" / "copy.skep")
+        assert bank.forget(one).unreached == ()
+        bank.backup(copy)
+        with pytest.raises(InvalidInputError, match="still there"):
+            bank.drop_backup(copy)
+        copy.unlink()
+        assert "--gone" in bank.forget(two).unreached[0]
+        bank.drop_backup(copy)
+        assert bank.backups() == []
+        assert bank.forget(two).unreached == ()
+        with pytest.raises(NotFoundError, match="no copy"):
+            bank.drop_backup(copy)
+
+
+def test_an_export_is_written_into_a_pipe_or_through_a_link_and_replaces_neither(tmp_path: Path) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "out.jsonl"
+    os.mkfifo(pipe)
+    file.write_text("an earlier export")
+    link.symlink_to(file)
+    with opened(tmp_path / "bank.skep") as bank:
+        bank.remember("one thing")
+        reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+        assert bank.export(pipe) == bank.export(link) == 1
+    assert reader.communicate(timeout=30)[0] == file.read_bytes()
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
+BUSY = """
+import sys
+from skep import Bank
+with Bank.open(sys.argv[1]) as bank:
+    bank.remember("the first")
+    print("ready", flush=True)
+    while True:
+        bank.remember("another", on_conflict="ignore")
+"""
+
+
+def test_copies_and_views_end_while_another_process_keeps_writing(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    with opened(path) as bank:
+        bank.remember_many(
+            [f"note {number} " + "on the ledger " * 400 for number in range(2000)]
+        )  # several steps
+    with subprocess.Popen([sys.executable, "-c", BUSY, str(path)], stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            with opened(path) as bank:
+                bank.backup(tmp_path / "copy.skep")
+                assert len(bank.as_of(4e9).find("the first")) == 1
+            assert writer.poll() is None  # it was at work all the time
+        finally:
+            writer.kill()
+    with opened(tmp_path / "copy.skep") as bank:
+        assert bank.status().memories > 2000
+        assert not [finding for finding in bank.doctor(deep=True) if finding.level == "error"]
+
+
+def test_threads_go_on_while_one_of_them_copies_or_looks_the_bank_over(tmp_path: Path) -> None:
+    with opened(tmp_path / "bank.skep") as bank:
+        bank.remember_many([f"note {number} " + "on the ledger " * 100 for number in range(2000)])
+        over, written = threading.Event(), 0
+
+        def look() -> None:
+            try:
+                for _ in range(3):
+                    bank.backup(tmp_path / "copy.skep")
+                    bank.doctor()
+            finally:
+                over.set()
+
+        with ThreadPoolExecutor(1) as pool:
+            looking = pool.submit(look)
+            while not over.is_set():
+                bank.remember("another", on_conflict="ignore")
+                written += 1
+            looking.result()
+        assert bank.status().memories == 2000 + written
+
+
+def test_what_is_forgotten_while_a_copy_is_made_is_not_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, path = tmp_path / "copy.skep", tmp_path / "bank.skep"
+    with opened(path) as bank, opened(path) as other:
+        secret = bank.remember(SECRET).memory.id
+        bank.remember("something else")
+        bank.backup(copy)
+        replace = os.replace
+
+        def slowly(source: Path, target: Path) -> None:
+            if target == copy:  # the new copy is complete, the old one still stands there
+                other.forget(secret)
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", slowly)
+        bank.backup(copy)
+    assert holders(tmp_path) == []
+    with opened(copy) as bank:
+        assert [found.text for found in bank.find()] == ["something else"]

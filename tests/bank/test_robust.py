@@ -131,6 +131,12 @@ def test_a_moment_can_be_asked_for_again_after_its_view_was_closed(plain_bank: B
     assert not plain_bank.closed
 
 
+@pytest.mark.parametrize(("moment", "count"), [("0001-01-01", 0), ("9999-12-31", 1), (253_402_300_799.9, 1)])
+def test_the_ends_of_time_can_be_asked_for(plain_bank: Bank, moment: str | float, count: int) -> None:
+    plain_bank.remember("the launch code is known")
+    assert len(plain_bank.as_of(moment).find()) == count
+
+
 def test_time_alone_takes_nothing_out_of_a_recall(bank_path: Path, clock: Clock) -> None:
     with Bank.open(bank_path, now=clock) as bank:
         pinned = bank.remember("To deploy, run make ship", kind="procedure", pinned=True).memory.id

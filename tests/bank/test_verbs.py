@@ -428,3 +428,22 @@ def test_a_link_cannot_stand_for_a_replacement(bank: Bank, rel: str, verb: str) 
     with pytest.raises(InvalidInputError, match=verb):
         bank.link(a, b, rel)
     assert bank.neighbors(a).links == ()
+
+
+def test_undoing_the_making_of_a_memory_lets_what_it_replaced_stand_again(plain_bank: Bank) -> None:
+    old = plain_bank.remember("The port of the gateway is 80").memory.id
+    twin = plain_bank.remember("Port 80 is the gateway's", on_conflict="ignore").memory.id
+    new = plain_bank.remember("The port of the gateway is 90", on_conflict="supersede").memory.id
+    plain_bank.merge(twin, new)
+    assert [plain_bank.get(i).status for i in (old, twin, new)] == ["superseded", "merged", "active"]
+
+    undone = plain_bank.undo(new)
+    assert [plain_bank.get(i).status for i in (old, twin, new)] == ["active", "active", "retracted"]
+    assert plain_bank.recall("port of the gateway")[0].memory.id in (old, twin)
+
+    plain_bank.undo(undone.id)
+    assert [plain_bank.get(i).status for i in (old, twin, new)] == ["superseded", "merged", "active"]
+    plain_bank.undo(new)
+    plain_bank.forget(new)
+    assert [plain_bank.get(i).status for i in (old, twin)] == ["active", "active"]
+    assert not [finding for finding in plain_bank.doctor(deep=True) if finding.level == "error"]

@@ -351,3 +351,27 @@ def options_of(name: str, command: click.Command | None) -> list[tuple[str, clic
 def test_every_option_says_what_it_does() -> None:
     silent = [f"{name} {option.opts[-1]}" for name, option in options_of("skep", app) if not option.help]
     assert silent == []
+
+
+def test_lines_of_standard_input_are_read_behind_a_mark_and_named_where_they_stand(run: Any) -> None:
+    ids = run("add", "-", stdin='\ufeff{"text": "first thing"}\nsecond thing\n').stdout.split()
+    assert [json.loads(run("get", one, "--json").stdout)["text"] for one in ids] == [
+        "first thing",
+        "second thing",
+    ]
+    whole = run("add", "--whole", stdin="\ufeffthird\nthing").stdout.strip()
+    assert json.loads(run("get", whole, "--json").stdout)["text"] == "third\nthing"
+    bad = run("add", "-", stdin='one\n\n{"text": "two", "confidence": 7}\nthree\n', code=1)
+    assert str(bad.exception).startswith("line 3 of standard input: confidence must be")
+    assert json.loads(run("status", "--json").stdout)["memories"] == 3
+
+
+def test_a_deleted_copy_is_struck_out(run: Any, tmp_path: Path) -> None:
+    memory, copy = run("add", "some thing").stdout.strip(), tmp_path / "copy.skep"
+    run("backup", str(copy))
+    copy.unlink()
+    assert "--gone" in run("forget", memory).stderr
+    assert json.loads(run("backup", "--gone", str(copy), "--json").stdout)["backups"] == []
+    assert "not reached" not in run("forget", memory).stderr
+    assert "no copy" in str(run("backup", "--gone", str(copy), code=1).exception)
+    run("backup", "--gone", "--restore", str(copy), code=2)

@@ -119,9 +119,23 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
     is_flag=True,
     help="The other way round: put PATH in the bank's place. What stood there is kept beside it.",
 )
+@click.option(
+    "--gone", is_flag=True, help="Say that the copy PATH was deleted: `forget` looks for it no longer."
+)
 @common
-def backup(path: str, restore: bool, bank_path: str | None, as_json: bool) -> None:
+def backup(path: str, restore: bool, gone: bool, bank_path: str | None, as_json: bool) -> None:
     """Copy the bank to PATH while it is in use."""
+    if restore and gone:
+        raise click.UsageError("--restore needs a copy that is there; --gone is about one that is not")
+    if gone:
+        with open_bank(bank_path, create=False) as bank:
+            bank.drop_backup(path)
+            left = bank.backups()
+        if as_json:
+            print_json({"gone": path, "backups": [str(copy) for copy in left]})
+        else:
+            click.echo(f"{path} is struck out; copies left: {len(left)}")
+        return
     if restore:
         aside = Bank.put_back(path, outer_bank() if bank_path is None else bank_path)
         if as_json:

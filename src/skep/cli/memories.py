@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -29,6 +30,8 @@ from skep.model import KINDS, STATUSES, WORDS_ALONE, Conflict
 from skep.private import whole_lines, without_private
 from skep.validation import CLEARED
 
+MARK = "\ufeff"
+"""What some editors and shells put before the first line."""
 _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 
 
@@ -89,7 +92,7 @@ def add(
     if whole:
         if text not in (None, "-"):
             raise click.UsageError("--whole takes the memory from standard input; leave TEXT out")
-        text = _decoded(sys.stdin.buffer.read(), "standard input").strip()
+        text = _decoded(sys.stdin.buffer.read(), "standard input").removeprefix(MARK).strip()
     scope = scope_of(user, project, session)
     if scope:
         fields["scope"] = scope
@@ -113,13 +116,19 @@ def add(
             _decoded(line, f"line {number} of standard input").strip("\r\n")
             for number, line in enumerate(sys.stdin.buffer, 1)
         ]
-        items = [
-            _item(number, text.strip(), fields)
+        lines[:1] = [line.removeprefix(MARK) for line in lines[:1]]
+        items = {
+            number: _item(number, text.strip(), fields)
             for number, text in whole_lines(lines, apart="{")
             if text.startswith("{") or without_private(text).strip()
-        ]
-        with progress_bar("remembering") as progress, _told_where_it_stopped(progress) as counted:
-            results = bank.remember_many(items, on_conflict=on_conflict or "ignore", progress=counted)  # type: ignore[arg-type]
+        }
+        with (
+            progress_bar("remembering") as progress,
+            _told_where_it_stopped(progress) as counted,
+            _told_which_line(list(items)),
+        ):
+            policy: Any = on_conflict or "ignore"
+            results = bank.remember_many(items.values(), on_conflict=policy, progress=counted)
         if as_json:
             print_json([result.memory.id for result in results])
         else:
@@ -145,6 +154,18 @@ def _told_where_it_stopped(progress: Progress) -> Generator[Progress]:
     except KeyboardInterrupt:
         if at[0]:
             click.echo(f"stopped: {at[0]:,} of {at[1]:,} are stored, in the order given", err=True)
+        raise
+
+
+@contextlib.contextmanager
+def _told_which_line(numbers: list[int]) -> Generator[None]:
+    """What is wrong with an item is said of the line it stands on."""
+    try:
+        yield
+    except InvalidInputError as error:
+        found = re.match(r"item (\d+): ", str(error))
+        if found is not None:
+            error.args = (f"line {numbers[int(found[1])]} of standard input: {str(error)[found.end() :]}",)
         raise
 
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skep.engine.core import Engine
-from skep.errors import SkepError
+from skep.errors import MovedError, SkepError
 from skep.model import Receipt
 from skep.storage.log import scrubbed_body
 from skep.storage.sqlite import Plan, SqliteStore
-from skep.storage.unfinished import clear
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,18 +141,35 @@ def _copies(engine: Engine, memory_ids: Sequence[str]) -> tuple[str, ...]:
 
 def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, list[str]]:
     """Erase from every copy this bank has made; how many held any, and which could not be reached."""
+    from skep.storage.unfinished import clear
+
     reached = 0
     unreached: list[str] = []
     for path in engine.store.backups():
         clear(path)
         if not path.exists():
-            unreached.append(f"{path}: it is not there now; forget again when it is, or delete it")
+            unreached.append(
+                f"{path}: it is not there now; forget again when it is, or, if it was deleted, say so with `skep backup"
+                " --gone`"
+            )
             continue
         try:
-            reached += _forget_in_copy(engine, path, memory_ids)
+            try:
+                reached += _forget_in_copy(engine, path, memory_ids)
+            except MovedError:  # a backup has just put a new copy there
+                reached += _forget_in_copy(engine, path, memory_ids)
         except SkepError as error:
             unreached.append(f"{path}: {error}")
     return reached, unreached
+
+
+def forget_meanwhile(engine: Engine, copy: Path) -> None:
+    """Erase from a new copy what was forgotten while it was made."""
+    from skep.storage.restoring import forgotten_since
+
+    gone = forgotten_since(copy, engine.store)
+    if gone:
+        _forget_in_copy(engine, copy, gone)
 
 
 def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Self
 
@@ -16,6 +18,10 @@ from skep.validation import Time, clean_count, clean_id, clean_time, public_text
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
+LAST = (1 << 63) - 1
+"""No stamp is later."""
+REPLACING = {"supersede": "new", "merge": "winner"}
+"""Events by which a memory takes the place of another, and where they name it."""
 
 
 class _Closed:
@@ -105,8 +111,9 @@ class History(Base):
         """Make one event as if it had never been. Undoing an undo brings it back. A forget is final.
 
         What is undone already is refused: a second undo would stay in force when the first is taken back. Where two
-        replicas have undone the same event unknown to each other, undoing either undo takes back both. A memory whose
-        end is undone after it has reached it has no end any more.
+        replicas have undone the same event unknown to each other, undoing either undo takes back both. With the making
+        of a memory, what it had replaced or taken in stands again. A memory whose end is undone after it has reached it
+        has no end any more.
         """
         event = self.event(event_id)
         if event.kind in FINAL:
@@ -118,11 +125,12 @@ class History(Base):
             if reason is None
             else {"reason": public_text("reason", reason, self._engine.settings.text_limit)}
         )
-        targets = [event_id, *self._twins(event)]
         plans: list[Plan] = [
-            ("undo", {"event": target, "mentions": list(mentioned(event)), **why}) for target in targets
+            ("undo", {"event": target, "mentions": list(mentioned(event)), **why})
+            for target in (event_id, *self._twins(event))
         ]
         plans += self._without_end(event)
+        plans += [("undo", partial(_along, other, why)) for other in self._meaningless_without(event)]
         events, _ = self._engine.write(plans, check=lambda: self._refuse_undone(event_id))
         return events[0]
 
@@ -144,6 +152,23 @@ class History(Base):
         same = (other for other in undos if other.body["event"] == undo.body["event"])
         return [other.id for other in same if other.id not in void and other.id != undo.id]
 
+    def _meaningless_without(self, event: Event) -> list[Event]:
+        """Events in force that go when an event is undone: what was replaced by a memory that then never was; and,
+        for an undo, the undos that were written along with it."""
+        undos = self._engine.store.log.undos()
+        if event.kind == "undo":
+            others = [undo for undo in undos if undo.body.get("along") == event.id]
+        elif event.kind == "remember":
+            others = [
+                other
+                for other in self._engine.store.log.of(event.id)
+                if other.body.get(REPLACING.get(other.kind, "")) == event.id
+            ]
+        else:
+            return []
+        void = voided(undos)
+        return [other for other in others if other.id not in void]
+
     def _refuse_undone(self, event_id: str) -> None:
         undos = self._engine.store.log.undos()
         void = voided(undos)
@@ -159,7 +184,7 @@ class History(Base):
             return self._past[1]
         mine = self._engine
         store = mine.store.copy_to_memory()
-        store.rewind(pack(moment) | 0xFFFF)
+        store.rewind(min(pack(moment) | 0xFFFF, LAST))
         folder = None if mine.store.file is None else f"{mine.store.connection.where}.index"
         engine = Engine(
             store,
@@ -177,3 +202,8 @@ class History(Base):
         past = type(self)(engine)
         self._past = (key, past)
         return past
+
+
+def _along(other: Event, why: dict[str, Any], ids: Sequence[str]) -> dict[str, Any]:
+    """The undo of an event that goes with another, whose undo is the first that is written."""
+    return {"event": other.id, "mentions": list(mentioned(other)), "along": ids[0], **why}

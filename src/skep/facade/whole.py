@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep.engine import Engine, Progress
-from skep.engine.forgetting import clean_derived, forget_in_backups
+from skep.engine.forgetting import clean_derived, forget_in_backups, forget_meanwhile
 from skep.errors import (
+    BankNotFoundError,
     CorruptBankError,
     InvalidInputError,
+    MovedError,
     NotABankError,
     NotFoundError,
+    StorageError,
     WrongTypeError,
 )
 from skep.facade.base import BULK, Base, file_errors
@@ -63,7 +67,7 @@ class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Whole(Base):
-    """Settings, versions, events, apply, status, export, import_, backup, reembed, doctor, mend."""
+    """Settings, versions, events, apply, status, export, import_, backup(s), reembed, doctor, mend."""
 
     @property
     def file(self) -> Path | None:
@@ -189,7 +193,10 @@ class Whole(Base):
         return done
 
     def backup(self, path: str | os.PathLike[str]) -> Path:
-        """Copy the bank to a file while it is in use; `forget` reaches the copy too."""
+        """Copy the bank to a file while it is in use; `forget` reaches the copy too.
+
+        A bank that is open for reading alone cannot note where its copies are, so `forget` does not reach those.
+        """
         target = clean_path("path", path)
         with file_errors(target):
             if self._engine.frozen:
@@ -203,8 +210,35 @@ class Whole(Base):
                 )
             if target.exists():
                 self._refuse_foreign(target)
-            self._engine.store.backup(target, self._engine.now())
+            known = target.resolve() in self._engine.store.backups()
+            try:
+                self._engine.store.backup(target, self._engine.now())
+            except BaseException:
+                if not (
+                    known or self._engine.store.read_only
+                ):  # nothing is there that `forget` would have to reach
+                    with contextlib.suppress(StorageError):  # such as a disk that is full
+                        self._engine.store.drop_backup(target.resolve())
+                raise
+            forget_meanwhile(self._engine, target)
         return target
+
+    def backups(self) -> list[Path]:
+        """Where copies were made that `forget` looks for."""
+        return self._engine.store.backups()
+
+    def drop_backup(self, path: str | os.PathLike[str]) -> None:
+        """Say that a copy was deleted: `forget` looks for it no longer. A copy that is still there stays known."""
+        target = clean_path("path", path)
+        known = {target.resolve(), target} & set(self.backups())
+        if not known:
+            raise NotFoundError(f"{target} is no copy that this bank knows of; nothing to strike out")
+        if target.exists():
+            raise InvalidInputError(
+                f"{target} is still there, and `forget` has to reach it; delete it first", field="path"
+            )
+        for copy in known:
+            self._engine.store.drop_backup(copy)
 
     def _refuse_foreign(self, target: Path) -> None:
         """Raise unless what a backup would replace is one that this bank has made, and nobody has written to since."""
@@ -213,7 +247,13 @@ class Whole(Base):
         try:
             ours = target.resolve() in self._engine.store.backups()
             written = ours and lacking(target, self._engine.store)
-        except CorruptBankError:  # a sound copy in the place of a damaged one
+        except (
+            CorruptBankError,
+            BankNotFoundError,
+        ):  # a sound copy in the place of a damaged one, or of none
+            return
+        except MovedError:  # another process has made one at this moment
+            self._refuse_foreign(target)
             return
         except NotABankError:
             ours = written = False
@@ -263,7 +303,7 @@ def refuse_database(target: Path, bank: Path | None) -> None:
 
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
-    if is_sqlite(target) or (bank is not None and _same_file(target, bank)):
+    if (target.is_file() and is_sqlite(target)) or (bank is not None and _same_file(target, bank)):
         raise InvalidInputError(
             f"{target} is a bank or another database, which an export would destroy; choose another path",
             field="path",

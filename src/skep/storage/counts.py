@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from skep.storage.sqlite import SqliteStore
@@ -78,4 +80,8 @@ def _index_size(store: SqliteStore) -> int:
     if store.path is None:
         return 0
     folder = store.path.with_name(store.path.name + ".index")
-    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) if folder.is_dir() else 0
+    total = 0
+    for file in folder.rglob("*") if folder.is_dir() else ():
+        with contextlib.suppress(FileNotFoundError):  # another process may clear it away at this moment
+            total += file.stat().st_size if file.is_file() else 0
+    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -49,10 +50,11 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
 def _versions(store: SqliteStore) -> Iterator[Finding]:
     from skep import kernels
 
+    schema = store.connection.one("PRAGMA user_version")
     yield Finding(
         check="versions",
         level="ok",
-        message=f"schema {store.connection.db.pragma('user_version')} of {VERSION}, SQLite {apsw.sqlite_lib_version()},"
+        message=f"schema {schema} of {VERSION}, SQLite {apsw.sqlite_lib_version()},"
         f" vectors scanned by {'numpy' if kernels.native is None else 'skep-native'}",
     )
     if kernels.outdated():
@@ -77,6 +79,14 @@ def _file(path: Path) -> Iterator[Finding]:
         )
     if not open_:
         yield Finding(check="permissions", level="ok", message=f"mode {modes[path]:o}")
+    for name in modes:
+        if not name.is_dir() and not os.access(name, os.W_OK):
+            yield Finding(
+                check="file",
+                level="warning",
+                message=f"{name.name} cannot be written, so nothing can be remembered",
+                fix=f"chmod u+w {name}",
+            )
     if not os.access(path.parent, os.W_OK):
         yield Finding(
             check="folder",
@@ -127,7 +137,8 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
 def _words(store: SqliteStore) -> Iterator[Finding]:
     try:
         if not store.read_only:
-            store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
+            with store.connection.lock, contextlib.suppress(apsw.ReadOnlyError):  # said of the file already
+                store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
         rows = store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
         missing = store.tables.wording.missing()
         waits = len(waiting(store.connection))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -21,14 +22,15 @@ from skep.errors import (
 )
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
-from skep.storage.unfinished import unfinished
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 FIRST_SECONDS = 2.0
 """How long a file may stay empty while another process makes a bank of it."""
+READING_SECONDS = 5.0
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 """Thirty-two, so that the rest of a byte is as likely to be any of them."""
 
@@ -111,11 +113,15 @@ def connect(path: str, *, busy_seconds: float, read_only: bool = False, copies: 
 
 
 def _connected(path: str, *, busy_seconds: float, read_only: bool, copies: bool) -> Connection:
+    if not read_only:
+        _open_up(path)
     connection = Connection(path, busy_seconds=busy_seconds, read_only=read_only)
     try:
         _check(connection)  # before anything is written: what is not a bank stays as it is, to the byte
         if read_only:
             _read_as_it_is(connection)
+        elif path != MEMORY and connection.db.readonly("main"):  # SQLite says so when it is too late
+            raise ReadOnlyError(f"{path} cannot be written; check its permissions")
         else:
             connection.log_ahead()
             migrate(connection, copies=copies, busy_seconds=busy_seconds)
@@ -123,6 +129,14 @@ def _connected(path: str, *, busy_seconds: float, read_only: bool, copies: bool)
         connection.close()
         raise
     return connection
+
+
+def _open_up(path: str) -> None:
+    """Whoever reads a file that cannot be written leaves files beside it that cannot be either, even when it can."""
+    for beside in (f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(beside) and not os.access(beside, os.W_OK) and os.access(path, os.W_OK):
+            with contextlib.suppress(OSError):  # not ours; the next write says so
+                os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode))
 
 
 def _check(connection: Connection) -> None:
@@ -265,11 +279,17 @@ def _place(connection: Connection) -> str:
 
 
 def copy_file(connection: Connection, target: Path) -> None:
-    """An online, consistent copy, complete or not there at all."""
-    with unfinished(target) as partial, translated(str(target)):
+    """An online, consistent copy, complete or not there at all.
+
+    A file is read through a handle of its own, at one moment: whoever writes meanwhile is not in the way, and does not
+    make SQLite begin anew, which it would without end.
+    """
+    from skep.storage.unfinished import unfinished
+
+    with unfinished(target) as partial, _at_one_moment(connection) as source, translated(str(target)):
         copy: Any = apsw.Connection(str(partial))
         try:
-            with copy.backup("main", connection.db, "main") as backup:
+            with copy.backup("main", source, "main") as backup:
                 while not backup.done:
                     backup.step(2048)
             copy.execute("PRAGMA journal_mode=DELETE")
@@ -278,6 +298,21 @@ def copy_file(connection: Connection, target: Path) -> None:
             )  # wherever it is opened, a new name
         finally:
             copy.close(True)
+
+
+@contextlib.contextmanager
+def _at_one_moment(connection: Connection) -> Generator[Any]:
+    if connection.path == MEMORY:  # which nobody else can open
+        with connection.lock:
+            yield connection.db
+        return
+    reader = Connection(connection.where, busy_seconds=READING_SECONDS, read_only=True)
+    try:
+        with reader.snapshot():
+            reader.one("SELECT count(*) FROM sqlite_schema")  # the moment is that of the first look
+            yield reader.db
+    finally:
+        reader.close()
 
 
 def free_bytes(path: Path) -> int:

@@ -112,7 +112,7 @@ def lacking(copy: Path, store: SqliteStore) -> bool:
 
     What `forget` writes into a copy, and how often it was read, does not count.
     """
-    connection = Connection(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
+    connection = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
     try:
         if connection.one("SELECT value FROM meta WHERE key = 'bank'") != store.bank_id:
             return True
@@ -125,6 +125,16 @@ def lacking(copy: Path, store: SqliteStore) -> bool:
         return False
     finally:
         connection.close()
+
+
+def forgotten_since(copy: Path, store: SqliteStore) -> list[str]:
+    """What a bank has forgotten after the moment of a copy."""
+    connection = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
+    try:
+        last = connection.one("SELECT max(seq) FROM events") or 0
+    finally:
+        connection.close()
+    return [i for event in store.log.after(last) if event.kind == "forget" for i in event.body["memories"]]
 
 
 def salvage(bank: Path, target: Path) -> tuple[int, int]:

@@ -451,13 +451,13 @@ class SqliteStore(Reads):
     def copy_to_memory(self) -> SqliteStore:
         """The same bank, in memory, to look at another time."""
         copy = Connection(MEMORY, busy_seconds=self.settings.busy_seconds)
-        with (
-            self.connection.lock,
-            translated(self.connection.path),
-            copy.db.backup("main", self.connection.db, "main") as backup,
-        ):
-            while not backup.done:
-                backup.step(4096)
+        with self.connection.snapshot(), translated(self.connection.path):
+            self.connection.one(
+                "SELECT count(*) FROM sqlite_schema"
+            )  # without a moment, others make it begin anew
+            with copy.db.backup("main", self.connection.db, "main") as backup:
+                while not backup.done:
+                    backup.step(4096)
         migrate(copy, copies=False)  # a file of an older version may be open for reading only
         return SqliteStore(copy, self.settings)
 
@@ -472,8 +472,8 @@ class SqliteStore(Reads):
 
     def close_as_one_file(self) -> None:
         """Release the file with nothing beside it, as copies are kept."""
-        self.connection.execute("PRAGMA journal_mode=DELETE")
-        self.close()
+        with contextlib.closing(self):
+            self.connection.rows("PRAGMA journal_mode=DELETE")
 
     def close(self) -> None:
         """Release the file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
@@ -53,12 +53,20 @@ def export_lines(store: SqliteStore) -> Iterator[bytes]:
 
 
 def write_lines(target: Path, lines: Iterable[bytes]) -> int:
-    """Write lines to a file that is complete or not there; how many."""
-    count = 0
+    """Write lines to a file that is complete or not there; how many. A pipe or a device is written to as it is."""
+    target = target.resolve()  # where a link leads to, not the link, is what is replaced
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            return _written(file, lines)
     with unfinished(target) as partial, partial.open("wb") as file:
-        for line in lines:
-            file.write(line + b"\n")
-            count += 1
+        return _written(file, lines)
+
+
+def _written(file: IO[bytes], lines: Iterable[bytes]) -> int:
+    count = 0
+    for line in lines:
+        file.write(line + b"\n")
+        count += 1
     return count
 
 
