@@ -99,8 +99,11 @@ class CallableJudge:
                 f"the judge gave {type(given).__name__}, not one decision per pair; both memories are kept"
             )
         answers = list(cast("Sequence[object]", given))
-        padded = answers[: len(cases)] + [""] * (len(cases) - len(answers))
-        return Verdicts(decisions=tuple(known_word(answer) for answer in padded))
+        unknown = [answer for answer in answers if answer is not None and known_word(answer) is None]
+        problem = (
+            f"{unknown[0]!r:.60} is none of {', '.join(DECISIONS)}; both memories are kept" if unknown else ""
+        )
+        return Verdicts(decisions=tuple(known_word(answer) for answer in answers), problem=problem)
 
 
 PROMPT = """You keep the memory of an AI agent clean. For each numbered pair of memories decide one of:
@@ -144,29 +147,29 @@ def fitting(cases: Sequence[Case], *, tokens: float, money: float, price_per_mil
 
 
 def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
-    """The decisions in a judge's answer; None for pairs it left out or decided in words we do not know.
+    """The decisions in a judge's answer; None for pairs it left out, decided twice or in words we do not know.
 
     >>> read_answer('Sure: {"decisions": [{"pair": 2, "decision": "merge"}]}', 2)
     (None, 'MERGE')
     """
-    found = re.search(r"\{.*\}", answer, re.DOTALL)
+    found = re.search(r"\[\s*\{.*\}\s*\]|\{.*\}", answer, re.DOTALL)
     if found is None:
         raise JudgeError("the judge gave no JSON; both memories of every pair are kept")
     try:
         data: Any = json.loads(found.group())
-        entries: list[Any] = list(data["decisions"])
+        entries: list[Any] = list(data if isinstance(data, list) else data["decisions"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JudgeError(
             f"the judge's answer cannot be read ({error}); both memories of every pair are kept"
         ) from error
-    decisions: list[Decision | None] = [None] * count
+    said: list[set[Decision | None]] = [set() for _ in range(count)]
     for entry in entries:
         if isinstance(entry, dict):
             given = cast("dict[str, Any]", entry)
             place = _number(given.get("pair"))
             if 1 <= place <= count:
-                decisions[place - 1] = known_word(given.get("decision"))
-    return tuple(decisions)
+                said[place - 1].add(known_word(given.get("decision")))
+    return tuple(words.pop() if len(words) == 1 else None for words in said)
 
 
 def _number(value: object) -> int:
