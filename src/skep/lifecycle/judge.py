@@ -157,7 +157,7 @@ def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
         raise JudgeError("the judge gave no JSON; both memories of every pair are kept")
     try:
         data: Any = json.loads(found.group())
-        entries: list[Any] = list(data if isinstance(data, list) else data["decisions"])
+        entries: list[Any] = list(cast("list[Any]", data) if isinstance(data, list) else data["decisions"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JudgeError(
             f"the judge's answer cannot be read ({error}); both memories of every pair are kept"
