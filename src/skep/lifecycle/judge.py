@@ -18,9 +18,15 @@ from skep.errors import JudgeError
 from skep.lifecycle.commands import FailedError, ask
 from skep.lifecycle.endpoints import Endpoint, tokens_of
 from skep.model import Memory
+from skep.patterns import lazy
 
 Decision = Literal["MERGE", "KEEP_BOTH", "CONTRADICTION", "SUPERSEDED"]
 DECISIONS: tuple[str, ...] = get_args(Decision)
+
+
+_NUMBERED = lazy(
+    r"\s*(?:the\s+)?(?P<what>[^\W\d_]\w*(?:\s[^\W\d_]\w*)?)[\s#-]{1,3}(?P<number>\d[\w.-]*)", re.IGNORECASE
+)
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +69,10 @@ class Judge(Protocol):
 
 
 class RulesJudge:
-    """No model: a likely update replaces, a likely contradiction is one, and the rest is kept. Nothing is merged."""
+    """No model: a likely update replaces, a likely contradiction is one, and the rest is kept. Nothing is merged.
+
+    Two of a series ("user 7 is an admin", "user 8 is an admin") are two things, however alike they are.
+    """
 
     name = "rules"
     free = True
@@ -76,11 +85,19 @@ class RulesJudge:
         return Verdicts(decisions=tuple(self._one(case) for case in cases))
 
     def _one(self, case: Case) -> Decision:
-        if case.confidence < self.sure:
+        if case.confidence < self.sure or _of_a_series(case.older.text, case.newer.text):
             return "KEEP_BOTH"
         if case.kind == "update":
             return "SUPERSEDED"
         return "CONTRADICTION" if case.kind == "contradiction" else "KEEP_BOTH"
+
+
+def _of_a_series(a: str, b: str) -> bool:
+    """Whether two texts begin with different numbers of one kind of thing: "user 7 …" and "user 8 …"."""
+    one, other = _NUMBERED.match(a), _NUMBERED.match(b)
+    if one is None or other is None:
+        return False
+    return one["what"].lower() == other["what"].lower() and one["number"] != other["number"]
 
 
 class CallableJudge:
