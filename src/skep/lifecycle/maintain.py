@@ -216,6 +216,8 @@ class _Steps:
         self._share()
         head, changed = self._changed("extract")
         episodes = [memory for memory in changed if memory.level == 0]
+        reworded = extraction.reworded(self.engine, episodes)
+        self.run.write(reworded)
         planned = extraction.extract(
             self.engine,
             episodes,
@@ -232,6 +234,7 @@ class _Steps:
             looked_at=len(episodes),
             head=reached,
             note=planned.problem,
+            written=reworded,
             says=True,
         )
         if planned.actions and not self.run.dry and self.engine.embeddings.backlog():
