@@ -11,6 +11,8 @@ from tests.conftest import Clock
 from skep.bank import Bank
 from skep.lifecycle.maintain import DEFAULT_STEPS, MaintainConfig
 from skep.lifecycle.running import Run
+from skep.model import Event
+from skep.storage.fold import fold
 
 
 def office(bank: Bank, clock: Clock, copies: int, *towns: str) -> None:
@@ -94,3 +96,62 @@ def test_only_what_stood_beside_copies_is_looked_at_again(bank: Bank, clock: Clo
     finally:
         merging.judge_many = original
     assert len(compared) == 1
+
+
+def test_a_merge_keeps_the_record_of_all_copies_and_undoing_it_gives_it_back(
+    bank: Bank, clock: Clock
+) -> None:
+    kept = bank.remember("Clear the build cache before a release", kind="procedure").memory.id
+    clock.pass_seconds(1)
+    copy = bank.remember(
+        "Clear the build cache before a release.", kind="procedure", on_conflict="ignore"
+    ).memory.id
+    for number in range(3):
+        bank.learn(f"release {number}", True, used=[kept])
+    for number in range(4):
+        bank.learn(f"other release {number}", number < 2, used=[copy])
+    bank.maintain()
+    assert bank.get(copy).merged_into == kept
+    assert (bank.get(kept).successes, bank.get(kept).failures) == (5, 2)
+    best = bank.recommend("make a release")[0]
+    assert (best.memory.id, best.record, best.parts["usage"]) == (kept, "5 of 7", 1.0)
+
+    bank.learn("one more release", True, used=[copy])  # by an id that was recalled before the merge
+    assert (bank.get(kept).successes, bank.get(copy).successes) == (6, 2)
+
+    merge = next(event for event in bank.history(copy) if event.kind == "merge")
+    bank.undo(merge.id)
+    assert (bank.get(kept).successes, bank.get(kept).failures, bank.get(copy).successes) == (4, 0, 2)
+
+
+def test_a_copy_that_two_replicas_merged_is_counted_once() -> None:
+    kept = Event(kind="remember", body={"text": "x", "kind": "procedure"}, actor="a", counter=1, hlc=1)
+    body = {"loser": "a-2", "winner": "a-1", "evidence": ["a-2"], "successes": 2, "failures": 1}
+    merges = [Event(kind="merge", body=body, actor=actor, counter=9, hlc=9) for actor in ("a", "b")]
+    state = fold("a-1", [kept, *merges])
+    assert state is not None
+    assert (state.memory.successes, state.memory.failures) == (2, 1)
+
+
+def test_a_merge_loses_nothing_that_was_noted_of_a_copy(bank: Bank, clock: Clock) -> None:
+    bank.remember(
+        "The API listens on port 8080",
+        importance=0.9,
+        metadata={"a": 1, "b": 1},
+        tags=["x"],
+        title="Port",
+        domain="net",
+    )
+    clock.pass_seconds(1)
+    kept = bank.remember(
+        "The API listens on port 8080.",
+        confidence=0.9,
+        metadata={"b": 2},
+        tags=["x", "y"],
+        on_conflict="ignore",
+    ).memory.id
+    bank.maintain()
+    (found,) = bank.find(kind="fact")
+    assert (found.id, found.importance, found.title, found.domain) == (kept, 0.9, "Port", "net")
+    assert (found.metadata, found.tags) == ({"a": 1, "b": 2}, ("x", "y"))
+    assert bank.maintain().events == 0

@@ -206,3 +206,27 @@ def test_what_two_people_say_of_themselves_is_not_one_fact(bank: Bank, clock: Cl
     assert {text: set(fact.evidence) for text, fact in facts(bank).items()} == {
         f"{who}: {said}": {told[n].id, told[n + 2].id} for n, who in enumerate(("Ana", "Bob"))
     }
+
+
+def test_episodes_that_were_revised_are_no_evidence_of_what_they_said_before(
+    bank: Bank, clock: Clock
+) -> None:
+    both = tell(bank, clock, *OLD)
+    bank.maintain()
+    (old,) = facts(bank).values()
+    for episode, text in zip(both, NEW, strict=True):
+        bank.revise(episode.id, text=text)
+    plan = bank.maintain(dry_run=True)
+    assert f"2 episodes of {OLD[0]!r} say something else now" in plan.steps[1].actions
+    bank.maintain()
+    assert {text: set(fact.evidence) for text, fact in facts(bank).items()} == {NEW[0]: {e.id for e in both}}
+    assert (bank.get(old.id).status, bank.get(old.id).evidence) == ("deprecated", ())
+    assert bank.maintain().events == 0
+
+
+def test_a_fact_keeps_the_episodes_that_still_say_it(bank: Bank, clock: Clock) -> None:
+    told = tell(bank, clock, *OLD, f"Seen again: {OLD[0]}")
+    bank.maintain()
+    bank.revise(told[0].id, text=NEW[0])
+    bank.maintain()
+    assert set(facts(bank)[OLD[0]].evidence) == {told[1].id, told[2].id}

@@ -6,6 +6,7 @@ import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
+from skep.lifecycle.distil import summary
 from skep.lifecycle.maintain import STEPS, MaintainConfig
 from skep.model import Memory
 
@@ -164,3 +165,14 @@ def test_a_summary_and_its_restored_source_are_not_two_episodes(bank: Bank) -> N
     assert back.status == "active"
     assert summary.status == "active"
     assert report.changed == 0
+
+
+def test_a_summary_passes_over_small_talk_and_says_who_spoke() -> None:
+    texts = (
+        "User: hi there\nAssistant: The disk on node 3 was full. I cleaned /var/tmp. Let me know if it happens again!",
+        "User: thanks!\nAssistant: You're welcome! The disk on node 3 is 40 GB. Anything else?",
+    )
+    assert summary(texts) == (
+        "Assistant: The disk on node 3 was full. Assistant: I cleaned /var/tmp. The disk on node 3 is 40 GB."
+    )
+    assert summary(("Thanks!", "Thanks a lot!")) == "Thanks a lot!"

@@ -13,8 +13,9 @@ from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.errors import InvalidInputError
-from skep.lifecycle.judge import DECISIONS, Case, Judge, RulesJudge, Verdicts
+from skep.lifecycle.judge import DECISIONS, Case, Judge, RulesJudge, Verdicts, read_answer
 from skep.lifecycle.maintain import MaintainConfig
+from skep.lifecycle.merging import MOST_WAITING
 from skep.model import STATUSES, Memory
 
 PASSES = "The test suite passes on Windows"
@@ -268,3 +269,67 @@ def test_judgements_of_an_older_skep_still_count(bank: Bank, clock: Clock) -> No
     }
     bank.set_setting(f"judgement/{a}|{b}", old)
     assert bank.maintain().queued == 0
+
+
+@pytest.mark.parametrize(
+    ("answers", "problem"),
+    [
+        (["SUPERSEDED"], "the judge gave 1 decision for 2 pairs; both memories are kept"),
+        (["SUPERSEDED"] * 3, "the judge gave 3 decisions for 2 pairs; both memories are kept"),
+        (
+            ["yes", "no"],
+            "'yes' is none of MERGE, KEEP_BOTH, CONTRADICTION, SUPERSEDED; both memories are kept",
+        ),
+    ],
+)
+def test_an_answer_that_does_not_fit_the_pairs_decides_nothing_and_says_why(
+    bank: Bank, clock: Clock, answers: list[str], problem: str
+) -> None:
+    told(bank, clock, "The user prefers tabs", "The user prefers spaces")
+    told(bank, clock, "Feature X is enabled for EU users", "Feature X is disabled for EU users")
+    report = bank.maintain(judge=lambda cases: answers)
+    note = next(step.note for step in report.steps if step.step == "judge")
+    assert (note, report.queued) == (f"2 pairs were not decided: {problem}", 2)
+    assert {memory.status for memory in everything(bank).values()} == {"active"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "decisions"),
+    [
+        ('[{"pair": 1, "decision": "MERGE"}, {"pair": 2, "decision": "KEEP_BOTH"}]', ("MERGE", "KEEP_BOTH")),
+        (
+            '{"decisions": [{"pair": 1, "decision": "MERGE"}, {"pair": 1, "decision": "KEEP_BOTH"}]}',
+            (None, None),
+        ),
+        (
+            '{"decisions": [{"pair": 1, "decision": "MERGE"}, {"pair": 1, "decision": "merge"}]}',
+            ("MERGE", None),
+        ),
+    ],
+)
+def test_a_bare_list_is_read_and_who_contradicts_themselves_decides_nothing(
+    answer: str, decisions: tuple[str | None, ...]
+) -> None:
+    assert read_answer(answer, 2) == decisions
+
+
+def test_rules_keep_what_is_told_of_a_series_of_things(bank: Bank, clock: Clock) -> None:
+    told(
+        bank,
+        clock,
+        *(f"User {number} has the role {'admin' if number % 3 else 'viewer'}" for number in range(30)),
+    )
+    report = bank.maintain(judge=RulesJudge())
+    assert (len(bank.find(limit=100)), report.queued) == (30, 0)
+
+
+def test_of_a_memory_that_is_like_many_others_only_the_surest_pairs_wait(bank: Bank, clock: Clock) -> None:
+    ids = told(
+        bank, clock, *(f"Customer {number} pays {10 + number * 7 % 40} euros a month" for number in range(40))
+    )
+    report = bank.maintain()
+    waits = [memory_id for case in bank.pending_judgements() for memory_id in (case.older.id, case.newer.id)]
+    assert 0 < max(waits.count(memory_id) for memory_id in ids) <= MOST_WAITING
+    note = next(step.note for step in report.steps if step.step == "conflicts")
+    assert note.endswith("unsure pairs of memories that are like many others passed over")
+    assert bank.maintain().events == 0

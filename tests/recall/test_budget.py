@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep.bank import Bank
 from skep.errors import InvalidInputError
 from skep.recall.budget import build_context
 from skep.tokens import PIECES, Counter, count_tokens
@@ -169,3 +170,40 @@ def test_no_counter_means_the_usual_one_and_anything_else_is_refused() -> None:
     assert build_context(["one two"], counter=None) == build_context(["one two"])
     with pytest.raises(InvalidInputError, match="counter must be a function"):
         build_context(["one two"], counter=3)  # type: ignore[arg-type]
+
+
+def test_a_memory_goes_in_once_and_nothing_of_blanks() -> None:
+    text = "Ana likes tea"
+    context = build_context(
+        ["user: x"], [text], facts=[text, "Ben likes milk", " "], episodes=["", "Ben likes milk"]
+    )
+    assert (context.tool_results, context.facts, context.episodes) == ((text,), ("Ben likes milk",), ())
+    assert [(left.tier, left.text, left.why) for left in context.left_out] == [
+        ("facts", text, "said already"),
+        ("facts", " ", "nothing but blanks"),
+        ("episodes", "", "nothing but blanks"),
+        ("episodes", "Ben likes milk", "said already"),
+    ]
+
+
+def test_hits_may_be_given_as_they_are(bank: Bank) -> None:
+    bank.remember("Ana's deploy key expires on 1 June")
+    hits = bank.search_memory("deploy key")
+    assert build_context(tool_results=hits).tool_results == ("Ana's deploy key expires on 1 June",)
+    assert build_context(facts=hits).facts == ("Ana's deploy key expires on 1 June",)
+
+
+def test_tool_calls_and_answers_in_parts_are_told() -> None:
+    called = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "name": "query", "input": {"table": "t"}}],
+    }
+    plain = {"type": "tool_result", "tool_use_id": "1", "content": "42 rows"}
+    parts = {"type": "tool_result", "tool_use_id": "2", "content": [{"type": "text", "text": "7 rows"}]}
+    context = build_context([called, {"role": "user", "content": [plain, parts]}])
+    assert context.messages == (
+        'assistant: [calls query({"table": "t"})]',
+        "user: [tool_result] 42 rows [tool_result] 7 rows",
+    )
+    with pytest.raises(InvalidInputError, match="a function with a name"):
+        build_context([{"role": "assistant", "content": [{"type": "tool_use"}]}])

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from skep.bank import Bank
-from skep.errors import ClosedError
+from skep.errors import ClosedError, WrongTypeError
 from skep.recall.stream import Stream
 from skep.storage.base import Filter
 
@@ -145,3 +145,27 @@ def test_a_closed_stream_says_so_and_still_tells_what_it_found(bank: Bank, inlin
     with pytest.raises(ClosedError, match="stream is closed"):
         stream.observe("and now?")
     assert len(stream.context().facts) == 1
+
+
+@pytest.mark.parametrize("turn", ["user: hi", "thanks!", "how do I bake sourdough bread?"])
+def test_a_turn_that_calls_nothing_to_mind_shows_nothing(bank: Bank, turn: str) -> None:
+    filled(bank)
+    with bank.stream(inline=True) as stream:
+        stream.observe(turn)
+        assert (stream.context().facts, stream.context().episodes) == ((), ())
+        assert stream.context().turn == 1
+
+
+def test_a_turn_may_be_a_message_and_its_role_is_not_what_it_is_about(bank: Bank) -> None:
+    bank.remember_many(["The user prefers dark mode", "The staging database runs Postgres 16"])
+    with bank.stream(inline=True) as stream:
+        stream.observe(
+            {"role": "user", "content": [{"type": "text", "text": "which postgres is on staging"}]}
+        )
+        assert [hit.memory.text for hit in stream.context().facts] == [
+            "The staging database runs Postgres 16"
+        ]
+        with pytest.raises(WrongTypeError, match="strings or mappings with role and content"):
+            stream.observe(7)  # type: ignore[arg-type]
+    with pytest.raises(ClosedError):
+        stream.observe("anything")

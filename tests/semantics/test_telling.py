@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skep.semantics.supporting import sentences, statements, supports
+from skep.semantics.supporting import sentences, statements, supports, worth_keeping
 from skep.semantics.telling import telling
 
 WORTH = """
@@ -36,6 +36,12 @@ Hi-res images are stored in S3
 Do not commit to main
 I would like answers in German
 We are on Python 3.12
+Return values are cached for 5 minutes (or less)
+Class sizes are limited to 20 (since May)
+The handler calls parse_row(row)
+get_user returns None when the user is missing
+From June, refunds take 3 business days
+Import jobs run at night
 No updates are installed on Fridays
 [ ] Passwords are hashed with Argon2id (cost 12)
 """.strip().splitlines()
@@ -74,6 +80,14 @@ Maybe the cache is stale
 I think the build is flaky
 2.
 No changes.
+def parse(row):
+return row[0] + 1
+const total = items.length;
+print(f(2))
+{"status": "ok", "rows": 42}
+$ git status
+from skep import Bank
+Vielen Dank, das hat geholfen!
 """.strip().splitlines()
 
 
@@ -103,8 +117,16 @@ def test_a_shortened_word_ends_no_sentence(text: str, parts: list[str]) -> None:
     assert sentences(text) == parts
 
 
+def test_code_in_a_text_is_not_what_it_states() -> None:
+    text = "The entry point is main.\n```python\nvalue = 3\nrun the loop twice\n```\nThe loop runs twice."
+    assert worth_keeping(text) == ("The entry point is main.", "The loop runs twice.")
+
+
 def test_what_people_say_of_themselves_is_theirs() -> None:
-    ana, bob = "Ana: Good to see you. I live in Berlin with my cat.", "Bob: Hello! I live in Berlin with my cat."
+    ana, bob = (
+        "Ana: Good to see you. I live in Berlin with my cat.",
+        "Bob: Hello! I live in Berlin with my cat.",
+    )
     assert statements(ana)[1] == "Ana: I live in Berlin with my cat."
     assert supports("Ana: I live in Berlin with my cat.", ana, similarity=0.9)
     assert not supports("Ana: I live in Berlin with my cat.", bob, similarity=0.9)

@@ -17,7 +17,7 @@ from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
 from skep.private import marked
 from skep.semantics import links as graph
 from skep.semantics import writing
-from skep.storage.fold import fold
+from skep.storage.fold import fold, merge_body
 from skep.validation import (
     REMEMBER_KEYS,
     Time,
@@ -271,11 +271,10 @@ class Writing(Base):
         return self._engine.memory(old)
 
     def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
-        """Fold a duplicate into the memory that is kept, with its evidence; nothing is deleted."""
+        """Fold a duplicate into the memory that is kept, with its evidence and record; nothing is deleted."""
         self._engine.known(loser, winner)
         graph.refuse_cycle(loser, winner, self._engine.store.get)
-        evidence = list(dict.fromkeys((loser, *self._engine.memory(loser).evidence)))
-        self._write("merge", {"loser": loser, "winner": winner, "evidence": evidence}, reason)
+        self._write("merge", merge_body(self._engine.memory(loser), winner), reason)
         return self._engine.memory(winner)
 
     def mark(self, memory_id: str, status: str, reason: str | None = None) -> Memory:

@@ -38,7 +38,7 @@ def status_of(member: Counts, query: StatusQuery) -> StatusAnswer:
     by_status, by_kind, ids = member.shelf.tally(query.missing, now=engine.now())
     store = engine.store
     links = sum(source in ids for source in store.link_sources())
-    trials = sum(m.successes + m.failures for m in store.procedures() if m.id in ids)
+    trials = sum(m.successes + m.failures for m in store.procedures() if m.id in ids and not m.merged_into)
     if query.missing:
         return StatusAnswer(
             member=member.name, by_status=by_status, by_kind=by_kind, links=links, trials=trials

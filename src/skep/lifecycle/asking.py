@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import cast
 
+import msgspec
+
 from skep.errors import JudgeError
 from skep.lifecycle import deciding, queue
 from skep.lifecycle.judge import Case, Decision, Judge, Verdicts, fitting, known_word
-from skep.lifecycle.report import Action
+from skep.lifecycle.report import Action, counted
 from skep.lifecycle.running import Run
 
 TRIES = 2
@@ -75,6 +77,11 @@ def _answer(judge: Judge, cases: list[Case]) -> Verdicts:
         ) from error
     if not isinstance(given, Verdicts) or not isinstance(given.decisions, tuple | list):  # pyright: ignore
         raise JudgeError(f"the judge gave {given!r:.100}, not verdicts; both memories are kept")
+    if len(given.decisions) != len(cases):  # which of them is meant for which pair, nobody can tell
+        few = f"the judge gave {counted(len(given.decisions), 'decision')} for {counted(len(cases), 'pair')}"
+        given = msgspec.structs.replace(
+            given, decisions=(None,) * len(cases), problem=f"{few}; both memories are kept"
+        )
     return Verdicts(
         decisions=tuple(known_word(word) for word in given.decisions),
         tokens=int(_amount(given.tokens)),

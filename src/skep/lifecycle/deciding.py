@@ -12,7 +12,7 @@ from skep.engine import Engine
 from skep.lifecycle.judge import Case, Decision
 from skep.model import CURRENT, Event, Memory
 from skep.semantics.links import CONTRADICTS, chain, opposing
-from skep.storage.fold import voided
+from skep.storage.fold import merge_body, voided
 from skep.storage.sqlite import Plan
 
 
@@ -56,18 +56,16 @@ def best_first(memories: Iterable[Memory]) -> list[Memory]:
 def merge_plans(
     engine: Engine, winner: Memory, losers: Sequence[Memory], *, reason: str | None = None
 ) -> list[Plan]:
-    """The events that make copies one: all tags and all the evidence, and what led to a copy leads to the winner.
+    """The events that make copies one: all that was noted of them, and what led to a copy leads to the winner.
 
     What a copy contradicts, the winner contradicts.
     """
     plans: list[Plan] = []
-    tags = list(dict.fromkeys(tag for m in (winner, *losers) for tag in m.tags))
-    if losers and tags != list(winner.tags):
-        plans.append(("revise", {"memory": winner.id, "changes": {"tags": tags}}))
+    if losers and (changes := _noted(winner, losers)):
+        plans.append(("revise", {"memory": winner.id, "changes": changes}))
     gone = {winner.id, *(loser.id for loser in losers)}
     for loser in losers:
-        evidence = list(dict.fromkeys((loser.id, *loser.evidence)))
-        body: dict[str, object] = {"loser": loser.id, "winner": winner.id, "evidence": evidence}
+        body = merge_body(loser, winner.id)
         plans.append(("merge", body if reason is None else body | {"reason": reason}))
         for link in engine.store.links(loser.id, direction="in"):
             if link.rel in ("supersedes", "duplicate_of") or link.src == winner.id:
@@ -80,6 +78,25 @@ def merge_plans(
                 moved = {"src": winner.id, "dst": link.dst, "rel": CONTRADICTS, "strength": link.strength}
                 plans.append(("link", moved))
     return plans
+
+
+def _noted(winner: Memory, losers: Sequence[Memory]) -> dict[str, object]:
+    """What the winner takes over from its copies: tags, importance, and what only they say of themselves."""
+    every = (winner, *losers)
+    changes: dict[str, object] = {}
+    tags = list(dict.fromkeys(tag for m in every for tag in m.tags))
+    if tags != list(winner.tags):
+        changes["tags"] = tags
+    if (importance := max(m.importance for m in every)) > winner.importance:
+        changes["importance"] = importance
+    for name in ("title", "domain"):
+        said = list(dict.fromkeys(value for m in every if (value := getattr(m, name)) is not None))
+        if len(said) == 1 and getattr(winner, name) is None:
+            changes[name] = said[0]
+    metadata = {key: value for m in reversed(every) for key, value in m.metadata.items()}
+    if metadata.keys() != winner.metadata.keys():
+        changes["metadata"] = metadata
+    return changes
 
 
 def contradiction_plans(older: Memory, newer: Memory) -> list[Plan]:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from skep.errors import DistilError, InvalidInputError
-from skep.semantics.supporting import sentences, worth_keeping
+from skep.semantics.supporting import sentences, statements, worth_keeping
+from skep.semantics.telling import telling
 from skep.words import query_terms
 
 Distil = Callable[[Sequence[Sequence[str]]], Sequence[str | None]]
@@ -93,10 +94,11 @@ def ranked(texts: Sequence[str]) -> list[str]:
 def summary(texts: Sequence[str], *, most: int = 3) -> str:
     """A few sentences that cover what the texts say, in the order they were said. Greedy coverage of shared words.
 
-    Where two say as much, the later one is chosen first.
+    Where two say as much, the later one is chosen first. Small talk is passed over if there is anything else.
     """
     weights = Counter(term for text in texts for term in set(query_terms(text)))
-    candidates = [(i, sentence) for i, text in enumerate(texts) for sentence in sentences(text)]
+    told = [(i, said) for i, text in enumerate(texts) for said in statements(text) if telling(said)]
+    candidates = told or [(i, sentence) for i, text in enumerate(texts) for sentence in sentences(text)]
     covered: set[str] = set()
     chosen: list[tuple[int, int, str]] = []
     while candidates and len(chosen) < most:

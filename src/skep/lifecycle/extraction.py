@@ -64,6 +64,34 @@ def extract(
     return Planned(actions + [_new_fact(group, fact) for fact, group in fresh], problem)
 
 
+def reworded(engine: Engine, episodes: Sequence[Memory]) -> list[Action]:
+    """Plan for facts whose episodes were revised and contradict them now: those are no evidence any more.
+
+    A fact that is left without any is set aside.
+    """
+    changed: dict[str, list[str]] = {}
+    for episode in episodes:
+        for fact_id in _facts_of(engine, episode):
+            fact = engine.store.get(fact_id)
+            stands = fact is not None and fact.status in CURRENT and not fact.pinned
+            if fact is not None and stands and against(fact.text, episode.text, similarity=SAME_EVENT):
+                changed.setdefault(fact_id, []).append(episode.id)
+    return [_without(engine, engine.memory(fact), lost) for fact, lost in sorted(changed.items())]
+
+
+def _without(engine: Engine, fact: Memory, lost: Sequence[str]) -> Action:
+    links = engine.store.links(fact.id, rel="derived_from", direction="out")
+    plans: list[Plan] = [("unlink", {"src": fact.id, "dst": i, "rel": "derived_from"}) for i in lost]
+    evidence = [i for i in fact.evidence if i not in lost]
+    plans.append(("revise", {"memory": fact.id, "changes": {"evidence": evidence}}))
+    says = "says" if len(lost) == 1 else "say"
+    why = f"{counted(len(lost), 'episode')} of {fact.text!r} {says} something else now"
+    if all(link.dst in lost for link in links):
+        reason = "its episodes say something else now"
+        plans.append(("mark", {"memory": fact.id, "status": "deprecated", "reason": reason}))
+    return Action(step="extract", why=why, memories=(fact.id,), plans=tuple(plans))
+
+
 def _worded(
     asked: Sequence[tuple[str, list[Memory]]], facts: Sequence[str | None], smallest: int
 ) -> list[tuple[str, list[Memory]]]:

@@ -18,9 +18,15 @@ from skep.errors import JudgeError
 from skep.lifecycle.commands import FailedError, ask
 from skep.lifecycle.endpoints import Endpoint, tokens_of
 from skep.model import Memory
+from skep.patterns import lazy
 
 Decision = Literal["MERGE", "KEEP_BOTH", "CONTRADICTION", "SUPERSEDED"]
 DECISIONS: tuple[str, ...] = get_args(Decision)
+
+
+_NUMBERED = lazy(
+    r"\s*(?:the\s+)?(?P<what>[^\W\d_]\w*(?:\s[^\W\d_]\w*)?)[\s#-]{1,3}(?P<number>\d[\w.-]*)", re.IGNORECASE
+)
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +69,10 @@ class Judge(Protocol):
 
 
 class RulesJudge:
-    """No model: a likely update replaces, a likely contradiction is one, and the rest is kept. Nothing is merged."""
+    """No model: a likely update replaces, a likely contradiction is one, and the rest is kept. Nothing is merged.
+
+    Two of a series ("user 7 is an admin", "user 8 is an admin") are two things, however alike they are.
+    """
 
     name = "rules"
     free = True
@@ -76,11 +85,19 @@ class RulesJudge:
         return Verdicts(decisions=tuple(self._one(case) for case in cases))
 
     def _one(self, case: Case) -> Decision:
-        if case.confidence < self.sure:
+        if case.confidence < self.sure or _of_a_series(case.older.text, case.newer.text):
             return "KEEP_BOTH"
         if case.kind == "update":
             return "SUPERSEDED"
         return "CONTRADICTION" if case.kind == "contradiction" else "KEEP_BOTH"
+
+
+def _of_a_series(a: str, b: str) -> bool:
+    """Whether two texts begin with different numbers of one kind of thing: "user 7 …" and "user 8 …"."""
+    one, other = _NUMBERED.match(a), _NUMBERED.match(b)
+    if one is None or other is None:
+        return False
+    return one["what"].lower() == other["what"].lower() and one["number"] != other["number"]
 
 
 class CallableJudge:
@@ -99,8 +116,11 @@ class CallableJudge:
                 f"the judge gave {type(given).__name__}, not one decision per pair; both memories are kept"
             )
         answers = list(cast("Sequence[object]", given))
-        padded = answers[: len(cases)] + [""] * (len(cases) - len(answers))
-        return Verdicts(decisions=tuple(known_word(answer) for answer in padded))
+        unknown = [answer for answer in answers if answer is not None and known_word(answer) is None]
+        problem = (
+            f"{unknown[0]!r:.60} is none of {', '.join(DECISIONS)}; both memories are kept" if unknown else ""
+        )
+        return Verdicts(decisions=tuple(known_word(answer) for answer in answers), problem=problem)
 
 
 PROMPT = """You keep the memory of an AI agent clean. For each numbered pair of memories decide one of:
@@ -144,29 +164,29 @@ def fitting(cases: Sequence[Case], *, tokens: float, money: float, price_per_mil
 
 
 def read_answer(answer: str, count: int) -> tuple[Decision | None, ...]:
-    """The decisions in a judge's answer; None for pairs it left out or decided in words we do not know.
+    """The decisions in a judge's answer; None for pairs it left out, decided twice or in words we do not know.
 
     >>> read_answer('Sure: {"decisions": [{"pair": 2, "decision": "merge"}]}', 2)
     (None, 'MERGE')
     """
-    found = re.search(r"\{.*\}", answer, re.DOTALL)
+    found = re.search(r"\[\s*\{.*\}\s*\]|\{.*\}", answer, re.DOTALL)
     if found is None:
         raise JudgeError("the judge gave no JSON; both memories of every pair are kept")
     try:
         data: Any = json.loads(found.group())
-        entries: list[Any] = list(data["decisions"])
+        entries: list[Any] = list(cast("list[Any]", data) if isinstance(data, list) else data["decisions"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JudgeError(
             f"the judge's answer cannot be read ({error}); both memories of every pair are kept"
         ) from error
-    decisions: list[Decision | None] = [None] * count
+    said: list[set[Decision | None]] = [set() for _ in range(count)]
     for entry in entries:
         if isinstance(entry, dict):
             given = cast("dict[str, Any]", entry)
             place = _number(given.get("pair"))
             if 1 <= place <= count:
-                decisions[place - 1] = known_word(given.get("decision"))
-    return tuple(decisions)
+                said[place - 1].add(known_word(given.get("decision")))
+    return tuple(words.pop() if len(words) == 1 else None for words in said)
 
 
 def _number(value: object) -> int:

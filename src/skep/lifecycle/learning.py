@@ -104,7 +104,7 @@ def learn(
 ) -> Learned:
     """Record how a task went, and what follows from it, in one transaction."""
     engine.known(*used)
-    used = list(dict.fromkeys(used))
+    used = list(dict.fromkeys(_standing(engine, memory_id) for memory_id in used))
     scopes = {engine.memory(memory_id).scope for memory_id in used}
     if scope is None and len(scopes) == 1:
         scope = next(iter(scopes))
@@ -138,6 +138,16 @@ def learn(
         procedure=engine.memory(kept) if kept else None,
         moved={memory_id: engine.memory(memory_id).confidence for memory_id in used},
     )
+
+
+def _standing(engine: Engine, memory_id: str) -> str:
+    """A memory, or the one that it was merged into: what is learnt of a copy is learnt of what was kept."""
+    seen: set[str] = set()
+    while (merged := engine.memory(memory_id).merged_into) is not None and merged not in seen:
+        if engine.store.is_forgotten(merged):
+            break
+        seen.add(memory_id := merged)
+    return memory_id
 
 
 def _together(engine: Engine, used: list[str]) -> list[Plan]:

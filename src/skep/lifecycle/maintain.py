@@ -32,7 +32,7 @@ from skep.lifecycle.judge import Judge
 from skep.lifecycle.lease import Held
 from skep.lifecycle.merging import Sorted
 from skep.lifecycle.nearness import by_id
-from skep.lifecycle.report import Action, MaintainReport
+from skep.lifecycle.report import Action, MaintainReport, counted
 from skep.lifecycle.running import Run
 from skep.model import Memory
 from skep.semantics.links import opposing
@@ -216,6 +216,8 @@ class _Steps:
         self._share()
         head, changed = self._changed("extract")
         episodes = [memory for memory in changed if memory.level == 0]
+        reworded = extraction.reworded(self.engine, episodes)
+        self.run.write(reworded)
         planned = extraction.extract(
             self.engine,
             episodes,
@@ -232,6 +234,7 @@ class _Steps:
             looked_at=len(episodes),
             head=reached,
             note=planned.problem,
+            written=reworded,
             says=True,
         )
         if planned.actions and not self.run.dry and self.engine.embeddings.backlog():
@@ -272,15 +275,22 @@ class _Steps:
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
-        unclear = merging.queue_unclear(found.unclear, gone)
+        unclear, passed_over = merging.queue_unclear(found.unclear, gone)
         actions = [
             *merging.reopened(self.engine, self._known.outdated),
             *clear,
             *unclear,
             *changes.revised(self.engine, self._new, gone),
         ]
-        looked = looked_at["conflicts"]
-        self.run.finish("conflicts", actions, looked_at=looked, head=head, marks=tuple(looked_at))
+        many = f"{counted(passed_over, 'unsure pair')} of memories that are like many others passed over"
+        self.run.finish(
+            "conflicts",
+            actions,
+            looked_at=looked_at["conflicts"],
+            head=head,
+            note=many if passed_over else "",
+            marks=tuple(looked_at),
+        )
 
     def _conflicts_of(self) -> tuple[Sorted, int, dict[str, int]]:
         """What `merge` and `conflicts` share: one comparison of what is new to either of them."""

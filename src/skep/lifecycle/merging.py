@@ -5,6 +5,7 @@ Duplicates are decided before contradictions, so that two near-identical memorie
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -30,6 +31,8 @@ CLEAR_CONFLICT = 0.90
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
 LENGTH_RATIO = 3.0
+MOST_WAITING = 4
+"""In how many of the unsure pairs of a run a memory may be."""
 COMPARED = 1024
 """Pairs that are compared at once."""
 
@@ -239,18 +242,32 @@ def resolve_clear(
     return actions
 
 
-def queue_unclear(conflicts: Sequence[Conflict], gone: set[str]) -> list[Action]:
-    """Plan the queueing of what the rules are not sure of."""
-    return [
+def queue_unclear(conflicts: Sequence[Conflict], gone: set[str]) -> tuple[list[Action], int]:
+    """Plan the queueing of what the rules are not sure of, and how many pairs were passed over.
+
+    A memory that is like many others is one of a series ("user 7 is an admin"), and a judge would be asked about every
+    two of them: of its pairs only the surest wait.
+    """
+    open_ = [(c, c.existing.id, c.memory.id) for c in conflicts if c.memory is not None]
+    open_ = [each for each in open_ if gone.isdisjoint(each[1:])]
+    waits: Counter[str] = Counter()
+    chosen: set[int] = set()
+    for conflict, older, newer in sorted(open_, key=lambda each: (-each[0].confidence, each[1:])):
+        if waits[older] < MOST_WAITING and waits[newer] < MOST_WAITING:
+            waits.update((older, newer))
+            chosen.add(id(conflict))
+    kept = [conflict for conflict, *_ in open_ if id(conflict) in chosen]
+    actions = [
         Action(
             step="conflicts",
             why=f"not sure: {c.kind} of {c.existing.text!r} and {c.memory.text!r}",
             memories=(c.existing.id, c.memory.id),
             plans=(queue_plan(case_of(c)),),
         )
-        for c in conflicts
-        if c.memory is not None and c.existing.id not in gone and c.memory.id not in gone
+        for c in kept
+        if c.memory is not None
     ]
+    return actions, len(open_) - len(kept)
 
 
 def case_of(conflict: Conflict) -> Case:

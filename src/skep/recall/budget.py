@@ -16,6 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from skep.errors import WrongTypeError
+from skep.model import Hit
 from skep.recall.messages import as_text
 from skep.recall.stream import StreamContext
 from skep.tokens import Counter, count_tokens
@@ -32,6 +33,7 @@ BULLET = "- "
 BREAK = "\n\n"
 MORE = " …"
 FULL = "the whole budget is used up"
+SAID, EMPTY = "said already", "nothing but blanks"
 _WORD = re.compile(r"\S+")
 
 
@@ -74,6 +76,7 @@ class _Budget:
         self.counter = counter
         self.out: list[Left] = []
         self.begun = False
+        self._said: set[str] = set()
 
     def pay(self, text: str, *, listed: bool = False) -> bool:
         """Take a text if it fits, with what parts it from the rest; `listed` ones stand in a list."""
@@ -99,12 +102,16 @@ class _Budget:
         taken: list[str] = []
         listed = tier in ("facts", "episodes")
         for text in texts:
+            if listed and (text in self._said or not text.strip()):
+                self.drop(tier, text, SAID if text.strip() else EMPTY)
+                continue
             tokens = self.counter(text)
             if tokens > share:
                 self.drop(tier, text, f"over the {most} tokens of this tier")
             elif self.pay(text, listed=listed):
                 share -= tokens
                 taken.append(text)
+                self._said.add(text)
             else:
                 self.drop(tier, text, FULL)
         return tuple(taken)
@@ -144,12 +151,12 @@ class _Budget:
 
 def build_context(
     messages: Sequence[Message] = (),
-    tool_results: Sequence[Message] = (),
+    tool_results: Sequence[Message | Hit] = (),
     streamed: StreamContext | None = None,
     system: str = "",
     *,
-    facts: Sequence[str] = (),
-    episodes: Sequence[str] = (),
+    facts: Sequence[str | Hit] = (),
+    episodes: Sequence[str | Hit] = (),
     budget: int = TOTAL,
     counter: Counter | None = None,
 ) -> Context:
@@ -159,10 +166,11 @@ def build_context(
         messages: Recent messages, oldest first: strings, or mappings with `role` and `content` as chat APIs have them,
             which go in as "role: content". Content may be a list of parts, of which those that are no text are named
             in brackets. Where not even the newest fits, its beginning goes in.
-        tool_results: What the agent asked for, most important first; up to 400 tokens. Strings, or such mappings.
+        tool_results: What the agent asked for, most important first; up to 400 tokens. Strings, such mappings, or hits
+            of `search_memory`.
         streamed: What `Stream.context()` has; its facts and episodes come before `facts` and `episodes`.
-        facts: Streamed facts, best first; up to 200 tokens.
-        episodes: Streamed episodes, best first; up to 200 tokens.
+        facts: Streamed facts or hits, best first; up to 200 tokens. What a tool result says goes in once.
+        episodes: Streamed episodes or hits, best first; up to 200 tokens.
         system: Instructions, cut at a word to what is left.
         budget: Tokens in all, headings and bullets included.
         counter: How tokens are counted; by default without a tokenizer, see `skep.tokens`.
@@ -192,20 +200,22 @@ def build_context(
     return _filled(tiers, system, 0, count)
 
 
-def _told(field: str, messages: Iterable[Message]) -> list[str]:
+def _told(field: str, messages: Iterable[Message | Hit]) -> list[str]:
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):  # pyright: ignore
         raise WrongTypeError(
             f"{field} must be a list of strings or of mappings with role and content,"
             f" got {type(cast('object', messages)).__name__}",
             field=field,
         )
-    return [as_text(message, field) for message in messages]
+    return [
+        message.memory.text if isinstance(message, Hit) else as_text(message, field) for message in messages
+    ]
 
 
-def _texts(field: str, texts: Iterable[str]) -> list[str]:
+def _texts(field: str, texts: Iterable[str | Hit]) -> list[str]:
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):  # pyright: ignore
         raise WrongTypeError(f"{field} must be a list of strings, got {type(texts).__name__}", field=field)
-    found = list(texts)
+    found = [text.memory.text if isinstance(text, Hit) else text for text in texts]
     for text in found:
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"{field} must hold strings, got {type(text).__name__}", field=field)

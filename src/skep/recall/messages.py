@@ -20,7 +20,7 @@ def as_text(message: object, field: str) -> str:
     'user: What is this? [image_url]'
 
     Parts that are no text (pictures, sound, files) are named in brackets. What an assistant calls is told after what
-    it says.
+    it says, and of what a tool answered its text, whichever way an API writes them.
 
     Raises:
         WrongTypeError: It is neither a string nor a mapping, or a value in it is of the wrong type.
@@ -76,6 +76,12 @@ def _part(part: object, field: str) -> str:
             f'{field}: a part of content needs a type, such as {{"type": "text", "text": "…"}}; got {_shown(given)}',
             field=field,
         )
+    if kind == "tool_result":
+        return f"[{kind}] {_content(given.get('content'), field)}".rstrip()
+    if kind == "tool_use":
+        return _call(
+            {"function": {"name": given.get("name"), "arguments": _written(given.get("input"))}}, field
+        )
     if kind not in TEXT_PARTS:
         return f"[{kind}]"
     text = given.get("text")
@@ -109,6 +115,11 @@ def _call(call: object, field: str) -> str:
             field=field,
         )
     return f"[calls {name}({told.get('arguments', '')})]"
+
+
+def _written(value: object) -> str:
+    """What a tool is called with, as JSON; nothing where nothing is given."""
+    return json.dumps(value, default=str, ensure_ascii=False) if value else ""
 
 
 def _shown(value: object) -> str:

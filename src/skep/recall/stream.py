@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
 
 import msgspec
 
 from skep.confidence import ABOVE, STREAMED
-from skep.errors import ClosedError, WrongTypeError
+from skep.errors import ClosedError
 from skep.model import Hit
+from skep.patterns import lazy
+from skep.recall.messages import as_text
 from skep.recall.search import Recaller
 from skep.storage.base import Filter
 
@@ -19,6 +24,10 @@ TURNS = 2
 """How many of the last turns a search looks for."""
 MOST = 5
 """At most this many facts, and as many episodes."""
+RELEVANT = 0.2
+"""Calibrated cosine below which a memory has nothing to do with the turns, however sure and new it is."""
+_ROLE = lazy(r"\s*(?:user|assistant|human|ai|system|tool|developer)\s*:\s+", re.IGNORECASE)
+"""Who speaks, as chat APIs name them; "user: hi" is not about users."""
 
 
 class StreamContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,15 +70,27 @@ class Stream:
         self.error: str | None = None
         """What went wrong in the last search, if anything."""
 
-    def observe(self, turn: str) -> None:
-        """Note what was said; starts a search for the next turn and returns at once. Refused once it is closed."""
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def observe(self, turn: str | Mapping[str, Any]) -> None:
+        """Note what was said; starts a search for the next turn and returns at once. Refused once it is closed.
+
+        A turn is a text, or a message as chat APIs have it, with `role` and `content`.
+        """
         if self._closed:
             raise ClosedError("this stream is closed; `bank.stream()` opens another")
-        if not isinstance(turn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongTypeError(f"turn must be a string, got {type(turn).__name__}", field="turn")
-        if not turn.strip():
+        said = as_text(turn, "turn")
+        role = _ROLE.match(said)
+        said = said[role.end() :] if role else said
+        if not said.strip():
             return
-        self._recent.append(turn)
+        self._recent.append(said)
         self._turn += 1
         query = "\n".join(self._recent)
         if self._inline:
@@ -93,7 +114,7 @@ class Stream:
         with self._wake:
             return self._wake.wait_for(lambda: self._closed or self._found.turn >= self._turn, timeout)
 
-    async def observe_async(self, turn: str) -> None:
+    async def observe_async(self, turn: str | Mapping[str, Any]) -> None:
         """The same for asyncio; it never blocks the loop."""
         self.observe(turn)
 
@@ -147,4 +168,12 @@ class Stream:
 
     def _some(self, query: str, kinds: tuple[str, ...]) -> tuple[Hit, ...]:
         where = msgspec.structs.replace(self._where(), kinds=kinds, min_confidence=STREAMED + ABOVE)
-        return self._recaller.run(query, where, limit=MOST, preset="stream", count_uses=False).hits
+        hits = self._recaller.run(query, where, limit=MOST, preset="stream", count_uses=False).hits
+        return tuple(hit for hit in hits if _relevant(hit))
+
+
+def _relevant(hit: Hit) -> bool:
+    """Whether a memory is about the turns; one that has no vector yet, if it has words of theirs."""
+    if "pending" in hit.flags:
+        return hit.signals.get("lexical", 0.0) > 0
+    return hit.signals.get("semantic", 1.0) >= RELEVANT

@@ -38,6 +38,8 @@ _OCCASION = re.compile(
     re.IGNORECASE,
 )
 """How a sentence in the past may end that tells which time something happened."""
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+"""Code that stands in a text."""
 _ASKS = ("?", "？")
 UNSURE = (
     lx.HEDGES
@@ -136,7 +138,7 @@ def worth_keeping(text: str) -> tuple[str, ...]:
     >>> worth_keeping("Hi! Thanks, that worked. The backup to nas3 failed, attempt 3.")
     ('The backup to nas3 failed',)
     """
-    return tuple(each for each in told(text) if telling(each))
+    return tuple(each for each in told(_FENCED.sub("\n", text)) if telling(each))
 
 
 def _without_occasion(sentence: str) -> str:

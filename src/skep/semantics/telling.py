@@ -49,7 +49,8 @@ OPENING = lazy(
 )
 """What comes before a sentence says something, or instead of it: "Sure, Ana, "."""
 _TALK = _one_of(
-    r"""thanks(?! to); thank you; thx; sorry; hi; hey; hello; bye; goodbye; congrats; congratulations; wow; cheers;
+    r"""thanks(?! to); thank you; danke; vielen dank; merci; gracias; thx;
+    sorry; hi; hey; hello; bye; goodbye; congrats; congratulations; wow; cheers;
     welcome (?:to|back); good (?:luck|job|work|morning|night|evening|afternoon); good to (?:hear|see|know);
     nice (?:to|work|job); great (?:job|work|to|idea|hearing); well done; take care; see (?:you|ya); talk soon;
     talk to you; (?:just )?keep (?:it up|going|up|believing|trying|me posted|in touch); long time no; you too;
@@ -121,6 +122,12 @@ EXPLAINED = lazy(
     r"(?i)it(?:['\u2019]s| is| was| takes| took| costs| needs) .*\b(?:to|that|when|until|before|for) \w+ \w+"
 )
 """An "it" that the sentence itself explains: "it takes an hour to restore the backup"."""
+CODE = lazy(
+    r"\s*(?:[{}<>$|]|```|#!|//|/\*|#include\b|(?:async )?def \w+\(|class \w+[(:{]|import [\w.]+;?$|from [\w.]+ import\b"
+    r"|(?:export |const |let |var |function )+\w+\s*[=({:]|return\b.*[()\[\]{};=+]|@\w+(?:\(|$)|\w[\w.]*\(.*\)?;?$)"
+    r"|.*(?:[{};]|\):|=>|\() *$"
+)
+"""What a line of code, a command or data looks like."""
 PASSING = (POLITE, ABOUT_TO, FEELING, TODAY)
 DOUBTS = lx.word_set(
     """maybe perhaps possibly probably might seem seems seemed think thinks thought guess guesses guessed doubt doubts
@@ -150,6 +157,8 @@ def speaker(line: str) -> str | None:
 @lru_cache(maxsize=8192)
 def telling(sentence: str) -> bool:
     """Whether a sentence tells something that is worth knowing by itself."""
+    if CODE.match(sentence):
+        return False
     label = LABEL.match(sentence)
     said = (sentence[label.end() :] if label else sentence).strip()
     if said[:1] + said[-1:] in ("[]", "()"):

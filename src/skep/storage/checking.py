@@ -13,6 +13,7 @@ from skep.model import Event, Kind
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1 << 20)]
 Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
 Moment = Annotated[float, msgspec.Meta(ge=-62_135_596_800.0, lt=253_402_300_800.0)]
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
@@ -81,6 +82,8 @@ class _Merge(msgspec.Struct):
     loser: Id
     winner: Id
     evidence: list[str] = []
+    successes: Count = 0
+    failures: Count = 0
 
 
 class _Link(msgspec.Struct):
@@ -103,7 +106,7 @@ class _Outcome(msgspec.Struct):
 
 
 class _Use(msgspec.Struct):
-    counts: dict[str, Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]]
+    counts: dict[str, Count]
     at: Moment | None = None
 
 

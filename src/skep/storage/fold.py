@@ -104,6 +104,13 @@ def mentioned(event: Event) -> tuple[str, ...]:
             return (body["memory"],) if "memory" in body else ()
 
 
+def merge_body(loser: Memory, winner: str) -> dict[str, Any]:
+    """What a merge says: the copy, who takes its place, and what goes over to it, evidence and record."""
+    body = {"loser": loser.id, "winner": winner, "evidence": list(dict.fromkeys((loser.id, *loser.evidence)))}
+    record = {"successes": loser.successes, "failures": loser.failures}
+    return body | {name: count for name, count in record.items() if count}
+
+
 def voided(events: Iterable[Event]) -> set[str]:
     """The ids of events that were undone and whose undoing was not itself undone."""
     undone = [event for event in events if event.kind == "undo"]
@@ -322,6 +329,9 @@ class _Fold:
             self.replaced = (event.body["winner"], "merged", order(event))
             self.blame["status"] = event.id
         elif "evidence" in event.body:  # otherwise it only inherits what something forgotten had replaced
+            if event.body["loser"] not in self.evidence:  # two replicas may have merged the same copy
+                self.successes += event.body.get("successes", 0)
+                self.failures += event.body.get("failures", 0)
             self.evidence.update(dict.fromkeys(event.body["evidence"]))
             self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], event.at)
 

@@ -192,8 +192,9 @@ class Reads(Linked):
         return self.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
 
     def trials(self) -> int:
-        """How often procedures were tried, all together."""
-        sql = "SELECT coalesce(sum(successes + failures), 0) FROM memories WHERE kind = 'procedure' AND forgotten = 0"
+        """How often procedures were tried, all together; what was merged has its record where it went."""
+        sql = """SELECT coalesce(sum(successes + failures), 0) FROM memories
+                 WHERE kind = 'procedure' AND forgotten = 0 AND replaced_how IS NOT 'merged'"""
         return self.connection.one(sql)
 
     def procedures(self) -> list[Memory]:
