@@ -9,28 +9,16 @@ from typing import Any
 
 import msgspec
 
-from skep.errors import CorruptBankError
 from skep.model import KINDS, Memory
 from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import MEMORY, Connection
+from skep.storage.feeding import index_rows
 from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
 from skep.storage.rows import AT_REST, NEVER, SELECT, memory_of, where_clause
 from skep.storage.vectors import Space, Vectors
 from skep.storage.wording import waiting
-
-_INDEX_ROWS = """
-SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
-       CASE WHEN m.status = 'active' AND p.row IS NOT NULL THEN 'pending' ELSE m.status END,
-       m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags, m.created_at, m.valid_from,
-       m.valid_to, m.expires_at, m.confidence, m.last_evidence_at, m.importance, m.forgotten
-FROM memories m
-LEFT JOIN vectors v ON v.key = (:space << 40) | m.row
-LEFT JOIN pending p ON p.row = m.row AND p.space = :space
-WHERE m.changed > :after AND m.changed <= :head ORDER BY m.changed LIMIT :batch
-"""
-
 
 _SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
 _NEIGHBOUR = (
@@ -47,12 +35,9 @@ _BY_ROW = SELECT + _THESE
 _BY_ROW_AT_REST = AT_REST + _THESE
 _TEXTS = "SELECT row, title, text FROM memories WHERE row IN (:rows)"
 _VALIDITY = "SELECT valid_from, valid_to FROM memories WHERE id = ? AND forgotten = 0"
-_tags = msgspec.json.Decoder(tuple[str, ...])
 _NAME = re.compile(r":([a-z]\w*)")
 MANY = 4096
 """Rows a statement has room for; more are written into it."""
-WHOLE = 1 << 15
-"""Reading so many rows fills the cache with pages that nobody will ask for again."""
 
 
 class Reads(Linked):
@@ -436,28 +421,8 @@ class Reads(Linked):
 
     def changed_since(self, seq: int) -> Iterator[IndexRow]:
         """See `IndexSource`."""
-        head = self.head()
         space = self.active_space()
-        batch = 1000
-        read = 0
-        while seq < head:
-            rows = self.connection.rows(
-                _INDEX_ROWS,
-                {"space": space.number if space else -1, "after": seq, "head": head, "batch": batch},
-            )
-            for (
-                row, changed, title, text, vector, kind, status, domain, agent, user, project, session, tags,
-                created, start, end, expires, confidence, evidence_at, importance, forgotten,
-            ) in rows:  # fmt: skip
-                yield IndexRow(
-                    row, changed, f"{title}\n{text}" if title else text, vector, kind, status, domain, agent, user,
-                    project, session, _decode_tags(tags), created, start, end, expires, confidence, evidence_at,
-                    importance, forgotten == 1,
-                )  # fmt: skip
-            read += len(rows)
-            seq = rows[-1][1] if len(rows) == batch else head
-        if read >= WHOLE:
-            self.connection.rows("PRAGMA shrink_memory")
+        return index_rows(self.connection, space.number if space else -1, seq, self.head())
 
     def active_space(self) -> Space | None:
         """The space recall uses."""
@@ -506,16 +471,6 @@ def _walk(
         walked.append(row)
         last = at
     return walked
-
-
-@lru_cache(maxsize=1024)
-def _decode_tags(tags: str) -> tuple[str, ...]:
-    try:
-        return () if tags == "[]" else _tags.decode(tags)
-    except msgspec.MsgspecError as error:
-        raise CorruptBankError(
-            f"the tags of a memory are damaged ({error}); `skep doctor --mend` writes them anew from the log"
-        ) from error
 
 
 def _quoted(term: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +30,7 @@ from skep.storage.handover import Batch, Handover
 from skep.storage.log import Log
 from skep.storage.revising import revised_row
 from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
+from skep.storage.setting import SET, set_first
 from skep.storage.staleness import Staleness
 from skep.storage.vectors import Vectors
 from skep.storage.wording import Worded, Wording
@@ -50,7 +51,6 @@ _USED = (
     " count = count + excluded.count, last_at = max(last_at, excluded.last_at)"
 )
 """All counts of an event at once: a statement for each would cost twice as much."""
-_SET = "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)"
 LINKS = "links:"
 LONG = 8
 """From so many events on, where a fold ended is kept; a shorter history is read faster than that would be."""
@@ -122,7 +122,9 @@ class Tables:
                 return changes
         moved: set[str] = set()
         settings = [subject for subject in subjects if subject.startswith(SETTING)]
-        first = self._set_first(settings, subjects) if fresh and len(settings) > 1 else ()
+        first = (
+            set_first(self._c, settings, subjects, self._newest.seq) if fresh and len(settings) > 1 else ()
+        )
         for subject, its in subjects.items():
             if subject.startswith(SETTING):
                 changes.beyond = True
@@ -432,24 +434,6 @@ class Tables:
                 (body["src"], body["dst"], body["rel"], body.get("strength", 1.0)),
             )
 
-    def _set_first(self, settings: Sequence[str], events: Mapping[str, Sequence[Event]]) -> set[str]:
-        """Write those settings of a batch of which nothing was said before; which they are."""
-        sql = (
-            "SELECT subject FROM subjects WHERE subject IN (SELECT value FROM json_each(?))"
-            " GROUP BY subject HAVING count(*) = 1"
-        )
-        found = self._c.rows(sql, (msgspec.json.encode(settings).decode(),))
-        values = {subject: events[subject][0].body.get("value") for (subject,) in found}
-        first = {subject: value for subject, value in values.items() if value is not None}
-        self._c.db.executemany(
-            _SET,
-            [
-                (subject.removeprefix(SETTING), msgspec.json.encode(value).decode(), self._newest.seq)
-                for subject, value in first.items()
-            ],
-        )
-        return set(first)
-
     def _reset(self, subject: str, events: Sequence[Event] = ()) -> None:
         """Bring one setting up to date."""
         key = subject.removeprefix(SETTING)
@@ -465,7 +449,7 @@ class Tables:
             if len(history) >= self.long:
                 self._keep(subject, seen(history))
         if there:
-            self._c.run(_SET, (key, msgspec.json.encode(value).decode(), self._newest.seq))
+            self._c.run(SET, (key, msgspec.json.encode(value).decode(), self._newest.seq))
         else:
             self._c.run("DELETE FROM settings WHERE key = ?", (key,))
 
