@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +23,17 @@ class Spec:
     title: str
     packages: tuple[str, ...]
     module: str
-    own: bool = True
-    """Whether it lives in an environment of its own; skep runs in the harness's."""
+    folder: Path | None = None
+    """A package that is built from here, where there is a compiler, and again when its sources have changed."""
+
+
+def _needed() -> tuple[str, ...]:
+    """What skep itself needs, and nothing of what its development does."""
+    return tuple(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
 
 
 SPECS: tuple[Spec, ...] = (
-    Spec("skep", "skep", (), "skep.bank", own=False),
+    Spec("skep", "skep", _needed(), "skep.bank", folder=ROOT / "native"),
     Spec("floor", "FTS5 + numpy scan (floor)", ("apsw>=3.51.3", "numpy>=2"), "apsw, numpy"),
     Spec("sqlitevec", "FTS5 + sqlite-vec", ("apsw>=3.51.3", "sqlite-vec>=0.1.6"), "apsw, sqlite_vec"),
     Spec("chroma", "Chroma", ("chromadb>=1.5,<2",), "chromadb"),
@@ -44,15 +51,23 @@ class UnavailableError(RuntimeError):
 
 def python_of(spec: Spec) -> Path:
     """The interpreter the engine runs in."""
-    return Path(sys.executable) if not spec.own else ENVIRONMENTS / spec.name / "bin" / "python"
+    return ENVIRONMENTS / spec.name / "bin" / "python"
+
+
+def _wanted(spec: Spec) -> str:
+    """What an environment is made of."""
+    built = hashlib.blake2b(digest_size=8)
+    for source in sorted(spec.folder.glob("*.[ch]")) if spec.folder else ():
+        built.update(source.read_bytes())
+    return "\n".join((*spec.packages, *([built.hexdigest()] if spec.folder else [])))
 
 
 def prepare(spec: Spec, *, timeout_s: float = 600) -> Path:
     """Make the environment if it is missing and return its interpreter."""
     python = python_of(spec)
     done = ENVIRONMENTS / spec.name / ".installed"
-    wanted = "\n".join(spec.packages)
-    if not spec.own or (done.exists() and done.read_text() == wanted):
+    wanted = _wanted(spec)
+    if done.exists() and done.read_text() == wanted:
         return python
     try:
         subprocess.run(
@@ -73,19 +88,26 @@ def prepare(spec: Spec, *, timeout_s: float = 600) -> Path:
     except subprocess.CalledProcessError as error:
         lines = [line for line in str(error.stderr).splitlines() if "ERROR" in line] or ["installing failed"]
         raise UnavailableError(lines[-1]) from error
+    if spec.folder is not None:  # without a compiler it is left out, and `versions` says so
+        build = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--force-reinstall",
+            str(spec.folder),
+        ]
+        subprocess.run(build, check=False, capture_output=True, timeout=timeout_s)
     done.write_text(wanted)
     return python
 
 
 def versions(spec: Spec) -> dict[str, str]:
-    """What is installed, of the packages asked for (for skep: its own dependencies)."""
-    names = [p.split(">")[0].split("<")[0].split("=")[0] for p in spec.packages] or [
-        "skep",
-        "skep-native",
-        "apsw",
-        "numpy",
-        "msgspec",
-    ]
+    """What is installed, of the packages asked for."""
+    names = [p.split(">")[0].split("<")[0].split("=")[0].strip() for p in spec.packages]
+    names += ["skep-native"] if spec.folder else []
     script = (
         "import json, sys\nfrom importlib.metadata import version, PackageNotFoundError\nout = {}\n"
         "for name in sys.argv[1:]:\n"

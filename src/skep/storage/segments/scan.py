@@ -190,7 +190,7 @@ class Scanner:
         room = min(k, table.count) + len(chosen)
         slots, cosine = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float32)
         limits = (
-            *(table.base, plan.wanted, float(plan.count), plan.count < table.base),
+            *(table.base, plan.wanted, float(plan.admitted), plan.admitted < table.base),
             *(max(SECOND, SECOND_SHARE * k), wanted, k),
         )
         found = kernels.native.nearest(
@@ -219,7 +219,7 @@ class Scanner:
             if plan.slots is not None:
                 found = plan.slots, self._steps.weighed(table, probe, plan.slots)
             else:
-                mask = admitted.mask[: table.base] if plan.count < table.base else None
+                mask = admitted.mask[: table.base] if plan.admitted < table.base else None
                 bar = self._steps.bar(self._sampled(table), probe, mask, plan)
                 found = self._steps.passing(table, probe, mask, bar)
             slots = _top(found[1], max(SECOND, SECOND_SHARE * k), found[0])
@@ -236,8 +236,8 @@ class _Plan(NamedTuple):
     """None: too few rows for sketches."""
     slots: Ints | None
     """The slots to begin with; None for all that the mask admits."""
-    count: int
-    """How many rows outside the tail are admitted."""
+    admitted: int
+    """How many rows outside the tail."""
     wanted: float
     """About how many should pass the first round."""
 
@@ -312,7 +312,7 @@ class _Steps:
         values = self._first_round(sample.sketches, probe, agreement)
         if mask is not None:
             values = values[mask[sample.slots]]
-        above = min(len(values), max(1, round(len(values) * plan.wanted / plan.count)))
+        above = min(len(values), max(1, round(len(values) * plan.wanted / plan.admitted)))
         return _reached(values, above) if above else -np.inf
 
     def _first_round(self, sketches: Sketches, probe: Probe, agreement: NDArray[np.int8]) -> Floats:
