@@ -128,7 +128,7 @@ def test_several_processes_that_open_an_older_bank_at_once_all_get_it(bank_path:
     assert [opener.wait(timeout=120) for opener in openers] == [0] * 6
     with opened(bank_path) as bank:
         assert bank.status().schema == VERSION
-        assert everything(bank) == before
+        assert tuple(m for m in everything(bank) if not m.text.startswith("from")) == before
         assert {m.text for m in bank.find("from")} == {f"from {n}" for n in range(6)}
         assert [copy.name for copy in bank.engine.store.backups()] == [f"{bank_path.name}.before-v{VERSION}"]
     assert findings(bank_path) == []
