@@ -11,6 +11,7 @@ from skep.storage.sqlite import SqliteStore
 
 TO_THREE = """
 DROP INDEX links_contradicts;
+DROP INDEX memories_forgotten;
 PRAGMA user_version = 3;
 """
 TO_TWO = """

@@ -133,6 +133,8 @@ STEPS: tuple[str, ...] = (
     """
     -- What is derived from a memory that a link of `contradicts` names is stale; `storage.staleness` keeps it so.
     CREATE INDEX links_contradicts ON links(src, dst) WHERE rel = 'contradicts';
+    -- Whoever asks whether one of many was forgotten need not read each.
+    CREATE INDEX memories_forgotten ON memories(id) WHERE forgotten = 1;
     WITH RECURSIVE
     opposed(one, other) AS (
         SELECT src, dst FROM links WHERE rel = 'contradicts'

@@ -47,7 +47,8 @@ _KNOWN = (
 _FORGOTTEN, _REPLACED = STATE_COLUMNS.index("forgotten"), STATE_COLUMNS.index("replaced_by")
 _USED = (
     "INSERT INTO uses(memory, count, last_at) SELECT key, value, ?2 FROM json_each(?1) WHERE NOT EXISTS"
-    " (SELECT 1 FROM memories WHERE id = key AND forgotten = 1) ON CONFLICT(memory) DO UPDATE SET"
+    " (SELECT 1 FROM memories INDEXED BY memories_forgotten WHERE id = key AND forgotten = 1)"
+    " ON CONFLICT(memory) DO UPDATE SET"
     " count = count + excluded.count, last_at = max(last_at, excluded.last_at)"
 )
 """All counts of an event at once: a statement for each would cost twice as much."""
