@@ -121,6 +121,19 @@ def test_a_turn_searches_nothing_itself(bank: Bank) -> None:
     assert here not in searched
 
 
+def test_what_is_forgotten_after_the_search_is_not_shown(bank: Bank) -> None:
+    filled(bank)
+    stream = bank.stream(inline=True)
+    stream.observe("Let's talk about my dog Rex")
+    rex = next(hit.memory.id for hit in stream.context().facts if "Rex" in hit.memory.text)
+
+    bank.forget(rex)
+
+    assert rex not in [hit.memory.id for hit in stream.context().facts]
+    assert stream.context().turn == 1
+    assert stream.context().episodes
+
+
 def test_a_memory_at_the_bar_is_not_above_it(bank: Bank) -> None:
     bank.remember_many(
         [

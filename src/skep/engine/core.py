@@ -73,6 +73,8 @@ class Engine:
         self._uses: defaultdict[str, int] = defaultdict(int)
         self._recalls = 0
         self._use_lock = threading.Lock()
+        self.erased: set[str] = set()
+        """What was forgotten through this engine: whoever still holds a copy of it shows it no more."""
         forking.watch(self)
 
     def forked(self) -> None:

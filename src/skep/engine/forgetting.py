@@ -32,6 +32,7 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
     with engine.store.writing():  # what replaced what is looked at and passed on at one moment
         plans = [*passed_on(engine.store, memory_ids), ("forget", {"memories": list(memory_ids)})]
         events, changes = engine.write(plans)
+    engine.erased.update(memory_ids)
     erased = dict(changes.erased)
     erased["segments"] = clean_derived(engine, changes.forgotten_rows)
     if erased_before:  # a crash or an absent disk may have left something the last time

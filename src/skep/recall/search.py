@@ -67,6 +67,13 @@ class Recaller:
         """Configs that were asked for, by what was asked, each with what stands for it in the keys of answers."""
         self.cache_hits = 0
 
+    def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Hits that were found before, less what was forgotten here since; asks nothing of the file."""
+        erased = self._engine.erased
+        if erased.isdisjoint(hit.memory.id for hit in hits):
+            return hits
+        return tuple(hit for hit in hits if hit.memory.id not in erased)
+
     def deployed(self) -> dict[str, Any]:
         """What `skep tune deploy` has put in force: how to rank, and (see `NARROWING`) what to let in by default."""
         return self._engine.setting(CONFIG_KEY) or {}

@@ -106,8 +106,12 @@ class Stream:
             self._wake.notify()
 
     def context(self) -> StreamContext:
-        """What the last finished search found; never waits."""
-        return self._found
+        """What the last finished search found, less what this bank has forgotten since; never waits."""
+        found = self._found
+        facts, episodes = (self._recaller.without_erased(hits) for hits in (found.facts, found.episodes))
+        if facts is found.facts and episodes is found.episodes:
+            return found
+        return StreamContext(facts=facts, episodes=episodes, turn=found.turn)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every search that was asked for is done; for those who can afford to."""
@@ -122,7 +126,7 @@ class Stream:
         """What was found, waiting at most `timeout` seconds for the newest search without blocking the loop."""
         if timeout:
             await asyncio.to_thread(self.wait, timeout)
-        return self._found
+        return self.context()
 
     def close(self) -> None:
         """End the background thread; a search in hand is finished first. `context` still tells what was found last."""
