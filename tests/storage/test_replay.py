@@ -389,3 +389,19 @@ def test_a_record_that_was_merged_stays_when_the_copy_it_came_from_is_forgotten(
         assert (found.successes, found.failures) == (3, 1)
         assert [f for f in examine(store, deep=True) if f.check == "replay" and f.level != "ok"] == []
         store.close()
+
+
+@pytest.mark.parametrize("long", [1, 100])
+def test_a_record_is_merged_once_whatever_the_winner_rests_on(long: int) -> None:
+    store = SqliteStore.open(":memory:", Settings())
+    store.tables.long = long
+    copy = store.write([("remember", {"text": "ruff"})], now=1.0)[0][0].id
+    kept = store.write([("remember", {"text": "use ruff", "evidence": [copy]})], now=1.0)[0][0].id
+    for record in ({"successes": 2}, {"successes": 3, "failures": 1}, {"successes": 1}):
+        body = {"loser": copy, "winner": kept, "evidence": [copy], **record}
+        store.write([("merge", body)], now=2.0)
+    found = store.get(kept)
+    assert found is not None
+    assert (found.successes, found.failures) == (3, 1)
+    assert [f for f in examine(store, deep=True) if f.check == "replay" and f.level != "ok"] == []
+    store.close()
