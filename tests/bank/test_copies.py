@@ -232,3 +232,41 @@ def test_what_is_forgotten_while_a_copy_is_made_is_not_in_it(
     assert holders(tmp_path) == []
     with opened(copy) as bank:
         assert [found.text for found in bank.find()] == ["something else"]
+
+
+def test_what_was_forgotten_before_a_copy_was_there_is_erased_from_it_whatever_is_forgotten_in_it_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, path = tmp_path / "copy.skep", tmp_path / "bank.skep"
+    with opened(path) as bank, opened(path) as other:
+        secret = bank.remember(SECRET).memory.id
+        also = bank.remember("something else").memory.id
+        bank.remember("what stays")
+        replace = os.replace
+
+        def slowly(source: Path, target: Path) -> None:
+            if target == copy:  # there is no copy yet that this could reach
+                other.forget(secret)
+            replace(source, target)
+            if target == copy:
+                assert other.forget(also).erased["backups"] == 1
+
+        monkeypatch.setattr(os, "replace", slowly)
+        bank.backup(copy)
+    assert holders(tmp_path) == []
+    with opened(copy) as bank:
+        assert [found.text for found in bank.find()] == ["what stays"]
+
+
+def test_a_copy_of_a_bank_that_holds_single_events_of_another_is_replaced(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.skep"
+    with opened(tmp_path / "bank.skep") as bank, opened(tmp_path / "other.skep") as other:
+        for name in ("Oslo", "Bergen", "Tromsø"):
+            other.remember(f"The ferry to {name} is late", on_conflict="ignore")
+        last = list(other.events())[-1]
+        bank.apply([last], partial=True)
+        bank.backup(copy)
+        bank.remember("something else")
+        bank.backup(copy)
+    with opened(copy) as bank:
+        assert len(bank.find()) == 2

@@ -9,6 +9,7 @@ from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
+from skep.errors import EmptyTextError
 from skep.model import Memory
 
 HOUR = 3600.0
@@ -94,3 +95,10 @@ def test_one_that_waits_to_be_embedded_is_counted_once(bank_path: Path, clock: C
         clock.pass_seconds(2 * HOUR)
         assert bank.status().by_status == {"expired": 1, "pending": 1}
         assert bank.get(first.id).status == "expired"
+
+
+def test_a_mark_that_is_refused_leaves_its_end_as_it_was(bank: Bank, ended: Memory) -> None:
+    with pytest.raises(EmptyTextError):
+        bank.mark(ended.id, "active", reason=" ")
+    assert bank.get(ended.id).expires_at == ended.expires_at
+    assert bank.mark(ended.id, "active", reason="it was renewed").expires_at is None

@@ -447,3 +447,17 @@ def test_undoing_the_making_of_a_memory_lets_what_it_replaced_stand_again(plain_
     plain_bank.forget(new)
     assert [plain_bank.get(i).status for i in (old, twin)] == ["active", "active"]
     assert not [finding for finding in plain_bank.doctor(deep=True) if finding.level == "error"]
+
+
+def test_what_two_replicas_undid_is_brought_back_with_all_that_went_along(plain_bank: Bank) -> None:
+    old = plain_bank.remember("The port of the gateway is 80").memory.id
+    new = plain_bank.remember("The port of the gateway is 90", on_conflict="supersede").memory.id
+    with Bank.open(":memory:", embedder=HashingEmbedder(64), now=plain_bank.engine.now) as other:
+        other.apply(plain_bank.events())
+        undone = plain_bank.undo(new)
+        other.undo(new)
+        plain_bank.apply(other.events())
+        plain_bank.undo(undone.id)
+        other.apply(plain_bank.events())
+        for bank in (plain_bank, other):
+            assert [bank.get(i).status for i in (old, new)] == ["superseded", "active"]

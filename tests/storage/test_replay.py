@@ -88,10 +88,17 @@ class Replay(RuleBasedStateMachine):
     def supersede_even_in_rings(self, side: int, a: str, b: str) -> Any:
         return self.write(side, "supersede", {"old": a, "new": b}) if a != b else multiple()
 
-    @rule(target=events, side=st.integers(0, 1), a=memories, b=memories, anew=st.booleans())
-    def merge(self, side: int, a: str, b: str, anew: bool) -> Any:
-        evidence = {"evidence": [a]} if anew else {}
-        return self.write(side, "merge", {"loser": a, "winner": b, **evidence}) if a != b else multiple()
+    @rule(
+        target=events,
+        side=st.integers(0, 1),
+        a=memories,
+        b=memories,
+        anew=st.booleans(),
+        record=st.sampled_from([{}, {"successes": 2}, {"successes": 1, "failures": 3}]),
+    )
+    def merge(self, side: int, a: str, b: str, anew: bool, record: dict[str, int]) -> Any:
+        taken = {"evidence": [a], **record} if anew else {}
+        return self.write(side, "merge", {"loser": a, "winner": b, **taken}) if a != b else multiple()
 
     @rule(
         target=events,
@@ -232,7 +239,12 @@ ABOUT: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "restore": st.just({"memory": "a-1"}),
     "supersede": st.sampled_from([{"old": "a-1", "new": "x-1"}, {"old": "x-1", "new": "a-1"}]),
     "merge": st.sampled_from(
-        [{"loser": "a-1", "winner": "x-1"}, {"loser": "x-1", "winner": "a-1", "evidence": ["x-1"]}]
+        [
+            {"loser": "a-1", "winner": "x-1"},
+            {"loser": "x-1", "winner": "a-1", "evidence": ["x-1"]},
+            {"loser": "x-1", "winner": "a-1", "evidence": ["x-1"], "successes": 2},
+            {"loser": "y-1", "winner": "a-1", "evidence": ["y-1"], "failures": 1, "successes": 1},
+        ]
     ),
     "mark": st.sampled_from(["deprecated", "active", "expired"]).map(
         lambda status: {"memory": "a-1", "status": status}
@@ -359,4 +371,37 @@ def test_the_thousandth_event_of_a_memory_costs_no_more_than_the_tenth(kind: str
     found = store.get(memory)
     assert found is not None
     assert {"outcome": found.successes, "confirm": found.confirmations}.get(kind, 1000) == 1000
+    store.close()
+
+
+def test_a_record_that_was_merged_stays_when_the_copy_it_came_from_is_forgotten() -> None:
+    here, there = (SqliteStore.open(":memory:", Settings()) for _ in range(2))
+    copy, kept = (
+        here.write([("remember", {"text": text})], now=1.0)[0][0].id for text in ("ruff", "use ruff")
+    )
+    record = {"evidence": [copy], "successes": 3, "failures": 1}
+    here.write([("merge", {"loser": copy, "winner": kept, **record})], now=2.0)
+    here.write([("forget", {"memories": [copy]})], now=3.0)
+    there.apply(list(here.log.after(0)), now=4.0)
+    for store in (here, there):
+        found = store.get(kept)
+        assert found is not None
+        assert (found.successes, found.failures) == (3, 1)
+        assert [f for f in examine(store, deep=True) if f.check == "replay" and f.level != "ok"] == []
+        store.close()
+
+
+@pytest.mark.parametrize("long", [1, 100])
+def test_a_record_is_merged_once_whatever_the_winner_rests_on(long: int) -> None:
+    store = SqliteStore.open(":memory:", Settings())
+    store.tables.long = long
+    copy = store.write([("remember", {"text": "ruff"})], now=1.0)[0][0].id
+    kept = store.write([("remember", {"text": "use ruff", "evidence": [copy]})], now=1.0)[0][0].id
+    for record in ({"successes": 2}, {"successes": 3, "failures": 1}, {"successes": 1}):
+        body = {"loser": copy, "winner": kept, "evidence": [copy], **record}
+        store.write([("merge", body)], now=2.0)
+    found = store.get(kept)
+    assert found is not None
+    assert (found.successes, found.failures) == (3, 1)
+    assert [f for f in examine(store, deep=True) if f.check == "replay" and f.level != "ok"] == []
     store.close()

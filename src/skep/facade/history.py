@@ -125,12 +125,14 @@ class History(Base):
             if reason is None
             else {"reason": public_text("reason", reason, self._engine.settings.text_limit)}
         )
+        targets = (event_id, *self._twins(event))
         plans: list[Plan] = [
-            ("undo", {"event": target, "mentions": list(mentioned(event)), **why})
-            for target in (event_id, *self._twins(event))
+            ("undo", {"event": target, "mentions": list(mentioned(event)), **why}) for target in targets
         ]
         plans += self._without_end(event)
-        plans += [("undo", partial(_along, other, why)) for other in self._meaningless_without(event)]
+        plans += [
+            ("undo", partial(_along, other, why)) for other in self._meaningless_without(event, targets)
+        ]
         events, _ = self._engine.write(plans, check=lambda: self._refuse_undone(event_id))
         return events[0]
 
@@ -152,12 +154,12 @@ class History(Base):
         same = (other for other in undos if other.body["event"] == undo.body["event"])
         return [other.id for other in same if other.id not in void and other.id != undo.id]
 
-    def _meaningless_without(self, event: Event) -> list[Event]:
+    def _meaningless_without(self, event: Event, targets: Sequence[str]) -> list[Event]:
         """Events in force that go when an event is undone: what was replaced by a memory that then never was; and,
-        for an undo, the undos that were written along with it."""
+        for an undo, the undos that were written along with it or with its twins."""
         undos = self._engine.store.log.undos()
         if event.kind == "undo":
-            others = [undo for undo in undos if undo.body.get("along") == event.id]
+            others = [undo for undo in undos if undo.body.get("along") in targets]
         elif event.kind == "remember":
             others = [
                 other

@@ -214,9 +214,8 @@ class Whole(Base):
             try:
                 self._engine.store.backup(target, self._engine.now())
             except BaseException:
-                if not (
-                    known or self._engine.store.read_only
-                ):  # nothing is there that `forget` would have to reach
+                if not (known or self._engine.store.read_only or target.exists()):
+                    # nothing is there that `forget` would have to reach
                     with contextlib.suppress(StorageError):  # such as a disk that is full
                         self._engine.store.drop_backup(target.resolve())
                 raise

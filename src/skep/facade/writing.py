@@ -284,9 +284,10 @@ class Writing(Base):
         """
         ends = self._engine.memory(memory_id).expires_at
         clean_choice("status", status, ("active", "deprecated", "quarantined", "expired"))
-        if status == "active" and ends is not None and ends <= self._engine.now():
-            self._write("revise", {"memory": memory_id, "changes": {"expires_at": None}})
-        self._write("mark", {"memory": memory_id, "status": status}, reason)
+        with self._engine.store.writing():  # both or neither
+            if status == "active" and ends is not None and ends <= self._engine.now():
+                self._write("revise", {"memory": memory_id, "changes": {"expires_at": None}})
+            self._write("mark", {"memory": memory_id, "status": status}, reason)
         return self._engine.memory(memory_id)
 
     def confirm(self, memory_id: str, by: str | None = None) -> Memory:

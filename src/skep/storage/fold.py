@@ -71,6 +71,7 @@ class Kept(Seen, array_like=True):
     mark: Status | None
     replaced: tuple[str, Status, Order] | None
     blame: dict[str, str]
+    taken: dict[str, tuple[int, int]] = {}
 
 
 def order(event: Event) -> Order:
@@ -246,6 +247,7 @@ class _Fold:
         self.confirmers: set[str] = set()
         self.disputers: set[str] = set()
         self.successes = self.failures = 0
+        self.taken: dict[str, tuple[int, int]] = {}
         self.mark: Status | None = None
         self.replaced: tuple[str, Status, Order] | None = None
         self.observed: set[str] = set()
@@ -257,6 +259,7 @@ class _Fold:
         self.dots, self.observed = list(kept.dots), set(kept.observed)
         self.confirmers, self.disputers = set(kept.confirmers), set(kept.disputers)
         self.successes, self.failures = memory.successes, memory.failures
+        self.taken = dict(kept.taken)
         self.mark, self.replaced = kept.mark, kept.replaced
         self.blame = dict(kept.blame)
 
@@ -274,6 +277,7 @@ class _Fold:
             mark=self.mark,
             replaced=self.replaced,
             blame=self.blame,
+            taken=self.taken,
         )
 
     def added(self, event: Event, *, gone: bool = False) -> None:
@@ -329,11 +333,19 @@ class _Fold:
             self.replaced = (event.body["winner"], "merged", order(event))
             self.blame["status"] = event.id
         elif "evidence" in event.body:  # otherwise it only inherits what something forgotten had replaced
-            if event.body["loser"] not in self.evidence:  # two replicas may have merged the same copy
-                self.successes += event.body.get("successes", 0)
-                self.failures += event.body.get("failures", 0)
+            self._take_record(event.body)
             self.evidence.update(dict.fromkeys(event.body["evidence"]))
             self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], event.at)
+
+    def _take_record(self, merge: dict[str, Any]) -> None:
+        """Add what became of a copy; two replicas may have merged the same one, each with what it knew of it."""
+        record = merge.get("successes", 0), merge.get("failures", 0)
+        if any(record):
+            before = self.taken.get(merge["loser"], (0, 0))
+            taken = max(before[0], record[0]), max(before[1], record[1])
+            self.successes += taken[0] - before[0]
+            self.failures += taken[1] - before[1]
+            self.taken[merge["loser"]] = taken
 
     def _mark(self, event: Event) -> None:
         status = event.body["status"]

@@ -116,10 +116,14 @@ def lacking(copy: Path, store: SqliteStore) -> bool:
     try:
         if connection.one("SELECT value FROM meta WHERE key = 'bank'") != store.bank_id:
             return True
-        for actor, last in connection.rows("SELECT actor, max(counter) FROM events GROUP BY actor"):
-            first = store.log.versions().get(actor, 0)
-            sql = "SELECT DISTINCT kind FROM events WHERE actor = ? AND counter BETWEEN ? AND ?"
-            kinds = {kind for (kind,) in connection.rows(sql, (actor, first + 1, last))}
+        versions, scattered = store.log.versions(), store.log.scattered()
+        for (actor,) in connection.rows("SELECT DISTINCT actor FROM events"):
+            beyond = connection.rows(
+                "SELECT counter, kind FROM events WHERE actor = ? AND counter > ?",
+                (actor, versions.get(actor, 0)),
+            )
+            here = set(scattered.get(actor, ()))  # what is here with a gap before it
+            kinds = {kind for counter, kind in beyond if counter not in here}
             if kinds - {"use"} - (FORGETTING if "forget" in kinds else set()):
                 return True
         return False
@@ -128,13 +132,16 @@ def lacking(copy: Path, store: SqliteStore) -> bool:
 
 
 def forgotten_since(copy: Path, store: SqliteStore) -> list[str]:
-    """What a bank has forgotten after the moment of a copy."""
+    """What a bank has forgotten and a copy still holds. Whatever else was forgotten in the copy does not tell."""
+    gone = [i for (i,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 1")]
+    if not gone:
+        return []
     connection = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
     try:
-        last = connection.one("SELECT max(seq) FROM events") or 0
+        sql = "SELECT id FROM memories WHERE forgotten = 0 AND id IN (SELECT value FROM json_each(?))"
+        return [i for (i,) in connection.rows(sql, (msgspec.json.encode(gone).decode(),))]
     finally:
         connection.close()
-    return [i for event in store.log.after(last) if event.kind == "forget" for i in event.body["memories"]]
 
 
 def salvage(bank: Path, target: Path) -> tuple[int, int]:
