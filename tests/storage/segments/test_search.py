@@ -177,6 +177,14 @@ def test_rows_without_a_vector_do_not_displace_those_that_point_away(
         assert found.rows.tolist() == sorted(nearest)
 
 
+def test_however_many_are_asked_for_there_are_no_more_than_there_are() -> None:
+    _, index = filled(3000, 16, None)
+    query = clustered(1, 16, 3)[0]
+    all_rows = index.search(["dog"], query, ALL, k_words=3000, k_vectors=3000).rows.tolist()
+    assert all_rows == list(range(1, 3001))
+    assert index.search(["dog"], query, ALL, k_words=1 << 70, k_vectors=1 << 70).rows.tolist() == all_rows
+
+
 def test_ties_go_to_the_smaller_row() -> None:
     bank = FakeBank(4)
     for row in (9, 2, 7, 4, 5):
