@@ -133,6 +133,22 @@ static Py_ssize_t with_tail(const Search *search, Py_ssize_t found)
     return found;
 }
 
+/* Those that have a vector: one without would come before those that point away from the query. */
+static Py_ssize_t with_vectors(const Search *search, Py_ssize_t found)
+{
+    Py_ssize_t from = 0, left = 0;
+    for (Py_ssize_t i = 0; i < search->number; i++) {
+        const Part *part = &search->parts[i];
+        Py_ssize_t end = until(search->slots, from, found, part);
+        for (; from < end; from++) {
+            int64_t slot = search->slots[from];
+            search->slots[left] = slot;
+            left += part->coded && part->codes.scale[slot - part->base] > 0;
+        }
+    }
+    return left;
+}
+
 /* The third round: the coarse half of the fine codes. */
 static Py_ssize_t coarsely(const Search *search, Py_ssize_t found, int16_t *steps)
 {
@@ -210,6 +226,8 @@ static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
         found = with_tail(search, narrowed(search));
     else
         memcpy(search->slots, search->given, (size_t)found * sizeof *search->slots);
+    if (found > search->third)
+        found = with_vectors(search, found);
     if (found > search->third)
         found = coarsely(search, found, steps);
     Py_ssize_t all = found + search->chosen_count, k = search->k < all ? search->k : all;

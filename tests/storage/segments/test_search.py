@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from skep import kernels
 from skep.errors import EmbedderMismatchError
 from skep.storage.base import Filter
-from skep.storage.segments import SegmentIndex
+from skep.storage.segments import SegmentIndex, scan
 
 from .bank import FakeBank, expected, unit
 
@@ -149,6 +150,39 @@ def test_rows_without_a_vector_are_found_by_their_words() -> None:
     assert pool.rows.tolist() == [1, 2, 3]
     np.testing.assert_array_equal([np.nan, 1.0, np.nan], pool.cosine)
     assert (pool.words_total, pool.vectors_total) == (2, 1)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("few", [50, 2000])
+def test_rows_without_a_vector_do_not_displace_those_that_point_away(
+    monkeypatch: pytest.MonkeyPatch, few: int, *, compiled: bool
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(kernels, "native", None)
+    elif kernels.native is None:
+        pytest.skip("not built: `pip install ./native` needs a C compiler and Python's headers")
+    monkeypatch.setattr(scan, "FEW", few)
+    bank = FakeBank(16)
+    random = np.random.default_rng(2)
+    for row in range(1, 601):
+        bank.put(row, "a dog", None if row % 5 else (random.random(16) + 0.1).tolist())
+    query = -np.ones(16, dtype=np.float32)
+    index = SegmentIndex(None, bank, tail_limit=500)
+    index.refresh()
+    by_book = expected(bank, [], query, ALL).cosine
+    assert max(by_book.values()) < 0
+    for k in (1, 20, 100, 600):
+        found = index.search([], query, ALL, k_words=0, k_vectors=k)
+        nearest = sorted(by_book, key=lambda row: -by_book[row])[:k]
+        assert found.rows.tolist() == sorted(nearest)
+
+
+def test_however_many_are_asked_for_there_are_no_more_than_there_are() -> None:
+    _, index = filled(3000, 16, None)
+    query = clustered(1, 16, 3)[0]
+    all_rows = index.search(["dog"], query, ALL, k_words=3000, k_vectors=3000).rows.tolist()
+    assert all_rows == list(range(1, 3001))
+    assert index.search(["dog"], query, ALL, k_words=1 << 70, k_vectors=1 << 70).rows.tolist() == all_rows
 
 
 def test_ties_go_to_the_smaller_row() -> None:

@@ -336,6 +336,7 @@ class SegmentIndex:
         weights: Mapping[str, float] | None,
     ) -> Pool:
         table = self._upkeep.table
+        k_words, k_vectors = min(k_words, table.count), min(k_vectors, table.count)
         admitted = self._masks.admitted(where)
         scores = self._scores.score(table, terms, weights)
         chosen, words_total = self._scores.best(table.rows, admitted.mask, k_words)

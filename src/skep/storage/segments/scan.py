@@ -212,8 +212,6 @@ class Scanner:
             self._steps = _Steps()
         if plan.frame is None:
             slots = admitted.slots
-            if not table.all_vectors:
-                slots = slots[table.has_vector[slots]]
         else:
             probe = make_probe(plan.frame, query.single)
             if plan.slots is not None:
@@ -226,6 +224,8 @@ class Scanner:
             if table.count > table.base:
                 tail = admitted.mask[table.base :] & table.has_vector[table.base : table.count]
                 slots = np.concatenate([slots, np.flatnonzero(tail) + table.base])
+        if not table.all_vectors:  # one without would come before those that point away from the query
+            slots = slots[table.has_vector[slots]]
         if len(slots) <= wanted:
             return slots
         return _top(self._steps.coarse(table, slots, query.single), wanted, slots)
