@@ -51,7 +51,7 @@ KEPT_WHEN_FORGOTTEN = frozenset(
             "task_type",
             "domain",
         ),
-        *("metrics", "shown", "withheld", "withhold", "evidence"),
+        *("metrics", "shown", "withheld", "withhold", "evidence", "successes", "failures"),
     )
 )
 """Keys of a body that carry no text of the memory."""
