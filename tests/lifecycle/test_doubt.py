@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skep.bank import Bank
+from skep.lifecycle.maintain import STEPS, MaintainConfig
 
 SAID = ("The API costs 14 euros a month", "Seen again: the API costs 14 euros a month")
 
@@ -45,6 +46,22 @@ def test_an_episode_in_doubt_supports_no_fact(bank: Bank, how: str) -> None:
     bank.maintain()
     assert (bank.get(fact.id).evidence, bank.get(fact.id).confidence) == ((), fact.confidence)
     assert bank.maintain().events == 0
+
+
+@pytest.mark.parametrize("consolidate", ["soft", "hard"])
+@pytest.mark.parametrize("how", ["linked", "disputed", "stale"])
+def test_an_episode_in_doubt_is_not_summed_up(bank: Bank, how: str, consolidate: str) -> None:
+    config = MaintainConfig(steps=STEPS, consolidate=consolidate)
+    doubted, *others = episodes(
+        bank,
+        *(f"The nightly build failed{end}, the disk of node 3 was full" for end in ("", " again", "!", ".")),
+    )
+    put_in_doubt(bank, doubted, how)
+    bank.maintain(config)
+    (summary,) = [each for each in bank.find(kind="episode") if each.level]
+    assert set(summary.evidence) == set(others)
+    assert bank.get(doubted).status == "active"
+    assert bank.maintain(config).events == 0
 
 
 def test_an_episode_that_is_doubted_no_longer_is_looked_at_again(bank: Bank) -> None:
