@@ -155,3 +155,15 @@ def test_a_merge_loses_nothing_that_was_noted_of_a_copy(bank: Bank, clock: Clock
     assert (found.id, found.importance, found.title, found.domain) == (kept, 0.9, "Port", "net")
     assert (found.metadata, found.tags) == ({"a": 1, "b": 2}, ("x", "y"))
     assert bank.maintain().events == 0
+
+
+def test_forgetting_a_copy_leaves_its_record_with_the_one_that_was_kept(bank: Bank) -> None:
+    kept = bank.remember("Clear the build cache before a release", kind="procedure").memory.id
+    copy = bank.remember("Clear the build cache", kind="procedure", on_conflict="ignore").memory.id
+    bank.learn("a release", True, used=[copy])
+    bank.learn("another release", False, used=[copy])
+    bank.merge(copy, kept)
+    bank.forget(copy)
+    assert [finding for finding in bank.doctor(deep=True) if finding.level != "ok"] == []
+    bank.learn("one more release", True, used=[kept])
+    assert (bank.get(kept).successes, bank.get(kept).failures) == (2, 1)

@@ -56,7 +56,10 @@ SECRETS = [
     ("password", "sshpass -p 'Hunter!22' ssh root@box"),
     ("password", "docker login -u ana -p S3cretPass99 registry.example.org"),
     ("password", "machine api.example.org login ana password 3f1b-99aa-77cc"),
+    ("password", "login ana password hunter22"),
+    ("password", "default login ana password letmein"),
     ("password", "Passwort: Sommer2026!"),
+    ("password", "Das Passwort ist Sommer2026"),
     ("password", "mot de passe : Ete2026!!"),
     ("token", "Set-Cookie: sessionid=38afes7a8f9d0c1b2e3a4f5; HttpOnly"),
     ("token", "GET /a.png?X-Amz-Signature=fe5f80f77d5fa3beca038a248ff027d0445342fe2855ddc9"),
@@ -104,6 +107,8 @@ PLAIN = [
     "mysql -u root -p app_production",
     "db.query(session=get_async_session_v2(), signature=inspect_the_signature)",
     "Cookie: consent=true",
+    "The login page password field is empty, see the login and password reset flow",
+    "Das Passwort ist wichtig, le mot de passe est obligatoire, la contraseña es segura",
 ]
 
 

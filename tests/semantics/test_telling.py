@@ -44,6 +44,8 @@ From June, refunds take 3 business days
 Import jobs run at night
 No updates are installed on Fridays
 [ ] Passwords are hashed with Argon2id (cost 12)
+Let's use UTC for all timestamps
+I'm going to Japan in April 2027
 """.strip().splitlines()
 
 SAID = """
@@ -59,6 +61,9 @@ Looking forward to it.
 Let me know if you need more.
 Let's do it!
 [shares a photo: a photo of a sunset over a mountain]
+[shares a photo: a photo of a cartoon character].
+Totally agree.
+Let's go through the list
 user: run the tests
 please run the tests again
 User: show me the config file of nginx

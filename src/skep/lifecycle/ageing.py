@@ -12,6 +12,7 @@ from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.consolidating import summed_up
 from skep.lifecycle.deciding import disputes_by
 from skep.lifecycle.distil import stated, summary
+from skep.lifecycle.evidence import in_doubt
 from skep.lifecycle.nearness import load
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory
@@ -156,7 +157,7 @@ def rederive(engine: Engine) -> list[Action]:
 
 def _stands(engine: Engine, source: Memory) -> bool:
     """Whether something can still be derived from a memory; what was only summed up has lost nothing."""
-    if source.stale or source.disputes or engine.store.contradicted(source.id):
+    if in_doubt(engine, source):
         return False
     return source.status in CURRENT or summed_up(engine, source.id)
 

@@ -22,7 +22,7 @@ SUPPORTING = 64
 def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
     """Plan evidence for facts near new episodes, and from episodes near new facts.
 
-    A summary is no evidence: the episodes that it sums up were counted. Nor is what something else contradicts.
+    A summary is no evidence: the episodes that it sums up were counted. Nor is what is in doubt.
     """
     episodes = [memory for memory in changed if memory.kind == "episode" and memory.level == 0]
     facts = [memory for memory in changed if memory.kind == "fact"]
@@ -41,9 +41,14 @@ def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
     asked = [Said(fact.text, episode.text, similarity) for fact, episode, similarity in new]
     found: dict[str, tuple[Memory, list[str]]] = {}
     for (fact, episode, _), told in zip(new, supports_many(asked), strict=True):
-        if told and not episode.disputes and not engine.store.contradicted(episode.id):
+        if told and not in_doubt(engine, episode):
             found.setdefault(fact.id, (fact, []))[1].append(episode.id)
     return [_evidence(fact, sources) for fact, sources in found.values()]
+
+
+def in_doubt(engine: Engine, memory: Memory) -> bool:
+    """Whether something contradicts a memory, or what it was derived from no longer stands: nothing follows from it."""
+    return memory.stale or memory.disputes > 0 or engine.store.contradicted(memory.id)
 
 
 def _has_episodes(engine: Engine) -> bool:

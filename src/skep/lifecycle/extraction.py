@@ -12,6 +12,7 @@ from skep.engine import Engine
 from skep.lifecycle.clusters import Union, by_density
 from skep.lifecycle.deriving import derived_from, inherited
 from skep.lifecycle.distil import Distil, by_call, ranked
+from skep.lifecycle.evidence import in_doubt
 from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action, Planned, counted
 from skep.model import CURRENT, Memory
@@ -181,13 +182,16 @@ class _Talk:
         return [(a, b) for text, b, a in asked if self.supports(text, b)]
 
     def known(self, group: list[Memory]) -> tuple[list[Action], list[Memory]]:
-        """More evidence for facts that were distilled from these episodes before, and the episodes that are left."""
+        """More evidence for facts that were distilled from these episodes before, and the episodes that are left.
+
+        What is in doubt may have led to a fact before, but leads to none now.
+        """
         facts: dict[str, list[Memory]] = {}
         for episode in group:
             for fact in _facts_of(self.engine, episode):
                 facts.setdefault(fact, []).append(episode)
         used = {episode.id for sources in facts.values() for episode in sources}
-        left = [episode for episode in group if episode.id not in used]
+        left = [each for each in group if each.id not in used and not in_doubt(self.engine, each)]
         actions: list[Action] = []
         for fact_id, sources in sorted(facts.items()):
             fact = _standing(self.engine, fact_id)

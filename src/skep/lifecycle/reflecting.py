@@ -14,6 +14,7 @@ from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.clusters import Union
 from skep.lifecycle.deriving import derived_from, inherited
 from skep.lifecycle.distil import Distil, Worded, by_call, summary
+from skep.lifecycle.evidence import in_doubt
 from skep.lifecycle.extraction import NEAREST, SAME_EVENT
 from skep.lifecycle.nearness import neighbours
 from skep.lifecycle.report import Action, Planned
@@ -26,9 +27,14 @@ TRUST = 1.0
 """How far is trusted who nobody has said anything about."""
 
 
-def admitted(memory: Memory) -> bool:
-    """Whether a memory may be summed up; what is pinned stays as it is, and what expires goes by itself."""
-    return memory.kind == "episode" and not memory.pinned and memory.expires_at is None
+def admitted(engine: Engine, memory: Memory) -> bool:
+    """Whether a memory may be summed up; what is pinned stays as it is, and what expires goes by itself.
+
+    An episode in doubt would be replaced by a summary that does not stand on it. A summary is said again instead.
+    """
+    if memory.kind != "episode" or memory.pinned or memory.expires_at is not None:
+        return False
+    return memory.level > 0 or not in_doubt(engine, memory)
 
 
 def reflect(
@@ -46,7 +52,7 @@ def reflect(
     by_hand = ByHand(engine)
     by_hand.look(memory.id for memory in changed)
     groups = _clusters(
-        engine, [m for m in changed if admitted(m) and not by_hand.kept(m.id, "text")], by_hand
+        engine, [m for m in changed if admitted(engine, m) and not by_hand.kept(m.id, "text")], by_hand
     )
     if summarise is not None and not ask:
         return Planned([_to_sum_up(group) for group in groups])
@@ -72,7 +78,11 @@ def _clusters(engine: Engine, changed: Sequence[Memory], by_hand: ByHand) -> lis
         for memory in frontier:
             union.find(memory.id)
             for other, _ in near[memory.id]:
-                if admitted(other) and other.level == memory.level and not by_hand.kept(other.id, "text"):
+                if (
+                    admitted(engine, other)
+                    and other.level == memory.level
+                    and not by_hand.kept(other.id, "text")
+                ):
                     union.join(memory.id, other.id)
                     if other.id not in known:
                         found[other.id] = other

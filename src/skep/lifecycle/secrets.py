@@ -136,6 +136,7 @@ _FILE = lazy(
 )
 _HUMPS = lazy(r"[a-z][A-Z]|[A-Z]{2}")
 _OPTION = lazy(r"(?:^|\s)--?[\w-]*\Z")
+_MACHINE = lazy(r"\b(?:machine[ \t]{1,4}\S{1,253}|default)[ \t]{1,4}\Z")
 _SPECIAL: Final = frozenset("!@#$%^*+?~")
 
 ASSIGNED = lazy(
@@ -145,7 +146,8 @@ ASSIGNED = lazy(
           |subscription|webhook)[_ -]?key )
     (?P<more> [_-]\w{1,32} | (?-i:[A-Z])\w{0,32} )?
     (?:\\?["'`])?
-    (?P<sep> [ \t]{0,4}(?:=>|:=|={1,2}|:)[ \t]{0,4} | [ \t]{1,4}(?:is|was)[ \t]{1,4}:?[ \t]{0,4} | [ \t]{1,4} )
+    (?P<sep> [ \t]{0,4}(?:=>|:=|={1,2}|:)[ \t]{0,4} | [ \t]{1,4}(?:is|was|ist|est|es)[ \t]{1,4}:?[ \t]{0,4}
+        | [ \t]{1,4} )
     (?: \\?(?P<quote>["'`]) (?P<quoted> [^"'`\n\\]{3,256} ) (?=\\?(?P=quote))
       | (?P<bare> [^\s"'`,;&<>(){}\[\]|\\]{3,256} ) )"""
 )
@@ -159,6 +161,7 @@ def assigned(found: re.Match[str]) -> Spot | None:
     """
     text, start = found.string, found.start()
     key, more, sep = found["key"].lower(), (found["more"] or "").lower(), found["sep"].strip(" \t:") or ":"
+    sep = "is" if sep in ("ist", "est", "es") else sep
     if not found["sep"].strip(" \t"):
         sep = "option"
         if not _OPTION.search(text, max(0, start - 40), start):
@@ -258,6 +261,13 @@ def _random(found: re.Match[str]) -> Spot | None:
     return found.span("it") if digits or cased or (len(value) >= 20 and value.isalnum()) else None
 
 
+def _logged_in(found: re.Match[str]) -> Spot | None:
+    """The password of a login, as `.netrc` has it; "login and password reset" holds none."""
+    text, start, value = found.string, found.start(), found["it"]
+    looks = any(c.isdigit() for c in value) or not _SPECIAL.isdisjoint(value.rstrip("!?"))
+    return found.span("it") if looks or _MACHINE.search(text, max(0, start - 270), start) else None
+
+
 def _session(found: re.Match[str]) -> Spot | None:
     """What a cookie or a signature holds, unless it reads like code."""
     start, end = found.span("it")
@@ -313,7 +323,9 @@ RULES: Final = (
         ),
     ),
     Rule(
-        "password", lazy(r"\blogin[ \t]{1,4}\S{1,64}[ \t]{1,4}password[ \t]{1,4}(?P<it>[^\s$<\[{]\S{3,256})")
+        "password",
+        lazy(r"\blogin[ \t]{1,4}\S{1,64}[ \t]{1,4}password[ \t]{1,4}(?P<it>[^\s$<\[{]\S{3,256})"),
+        _logged_in,
     ),
     Rule(
         "token",

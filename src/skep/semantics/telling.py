@@ -55,11 +55,11 @@ _TALK = _one_of(
     nice (?:to|work|job); great (?:job|work|to|idea|hearing); well done; take care; see (?:you|ya); talk soon;
     talk to you; (?:just )?keep (?:it up|going|up|believing|trying|me posted|in touch); long time no; you too;
     you got this; (?:(?:i|we)(?:'m|'re| am| are) |so |really )*(?:glad|excited|looking forward|happy to);
-    sounds like; let me; let us; let's; hope; hopefully; can't wait;
+    sounds like; let me; let us; let's(?! (?:use|always|never|avoid|stick)\b); hope; hopefully; can't wait;
     no (?:changes?|updates?|idea|news)(?:[.!]|$| on | yet| so far); here (?:is|are|you); here's; feel free;
     my pleasure; same here; me too; as (?:requested|you asked);
     if you (?:need|have|want) (?:any|anything|more|further|help|me); if there's anything;
-    i (?:totally |completely |fully )?(?:agree|appreciate); i (?:see|understand)[.!,]; i couldn't agree;
+    (?:i )?(?:totally |completely |fully )?(?:agree|appreciate); i (?:see|understand)[.!,]; i couldn't agree;
     your (?:support|help|advice|encouragement|friendship|words); have a (?:good|great|nice|lovely); appreciate;
     stay (?:safe|strong|tuned); go,; you're (?:really |so )?(?:making|doing|amazing|the best);
     (?:i|we) (?:can|could) help"""
@@ -89,7 +89,7 @@ RULE = lx.word_set(
 """Words that make a rule of a request: "run the tests before you commit"."""
 ABOUT_TO = lazy(
     r"(?i)\b(?:i|we)(?:['\u2019]ll| (?:\w+ly )?will| shall| won't"
-    r"|(?:['\u2019]m|['\u2019]re| am| are) (?:now )?going to)\b"
+    r"|(?:['\u2019]m|['\u2019]re| am| are) (?:now )?going to(?! (?-i:[A-Z])))\b"
 )
 """How somebody tells what they are about to do."""
 _HOW = _one_of(
@@ -161,7 +161,7 @@ def telling(sentence: str) -> bool:
         return False
     label = LABEL.match(sentence)
     said = (sentence[label.end() :] if label else sentence).strip()
-    if said[:1] + said[-1:] in ("[]", "()"):
+    if said[:1] + said.rstrip(".!")[-1:] in ("[]", "()"):
         return False  # what was done while somebody spoke
     opening = OPENING.match(said)
     said = said[opening.end() :] if opening else said
