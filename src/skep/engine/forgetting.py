@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skep.engine.core import Engine
-from skep.errors import MovedError, SkepError
+from skep.errors import SkepError
 from skep.model import Receipt
 from skep.storage.log import scrubbed_body
 from skep.storage.sqlite import Plan, SqliteStore
@@ -154,9 +154,7 @@ def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, l
             )
             continue
         try:
-            try:
-                reached += _forget_in_copy(engine, path, memory_ids)
-            except MovedError:  # a backup has just put a new copy there
+            with engine.store.alone_with_copies():
                 reached += _forget_in_copy(engine, path, memory_ids)
         except SkepError as error:
             unreached.append(f"{path}: {error}")
@@ -167,9 +165,10 @@ def forget_meanwhile(engine: Engine, copy: Path) -> None:
     """Erase from a new copy what was forgotten while it was made."""
     from skep.storage.restoring import forgotten_since
 
-    gone = forgotten_since(copy, engine.store)
-    if gone:
-        _forget_in_copy(engine, copy, gone)
+    with engine.store.alone_with_copies():
+        gone = forgotten_since(copy, engine.store)
+        if gone:
+            _forget_in_copy(engine, copy, gone)
 
 
 def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> int:
