@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from skep.engine.core import Engine
 from skep.errors import SkepError
 from skep.model import Receipt
@@ -13,6 +15,9 @@ from skep.storage.sqlite import Plan, SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+COPY_SECONDS = 5.0
+"""How long a copy that somebody else writes to is waited for."""
 
 
 def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:
@@ -172,8 +177,13 @@ def forget_meanwhile(engine: Engine, copy: Path) -> None:
 
 
 def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> int:
-    """Erase from one copy; 1 if it held any of them. The copy stays a single file."""
-    store = SqliteStore.open(path, engine.settings, create=False, copies=False)
+    """Erase from one copy; 1 if it held any of them. The copy stays a single file.
+
+    Nobody can write to the bank meanwhile, so a copy that somebody else writes to is not waited for long.
+    """
+    patience = min(engine.settings.busy_seconds, COPY_SECONDS)
+    settings = msgspec.structs.replace(engine.settings, busy_seconds=patience)
+    store = SqliteStore.open(path, settings, create=False, copies=False)
     try:
         held = [i for i in store.rows_of(memory_ids) if not store.is_forgotten(i)]
         if held:
