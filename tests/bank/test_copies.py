@@ -14,7 +14,10 @@ import pytest
 
 from skep import Bank
 from skep.embedding.hashing import HashingEmbedder
+from skep.engine import Engine
+from skep.engine.forgetting import forget_meanwhile
 from skep.errors import InvalidInputError, NotFoundError, StorageError, SyncError
+from skep.facade import whole
 
 COPIER = """
 import sys
@@ -220,14 +223,14 @@ def test_what_is_forgotten_while_a_copy_is_made_is_not_in_it(
         secret = bank.remember(SECRET).memory.id
         bank.remember("something else")
         bank.backup(copy)
-        replace = os.replace
+        fsync = os.fsync
 
-        def slowly(source: Path, target: Path) -> None:
-            if target == copy:  # the new copy is complete, the old one still stands there
-                other.forget(secret)
-            replace(source, target)
+        def slowly(descriptor: int) -> None:
+            monkeypatch.undo()  # the new copy is complete, the old one still stands there
+            other.forget(secret)
+            fsync(descriptor)
 
-        monkeypatch.setattr(os, "replace", slowly)
+        monkeypatch.setattr(os, "fsync", slowly)
         bank.backup(copy)
     assert holders(tmp_path) == []
     with opened(copy) as bank:
@@ -242,16 +245,19 @@ def test_what_was_forgotten_before_a_copy_was_there_is_erased_from_it_whatever_i
         secret = bank.remember(SECRET).memory.id
         also = bank.remember("something else").memory.id
         bank.remember("what stays")
-        replace = os.replace
+        fsync = os.fsync
 
-        def slowly(source: Path, target: Path) -> None:
-            if target == copy:  # there is no copy yet that this could reach
-                other.forget(secret)
-            replace(source, target)
-            if target == copy:
-                assert other.forget(also).erased["backups"] == 1
+        def slowly(descriptor: int) -> None:
+            monkeypatch.setattr(os, "fsync", fsync)  # there is no copy yet that this could reach
+            other.forget(secret)
+            fsync(descriptor)
 
-        monkeypatch.setattr(os, "replace", slowly)
+        def later(engine: Engine, target: Path) -> None:
+            assert other.forget(also).erased["backups"] == 1
+            forget_meanwhile(engine, target)
+
+        monkeypatch.setattr(os, "fsync", slowly)
+        monkeypatch.setattr(whole, "forget_meanwhile", later)
         bank.backup(copy)
     assert holders(tmp_path) == []
     with opened(copy) as bank:
@@ -270,3 +276,53 @@ def test_a_copy_of_a_bank_that_holds_single_events_of_another_is_replaced(tmp_pa
         bank.backup(copy)
     with opened(copy) as bank:
         assert len(bank.find()) == 2
+
+
+FORGETTER = """
+import sys
+from skep import Bank
+from skep.embedding.hashing import HashingEmbedder
+with Bank.open(sys.argv[1], embedder=HashingEmbedder(16)) as bank:
+    for number in range(12):
+        memory = bank.remember(f"{sys.argv[3]} {number}", on_conflict="ignore").memory.id
+        bank.backup(sys.argv[2])
+        gone = [path for path in bank.forget(memory).unreached if "copy.skep" in path]
+        assert not gone, gone
+"""
+
+
+def test_several_processes_copy_and_erase_from_the_copy_at_once(tmp_path: Path) -> None:
+    path, copy = tmp_path / "bank.skep", tmp_path / "copy.skep"
+    with opened(path) as bank:
+        bank.remember("what stays")
+    command = [sys.executable, "-c", FORGETTER, str(path), str(copy)]
+    running = [
+        subprocess.Popen([*command, f"{name} zwiebelkuchen"], stderr=subprocess.PIPE)
+        for name in ("my", "your", "their")
+    ]
+    said = [process.communicate()[1].decode() for process in running]
+    assert said == [""] * len(running)
+    assert holders(tmp_path) == []
+    with opened(copy) as bank:
+        assert [found.text for found in bank.find()] == ["what stays"]
+        assert not [finding for finding in bank.doctor(deep=True) if finding.level == "error"]
+
+
+def test_what_a_killed_process_left_beside_a_copy_does_not_ruin_the_next(tmp_path: Path) -> None:
+    copy, log = tmp_path / "copy.skep", tmp_path / "copy.skep-wal"
+    with opened(tmp_path / "bank.skep") as bank:
+        bank.remember("what stays")
+        bank.backup(copy)
+        before = copy.read_bytes()
+        with opened(copy) as killed:
+            killed.engine.store.set_mark("job", 1)
+            left = log.read_bytes()
+        assert left
+        copy.write_bytes(before)
+        log.write_bytes(left)
+        for number in range(50):
+            bank.remember(f"note {number}", on_conflict="ignore")
+        bank.backup(copy)
+    assert not log.exists()
+    with opened(copy) as bank:
+        assert bank.status().memories == 51

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from skep.engine.core import Engine
-from skep.errors import MovedError, SkepError
+from skep.errors import SkepError
 from skep.model import Receipt
 from skep.storage.log import scrubbed_body
 from skep.storage.sqlite import Plan, SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+COPY_SECONDS = 5.0
+"""How long a copy that somebody else writes to is waited for."""
 
 
 def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:
@@ -155,9 +160,7 @@ def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, l
             )
             continue
         try:
-            try:
-                reached += _forget_in_copy(engine, path, memory_ids)
-            except MovedError:  # a backup has just put a new copy there
+            with engine.store.alone_with_copies():
                 reached += _forget_in_copy(engine, path, memory_ids)
         except SkepError as error:
             unreached.append(f"{path}: {error}")
@@ -168,14 +171,20 @@ def forget_meanwhile(engine: Engine, copy: Path) -> None:
     """Erase from a new copy what was forgotten while it was made."""
     from skep.storage.restoring import forgotten_since
 
-    gone = forgotten_since(copy, engine.store)
-    if gone:
-        _forget_in_copy(engine, copy, gone)
+    with engine.store.alone_with_copies():
+        gone = forgotten_since(copy, engine.store)
+        if gone:
+            _forget_in_copy(engine, copy, gone)
 
 
 def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> int:
-    """Erase from one copy; 1 if it held any of them. The copy stays a single file."""
-    store = SqliteStore.open(path, engine.settings, create=False, copies=False)
+    """Erase from one copy; 1 if it held any of them. The copy stays a single file.
+
+    Nobody can write to the bank meanwhile, so a copy that somebody else writes to is not waited for long.
+    """
+    patience = min(engine.settings.busy_seconds, COPY_SECONDS)
+    settings = msgspec.structs.replace(engine.settings, busy_seconds=patience)
+    store = SqliteStore.open(path, settings, create=False, copies=False)
     try:
         held = [i for i in store.rows_of(memory_ids) if not store.is_forgotten(i)]
         if held:

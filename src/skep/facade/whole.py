@@ -16,7 +16,6 @@ from skep.errors import (
     BankNotFoundError,
     CorruptBankError,
     InvalidInputError,
-    MovedError,
     NotABankError,
     NotFoundError,
     StorageError,
@@ -245,14 +244,12 @@ class Whole(Base):
 
         try:
             ours = target.resolve() in self._engine.store.backups()
-            written = ours and lacking(target, self._engine.store)
+            with self._engine.store.alone_with_copies():
+                written = ours and lacking(target, self._engine.store)
         except (
             CorruptBankError,
             BankNotFoundError,
         ):  # a sound copy in the place of a damaged one, or of none
-            return
-        except MovedError:  # another process has made one at this moment
-            self._refuse_foreign(target)
             return
         except NotABankError:
             ours = written = False

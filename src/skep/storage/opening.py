@@ -7,6 +7,7 @@ import errno
 import os
 import stat
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -24,7 +25,7 @@ from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
@@ -278,7 +279,11 @@ def _place(connection: Connection) -> str:
     return f"{found.st_dev}:{found.st_ino}"
 
 
-def copy_file(connection: Connection, target: Path) -> None:
+def copy_file(
+    connection: Connection,
+    target: Path,
+    alone: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
     """An online, consistent copy, complete or not there at all.
 
     A file is read through a handle of its own, at one moment: whoever writes meanwhile is not in the way, and does not
@@ -286,8 +291,12 @@ def copy_file(connection: Connection, target: Path) -> None:
     """
     from skep.storage.unfinished import unfinished
 
-    with unfinished(target) as partial, _at_one_moment(connection) as source, translated(str(target)):
-        copy: Any = apsw.Connection(str(partial))
+    with (
+        unfinished(target, partial(_instead, target, alone)) as begun,
+        _at_one_moment(connection) as source,
+        translated(str(target)),
+    ):
+        copy: Any = apsw.Connection(str(begun))
         try:
             with copy.backup("main", source, "main") as backup:
                 while not backup.done:
@@ -298,6 +307,15 @@ def copy_file(connection: Connection, target: Path) -> None:
             )  # wherever it is opened, a new name
         finally:
             copy.close(True)
+
+
+@contextlib.contextmanager
+def _instead(target: Path, alone: Callable[[], contextlib.AbstractContextManager[None]]) -> Generator[None]:
+    """Without what SQLite left beside a copy when its process was killed: that would ruin the one in its place."""
+    with alone():
+        for ending in ("-wal", "-shm", "-journal"):
+            target.with_name(target.name + ending).unlink(missing_ok=True)
+        yield
 
 
 @contextlib.contextmanager

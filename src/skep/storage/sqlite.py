@@ -399,7 +399,11 @@ class SqliteStore(Reads):
                 self.connection.execute(
                     "INSERT OR REPLACE INTO backups(path, made_at) VALUES(?,?)", (str(target.resolve()), now)
                 )
-        copy_file(self.connection, target)
+        copy_file(self.connection, target, self.alone_with_copies)
+
+    def alone_with_copies(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, no other process replaces a copy or erases from one: what one opens, another must not exchange."""
+        return contextlib.nullcontext() if self.read_only else self.connection.transaction()
 
     def backups(self) -> list[Path]:
         """Where copies were made."""

@@ -6,18 +6,20 @@ import contextlib
 import glob
 import os
 import secrets
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 ENDING = ".partial"
 
 
 @contextlib.contextmanager
-def unfinished(target: Path) -> Generator[Path]:
+def unfinished(
+    target: Path, alone: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+) -> Generator[Path]:
     """An empty file beside the target, private to its owner, that takes the target's place when the block is over.
 
-    Each maker has one of its own, and holds its lock. Those without a maker were left by one that was killed; they may
-    hold texts, and go with the next.
+    That happens within `alone`, which keeps off whoever might open the old one. Each maker has one of its own, and
+    holds its lock. Those without a maker were left by one that was killed; they may hold texts, and go with the next.
     """
     clear(target)
     descriptor, partial = _begun(target)
@@ -27,7 +29,8 @@ def unfinished(target: Path) -> Generator[Path]:
         if os.name == "nt":  # where what is open cannot be renamed
             os.close(descriptor)
             descriptor = -1
-        os.replace(partial, target)
+        with alone():
+            os.replace(partial, target)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
