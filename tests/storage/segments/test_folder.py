@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import random
 import shutil
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from skep.storage.base import Filter
-from skep.storage.segments import SegmentIndex, format, upkeep
+from skep.storage.segments import SegmentIndex, format, shelf, upkeep
 from skep.storage.segments.codes import encode
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.manifest import Holding
@@ -145,6 +146,52 @@ def test_damage_that_shows_while_catching_up_has_the_index_built_again(tmp_path:
 
     assert index.damaged() == []
     assert_right(index, bank)
+
+
+def overwrite(segment: Path, name: str) -> None:
+    """Turn every bit of one array of a segment."""
+    data = bytearray(segment.read_bytes())
+    header = msgspec.json.decode(bytes(data[16:]).partition(b"]]}")[0] + b"]]}")
+    (entry,) = (entry for entry in header["arrays"] if entry[0] == name)
+    size = math.prod(entry[2]) * np.dtype(entry[1]).itemsize
+    start = entry[3]
+    data[start : start + size] = bytes(255 - byte for byte in data[start : start + size])
+    segment.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["codes.high", "codes.scale", "lengths", "words.keys", "words.docs"])
+def test_nothing_damaged_is_merged_or_rewritten(tmp_path: Path, name: str) -> None:
+    bank = filled()
+    built(tmp_path / "merged", bank)
+    shutil.copytree(tmp_path / "merged", tmp_path / "rewritten")
+    for segment in tmp_path.glob("*/*.seg"):
+        overwrite(segment, name)
+
+    rewritten = SegmentIndex(tmp_path / "rewritten", bank, tail_limit=10)
+    bank.forget(3)
+    assert rewritten.erase([3]) > 0
+    merged = SegmentIndex(tmp_path / "merged", bank, tail_limit=10)
+    for row in range(61, 161):
+        put(bank, row)
+
+    for index in (merged, rewritten):
+        assert_right(index, bank)
+        assert index.damaged() == []
+
+
+def test_an_index_of_another_format_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bank = filled()
+    with monkeypatch.context() as before:
+        before.setattr(format, "VERSION", format.VERSION - 1)
+        before.setattr(shelf, "VERSION", format.VERSION)
+        built(tmp_path, bank)
+    old = {path.name for path in tmp_path.glob("*.seg")}
+
+    index = built(tmp_path, bank)
+
+    assert bank.reads > 1
+    assert_right(index, bank)
+    assert old.isdisjoint(path.name for path in tmp_path.glob("*.seg"))
 
 
 def test_files_are_private(tmp_path: Path) -> None:

@@ -137,6 +137,16 @@ class Shelf:
                 bad.append(name)
         return bad
 
+    def check(self, segments: Sequence[Segment]) -> None:
+        """Read every byte of some segments.
+
+        Raises:
+            BadFileError: One is not as it was written.
+        """
+        for segment in segments:
+            if segment.name in self._files:
+                self._files[segment.name].verify()
+
     def _open_segment(self, folder: str, listed: Listed) -> Segment:
         file = open_file(os.path.join(folder, listed.name), "segment", self.owner)
         if file.header.size != listed.size:

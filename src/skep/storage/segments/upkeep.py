@@ -18,6 +18,7 @@ import numpy as np
 from skep.errors import BusyError
 from skep.storage.handover import handed_over
 from skep.storage.segments.codes import SAMPLE, Frame, fit_frame
+from skep.storage.segments.format import BadFileError
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.shelf import Shelf
 from skep.storage.segments.table import Table
@@ -45,6 +46,8 @@ whoever opens the bank next need not read them again."""
 CHUNK = 1024
 LARGE = 1 << 12
 """Building a segment of so many rows leaves enough unused memory behind to be worth handing back."""
+FAILURES = (BadFileError, IndexError, ValueError, MemoryError)
+"""What reading a damaged file may end in."""
 PATIENCE = 60.0
 """Seconds to wait for another process that builds, when there is no way around it."""
 
@@ -103,7 +106,7 @@ class Upkeep:
         if head != self.position:
             try:
                 self._catch_up(head)
-            except (IndexError, ValueError, MemoryError):
+            except FAILURES:
                 if not self.shelf.damaged():
                     raise
                 self.drop()
@@ -205,7 +208,7 @@ class Upkeep:
 
     def _add(self, content: Content, position: int) -> None:
         """Put a new segment on top, merged with those beneath it that are not much larger."""
-        from skep.storage.segments.builder import merge, segment_arrays
+        from skep.storage.segments.builder import segment_arrays
 
         top = Segment("new", segment_arrays(content, None))
         below = list(self.table.segments)
@@ -216,10 +219,19 @@ class Upkeep:
             group.insert(0, below.pop())
             size += group[0].count
         if len(group) > 1:
-            content = merge(group, flags[len(below) :], oldest=not below)
+            content = self._merged(group, flags[len(below) :], oldest=not below)
         frame = self._frame_for(content, rewritten=not below)
         kept = self.shelf.put_segment(segment_arrays(content, frame))
         self._publish([*below, kept], frame, position)
+
+    def _merged(
+        self, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, oldest: bool
+    ) -> Content:
+        """What is kept of some segments. Nothing damaged gets into a new file, where its checksum would be right."""
+        from skep.storage.segments.builder import merge
+
+        self.shelf.check(segments)
+        return merge(segments, keep, oldest=oldest)
 
     def _frame_for(self, content: Content, *, rewritten: bool) -> Frame | None:
         """The frame to sketch new content in: a better one when nothing else is sketched in the old one."""
@@ -238,16 +250,28 @@ class Upkeep:
         with self.shelf.holding(PATIENCE) as lock:
             if not lock.held:
                 raise BusyError("another process is building the index; forget again in a minute")
-            self._settle(self._limit + 1)
-            self.table.hide(rows)
-            wanted = np.unique(np.array(rows, dtype=np.int64))
-            touched = [i for i, s in enumerate(self.table.segments) if len(s.places(wanted))]
-            if touched:
-                self._rewrite(touched)
-            return len(touched)
+            try:
+                return self._erase(rows)
+            except FAILURES:
+                if not self.shelf.damaged():
+                    raise
+                count = len(self.table.segments)
+                self.shelf.clear()
+                self._show([], None, 0)
+                self._settle(self._limit + 1)
+                return count
+
+    def _erase(self, rows: Sequence[int]) -> int:
+        self._settle(self._limit + 1)
+        self.table.hide(rows)
+        wanted = np.unique(np.array(rows, dtype=np.int64))
+        touched = [i for i, s in enumerate(self.table.segments) if len(s.places(wanted))]
+        if touched:
+            self._rewrite(touched)
+        return len(touched)
 
     def _rewrite(self, touched: Sequence[int]) -> None:
-        from skep.storage.segments.builder import merge, segment_arrays
+        from skep.storage.segments.builder import segment_arrays
 
         table = self.table
         alive = [
@@ -256,13 +280,13 @@ class Upkeep:
         ]
         frame = table.frame
         if table.live <= SAMPLE:
-            content = merge(table.segments, alive, oldest=True)
+            content = self._merged(table.segments, alive, oldest=True)
             frame = self._frame_for(content, rewritten=True)
             segments = [self.shelf.put_segment(segment_arrays(content, frame))]
         else:
             segments = list(table.segments)
             for i in touched:
-                content = merge([segments[i]], [alive[i]], oldest=i == 0)
+                content = self._merged([segments[i]], [alive[i]], oldest=i == 0)
                 segments[i] = self.shelf.put_segment(segment_arrays(content, frame))
         tail, position = table.tail, self.position
         self._publish(segments, frame, self._written)
