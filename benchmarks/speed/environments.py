@@ -57,7 +57,7 @@ def python_of(spec: Spec) -> Path:
 def _wanted(spec: Spec) -> str:
     """What an environment is made of."""
     built = hashlib.blake2b(digest_size=8)
-    for source in sorted(spec.folder.glob("*.[ch]")) if spec.folder else ():
+    for source in sorted((*spec.folder.glob("*.[ch]"), *spec.folder.glob("*.py"))) if spec.folder else ():
         built.update(source.read_bytes())
     return "\n".join((*spec.packages, *([built.hexdigest()] if spec.folder else [])))
 

@@ -375,3 +375,13 @@ def test_a_deleted_copy_is_struck_out(run: Any, tmp_path: Path) -> None:
     assert "not reached" not in run("forget", memory).stderr
     assert "no copy" in str(run("backup", "--gone", str(copy), code=1).exception)
     run("backup", "--gone", "--restore", str(copy), code=2)
+
+
+def test_how_long_a_memory_lives_is_said_in_seconds_or_with_a_unit(run: Any) -> None:
+    lives: list[float] = []
+    for said in ("90", "1.5m", "2h", "7d"):
+        made = as_json(run("get", run("add", f"lives {said}", "--ttl", said).stdout.strip(), "--json"))
+        lives.append(round(made["expires_at"] - made["created_at"]))
+    assert lives == [90, 90, 7200, 604800]
+    for wrong in ("soon", "5w", "h", ""):
+        assert "write it like" in run("add", "lives", "--ttl", wrong, code=2).stderr

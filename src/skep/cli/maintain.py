@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import signal
@@ -13,7 +12,7 @@ from typing import TypeVar
 import click
 
 from skep.bank import Bank
-from skep.cli.shared import common, open_bank, print_json, progress_bar
+from skep.cli.shared import SPAN, common, open_bank, print_json, progress_bar
 from skep.errors import LeaseHeldError
 from skep.lifecycle.distillers import CommandDistiller, Distiller, EndpointDistiller
 from skep.lifecycle.endpoints import Endpoint
@@ -25,20 +24,12 @@ Kind = TypeVar("Kind", bound=Endpoint)
 
 AFTER = 0.5
 """Seconds after the end of somebody's lease until a run is tried again."""
-_EVERY = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BUSY = 75
 """The exit code when another run is at work: what service managers call a temporary failure."""
 
 
-def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    found = _EVERY.fullmatch(value)
-    if found is None:
-        raise click.BadParameter("write it like 30m, 24h or 7d")
-    seconds = float(found[1]) * _UNITS[found[2]]
-    if seconds < 1:
+def _often(_ctx: click.Context, _param: click.Parameter, seconds: float | None) -> float | None:
+    if seconds is not None and not seconds >= 1:
         raise click.BadParameter("once a second is the most; write it like 30m, 24h or 7d")
     return seconds
 
@@ -98,7 +89,10 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     help="The same in money, where prices are given.",
 )
 @click.option(
-    "--every", callback=_seconds, help="Run again and again, such as every 24h; for service managers."
+    "--every",
+    type=SPAN,
+    callback=_often,
+    help="Run again and again, such as every 24h; for service managers.",
 )
 @common
 def maintain(

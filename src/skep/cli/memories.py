@@ -13,6 +13,7 @@ import msgspec
 
 from skep.cli.shared import (
     JOINED,
+    SPAN,
     asked_scope,
     common,
     memory_line,
@@ -47,7 +48,7 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--importance", type=float, help="How much it matters, 0 to 1.")
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
-@click.option("--ttl", type=float, help="Seconds after which it expires.")
+@click.option("--ttl", type=SPAN, help="After how long it expires: seconds, or 30m, 24h, 7d.")
 @click.option("--polarity", type=click.Choice(["-1", "0", "1"]), help="-1: says that something is not so.")
 @click.option("--pinned", is_flag=True, help="Maintenance leaves it alone.")
 @click.option("--metadata", metavar="JSON", help="Anything else, as a JSON object.")
@@ -324,7 +325,7 @@ def list_(
 @click.option("--importance", type=float, help="How much it matters, 0 to 1.")
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
-@click.option("--ttl", type=float, help="Seconds from now after which it expires.")
+@click.option("--ttl", type=SPAN, help="How long from now it expires: seconds, or 30m, 24h, 7d.")
 @click.option(
     "--clear", multiple=True, type=click.Choice(sorted(CLEARED)), help="Empty this field; may be repeated."
 )

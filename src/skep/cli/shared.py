@@ -24,6 +24,28 @@ BRIEF = Settings(embed_when_read=False, close_seconds=1.0)
 """For commands: nothing is begun that could not be finished."""
 
 
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Span(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # it takes one in newer versions only
+    """A length of time in seconds: a number of them, or one with a unit, such as 30m, 24h or 7d."""
+
+    name = "span"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds."""
+        if isinstance(value, int | float):
+            return float(value)
+        number, unit = (value[:-1], value[-1]) if value[-1:].isalpha() else (value, "")
+        try:
+            return float(number) * _UNITS[unit]
+        except (ValueError, KeyError):
+            self.fail(f"{value!r} is no length of time; write it like 90, 30m, 24h or 7d", param, ctx)
+
+
+SPAN = Span()
+
+
 def bank_option(command: F) -> F:
     """`--bank`, also accepted after the command's name."""
     return click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")(command)
