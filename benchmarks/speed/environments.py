@@ -23,6 +23,8 @@ class Spec:
     title: str
     packages: tuple[str, ...]
     module: str
+    own: bool = True
+    """Whether it lives in an environment of its own, or in the harness's."""
     folder: Path | None = None
     """A package that is built from here, where there is a compiler, and again when its sources have changed."""
 
@@ -51,7 +53,7 @@ class UnavailableError(RuntimeError):
 
 def python_of(spec: Spec) -> Path:
     """The interpreter the engine runs in."""
-    return ENVIRONMENTS / spec.name / "bin" / "python"
+    return ENVIRONMENTS / spec.name / "bin" / "python" if spec.own else Path(sys.executable)
 
 
 def _wanted(spec: Spec) -> str:
@@ -67,7 +69,7 @@ def prepare(spec: Spec, *, timeout_s: float = 600) -> Path:
     python = python_of(spec)
     done = ENVIRONMENTS / spec.name / ".installed"
     wanted = _wanted(spec)
-    if done.exists() and done.read_text() == wanted:
+    if not spec.own or (done.exists() and done.read_text() == wanted):
         return python
     try:
         subprocess.run(
