@@ -1,7 +1,7 @@
 """Labelled sets in the common form: memories, questions with what may be searched, and labels.
 
 A set is a folder with `corpus.jsonl.gz`, `queries.jsonl.gz`, `qrels.tsv.gz` and `META.json`; the project's own small
-set is one JSON file. Dates become `created_at`; the time of a question becomes its `now`, and what was written later
+set is one JSON file. What else a memory is called stands in its title. Dates become `created_at`; the time of a question becomes its `now`, and what was written later
 is not searched.
 """
 
@@ -109,6 +109,7 @@ def _memory(raw: dict[str, Any], place: int, *, scoped: bool) -> Memory:
         id=raw["id"],
         kind="episode" if "speaker" in meta or "batch" in meta else "fact",
         text=raw["text"],
+        title=_names(meta),
         agent=meta.get("agent"),
         scope=Scope(
             user=meta.get("user"),
@@ -118,10 +119,18 @@ def _memory(raw: dict[str, Any], place: int, *, scoped: bool) -> Memory:
         tags=tuple(meta.get("scope_tags", ())),
         pinned=bool(meta.get("pinned")),
         status="superseded" if meta.get("superseded_by") else "active",
+        superseded_by=meta.get("superseded_by"),
         created_at=created,
         last_evidence_at=created,
         confidence=1.0,
     )
+
+
+def _names(meta: dict[str, Any]) -> str | None:
+    """The name of a belief and what else it is called, where a set says so: a title."""
+    if "aliases" not in meta:
+        return None
+    return ", ".join([meta["name"].replace("_", " "), *meta["aliases"]])
 
 
 def _question(
@@ -133,7 +142,7 @@ def _question(
     tags: tuple[tuple[str, ...], ...] = ()
     if "scope_tags" in meta:
         scope = Scope(user=meta.get("user"), project="*", session="*")
-        tags = ((*meta["scope_tags"], "user:universal"),)
+        tags = (tuple(meta["scope_tags"]),)
     answerable = meta.get("answerable")
     if answerable is None and name in ("precisionmem", "own"):
         answerable = any(grade > 0 for grade in labels.values())

@@ -21,6 +21,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 STATUSES: tuple[str, ...] = get_args(Status)
 CURRENT: tuple[str, ...] = ("active", "pending")
 """The statuses a recall sees unless told otherwise."""
+REPLACED: tuple[str, ...] = ("superseded", "merged")
+"""The statuses of what another memory stands in for."""
 RELATIONS: tuple[str, ...] = (
     "supersedes",
     "refines",
@@ -187,7 +189,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     signals: dict[str, float] = {}
     ranks: dict[str, int] = {}
     flags: tuple[str, ...] = ()
-    """Among disagreement, conflict, outdated, stale, pending, expanded."""
+    """Among disagreement, conflict, outdated, replaces (a memory it replaced matches), stale, pending, expanded."""
     conflicts_with: tuple[str, ...] = ()
 
     def why(self) -> str:

@@ -14,7 +14,9 @@ from skep.retrieval.presets import PRESETS
 
 World = Callable[..., InMemorySources]
 NOW = 1_750_000_000.0
-PLAIN = msgspec.structs.replace(PRESETS["default"], echo=0.0, relative_floor=0.0, short_floor=0.0)
+PLAIN = msgspec.structs.replace(
+    PRESETS["default"], echo=0.0, relative_floor=0.0, short_floor=0.0, meaning_floor=0.0
+)
 
 
 def test_a_word_of_one_hit_alone_has_no_say() -> None:

@@ -145,6 +145,20 @@ def test_what_has_no_vector_yet_is_not_withheld_for_it(world: World) -> None:
     assert "m-1" not in found(world(*RETRIES, embedder=whole), asked, relative_floor=0.0)
 
 
+def test_what_only_stands_beside_an_answer_is_withheld_outside_conversations(world: World) -> None:
+    def memories(session: str | None) -> InMemorySources:
+        texts = ("What did the audit of the harbour cranes find?", "Two bolts, both replaced.", *RETRIES)
+        scope = Scope(project="yard", session=session)
+        said = [memory(number, text, scope=scope) for number, text in enumerate(texts)]
+        return world(*said, embedder=default_embedder())
+
+    asked = "what did the audit of the harbour cranes find"
+
+    assert found(memories("talk"), asked)[:2] == ["m-0", "m-1"]
+    assert "m-1" not in found(memories(None), asked, short_floor=0.0)
+    assert "m-1" in found(memories(None), asked, short_floor=0.0, meaning_floor=0.0)
+
+
 def test_an_empty_bank_answers_with_a_reason(world: World) -> None:
     answer = run("anything", PRESETS["default"], world(), NOW)
 

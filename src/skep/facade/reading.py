@@ -12,7 +12,7 @@ from skep.engine import Progress
 from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.history import History
-from skep.model import CURRENT, KINDS, STATUSES, Conflict, Memory, Recalled
+from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Conflict, Memory, Recalled
 from skep.semantics import conflicts as conflict_search
 from skep.storage.base import Filter
 from skep.validation import (
@@ -271,7 +271,7 @@ class Reading(History):
             )  # fmt: skip
         where = self._filter(
             kind=kind or narrowing.get("kinds"),
-            status=(*CURRENT, "superseded", "merged") if include_superseded else CURRENT,
+            status=(*CURRENT, *REPLACED) if include_superseded else CURRENT,
             tags=tags,
             domain=domain,
             agent=agent,

@@ -321,6 +321,16 @@ class Union:
 
     # What the pipeline asks afterwards
 
+    def replaced(
+        self,
+        terms: Sequence[str],  # noqa: ARG002
+        vector: Singles | None,  # noqa: ARG002
+        where: Filter,  # noqa: ARG002
+        count: int,  # noqa: ARG002
+    ) -> UnionPool | None:
+        """None: members send what is current, and another round of asking would cost as much as the recall."""
+        return None
+
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole hive."""
         known = dict(zip(self._terms, self._having.tolist(), strict=True))

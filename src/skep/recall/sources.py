@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skep.engine import Engine
-from skep.model import Link, Memory
+from skep.model import REPLACED, Link, Memory
 from skep.storage.base import Filter
 from skep.storage.rows import searched_text
 
@@ -78,6 +78,16 @@ class BankSources:
         """Candidates by words and by meaning under one filter. Every recall begins with it."""
         self._begin()
         return self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
+
+    def replaced(
+        self, terms: Sequence[str], vector: Singles | None, where: Filter, count: int
+    ) -> Pool | None:
+        """The best among what was superseded or merged, in the scope of a filter."""
+        index = self._engine.index
+        former = Filter(scope=where.scope, include_shared=where.include_shared, statuses=REPLACED)
+        if not index.admits(former):
+            return None
+        return index.search(terms, vector, former, k_words=count, k_vectors=count)
 
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""

@@ -69,6 +69,8 @@ class Columns(msgspec.Struct, frozen=True):
     last_evidence_at: Floats
     before: Ints
     """The row just before in the same conversation, once the neighbours were looked at; -1 where there is none."""
+    former: Ints
+    """The row that each replaced and speaks for as well; -1 where there is none."""
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -172,6 +174,7 @@ def of_pool(pool: Pool, call: Call) -> Columns:
         confidence=np.asarray(pool.confidence, dtype=np.float64),
         last_evidence_at=np.asarray(pool.last_evidence_at, dtype=np.float64),
         before=_alone(len(pool.rows)),
+        former=_alone(len(pool.rows)),
     )
 
 

@@ -131,6 +131,9 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     short_floor: float = 0.0
     """The same for short questions, which one memory often answers alone: hits below this share of the best are
     withheld if they are not half as near by meaning either."""
+    meaning_floor: float = 0.0
+    """Hits that hold no word of the query and no relative of one are withheld if their cosine (calibrated) is below
+    this; they are there for the words of their neighbours. Needs `context`, `coverage` or `numbers`."""
     min_confidence: float = 0.3
     """Stored confidence below which nothing is recalled; what has faded is, until maintenance sets it aside."""
     min_importance: float = 0.0
@@ -277,6 +280,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("floor", 0, 1),
     ("relative_floor", 0, 1),
     ("short_floor", 0, 1),
+    ("meaning_floor", 0, 1),
     ("min_confidence", 0, 1),
     ("min_importance", 0, 1),
     ("disagreement", 0, 1),

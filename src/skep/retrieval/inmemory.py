@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skep.model import REPLACED
 from skep.retrieval.sources import Counters, Scopes, Tokens
+from skep.storage.base import Filter
 from skep.words import terms as terms_of
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from skep.embedding.base import Embedder
     from skep.model import Link, Memory
-    from skep.storage.base import Filter
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -134,6 +135,13 @@ class InMemorySources:
             found = np.union1d(found, _best(self._matrix @ vector, placed, k_vectors))
         pool = self.lookup(found, terms, vector)
         return pool._replace(words_total=len(matching), vectors_total=len(placed))
+
+    def replaced(
+        self, terms: Sequence[str], vector: Singles | None, where: Filter, count: int
+    ) -> ArrayPool | None:
+        """The best among what was replaced, in the scope of a filter."""
+        former = Filter(scope=where.scope, include_shared=where.include_shared, statuses=REPLACED)
+        return self.search(terms, vector, former, count, count) if self.mask(former).any() else None
 
     def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> ArrayPool:
         """These very rows as a pool."""

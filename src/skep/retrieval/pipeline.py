@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from skep.confidence import DECAY_PER_DAY
-from skep.model import STATUSES, Hit, Memory, Recalled, Stage
+from skep.model import CURRENT, STATUSES, Hit, Memory, Recalled, Stage
 from skep.retrieval import candidates as stage
 from skep.retrieval.candidates import Call, Candidates
 from skep.retrieval.config import RecallConfig
@@ -38,7 +38,8 @@ AT_FIRST = (
     *("name", "fusion", "weights", "k_words", "k_vectors", "rrf_k", "matched_terms"),
     *("recency_rate", "recency_basis", "reach", "shortlist", "window", "temporal_boost"),
     *("select", "mmr_lambda", "similarity", "dynamic_k", "cliff", "min_results", "max_results"),
-    *("floor", "relative_floor", "short_floor", "min_confidence", "min_importance", "disagreement", "expand"),
+    *("floor", "relative_floor", "short_floor", "meaning_floor"),
+    *("min_confidence", "min_importance", "disagreement", "expand"),
 )
 """Fields of a config that ask nothing of the second look by themselves."""
 _again = attrgetter(*(name for name in RecallConfig.__struct_fields__ if name not in AT_FIRST))
@@ -49,6 +50,8 @@ SHORT = 8
 """So many distinct terms make a short question."""
 HALF = 0.5
 """The share of the best hit's cosine from which a hit is near by meaning."""
+RELATED = 0.05
+"""Late interaction from which a text holds a relative of a word of the query."""
 BROUGHT = ("guidance", "bridge")
 """Signals of hits that a question needs though it does not speak of them."""
 AT_ONCE = 1000
@@ -85,6 +88,10 @@ def run(
         vector = sources.embed(asked.about)
     call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain)
     found = _gather(call)
+    if config.currency and call.where.statuses == CURRENT:
+        from skep.retrieval.succession import followed
+
+        found = followed(found, call)
     if len(found.at) and _again(config) != IDLE:
         from skep.retrieval.second import second_look  # few presets want its many parts
 
@@ -191,6 +198,11 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
         cut = len(found) - len(kept)
         reason = f"{cut} far behind the best" if cut else ""
         found = kept.noted("relative floor", cut=cut)
+    if config.meaning_floor > 0 and len(found) and (meant := _meant(found, call)) is not None:
+        kept = found.take(np.flatnonzero(meant))
+        cut = len(found) - len(kept)
+        reason = reason or (f"{cut} with no word and no meaning of it" if cut else "")
+        found = kept.noted("meaning floor", cut=cut)
     return found, reason
 
 
@@ -209,6 +221,25 @@ def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:
                 (found.score >= config.short_floor * best) | ~(cosine < HALF * cosine[0]) | _brought(found)
             )
     return near
+
+
+def _meant(found: Candidates, call: Call) -> NDArray[np.bool_] | None:
+    """Which hits have a word of the query, a relative of one, or its meaning, or belong to a conversation.
+
+    In a conversation the words of the neighbours are what a memory is about ("It was switched off the same day");
+    elsewhere they stand beside it by chance. None where it was not measured.
+    """
+    held = found.measured.get("held", found.measured.get("coverage"))
+    meaning = found.measured.get("semantic")
+    if held is None or meaning is None:
+        return None
+    meant = (held[found.at] > 0) | (meaning[found.at] >= call.config.meaning_floor) | _brought(found)
+    if "late" in found.measured:
+        meant |= found.measured["late"][found.at] >= RELATED
+    if not meant.all():
+        lacking = np.flatnonzero(~meant)
+        meant[lacking] = call.sources.scopes(found.rows[lacking]).talk != 0
+    return meant
 
 
 def _brought(found: Candidates) -> NDArray[np.bool_]:
@@ -244,6 +275,7 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
     rows, outdated = found.rows, found.outdated
+    heirs = frozenset(rows[found.columns.former[found.at] >= 0].tolist())
     count = len(rows)
     signals, ranks = _listed(found.signals), _listed(found.ranks)
     odd = [False] * count
@@ -255,8 +287,8 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             score=score,
             signals=measures,
             ranks=places,
-            flags=_flags(memory, disagreement=odd_one, outdated=row in outdated)
-            if odd_one or outdated or memory.stale or memory.status == "pending"
+            flags=_flags(memory, disagreement=odd_one, outdated=row in outdated, replaces=row in heirs)
+            if odd_one or outdated or heirs or memory.stale or memory.status == "pending"
             else (),
         )
         for memory, row, score, measures, places, odd_one in zip(
@@ -286,10 +318,14 @@ def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]
     return mappings
 
 
-def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:
+def _flags(
+    memory: Memory, *, disagreement: bool = False, outdated: bool = False, replaces: bool = False
+) -> tuple[str, ...]:
     flags = ("disagreement",) if disagreement else ()
     if outdated:
         flags += ("outdated",)
+    if replaces:
+        flags += ("replaces",)
     if memory.stale:
         flags += ("stale",)
     return (*flags, "pending") if memory.status == "pending" else flags
@@ -320,7 +356,7 @@ def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
             memory=memory,
             score=each.score,
             signals={"hops": float(each.hops)},
-            flags=("expanded", *_flags(memory, disagreement=False, outdated=False)),
+            flags=("expanded", *_flags(memory)),
         )
         for each, memory in zip(reached, memories, strict=True)
     )

@@ -59,6 +59,7 @@ PRESETS: dict[str, RecallConfig] = {
             floor=0.2,
             relative_floor=0.25,
             short_floor=0.4,
+            meaning_floor=0.2,
         ),
     )
 }

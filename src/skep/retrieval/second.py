@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from skep.linear import product
 from skep.model import ANY
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, echo, guidance, home, late, reading, titles
+from skep.retrieval import currency, echo, guidance, home, late, reading, succession, titles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,12 +89,15 @@ def _words_again(found: Candidates, call: Call) -> Candidates:
             columns = stage.join(columns, stage.of_pool(sources.lookup(fresh, (), call.vector), call))
             head = np.concatenate([head, np.arange(len(columns.rows) - joined, len(columns.rows))])
             near = np.concatenate([near, sources.around(fresh, config.window, call.where)])
-    own, whole = _impacts(columns.rows[head], near, call)
+    own, whole = _impacts(columns.rows[head], columns.former[head], near, call)
     words = columns.words.copy()
     words[head] = whole.sum(axis=1)
     idf = sources.idf(terms)
     shown = {"coverage": np.zeros(len(words))}
     shown["coverage"][head] = coverage(whole, idf)
+    if own is not whole:
+        shown["held"] = np.zeros(len(words))
+        shown["held"][head] = coverage(own, idf)
     extra = config.coverage * shown["coverage"]
     exact = [at for at, term in enumerate(terms) if any(map(str.isdigit, term))] if config.numbers > 0 else []
     if exact:
@@ -118,17 +121,38 @@ def _beside(near: Ints, known: Ints) -> Ints:
     return np.array(sorted(set(there.tolist()) - set(known.tolist())), dtype=np.int64)
 
 
-def _impacts(rows: Ints, near: Ints, call: Call) -> tuple[Floats, Floats]:
-    """Impact of each query word on each row by itself, and there or beside it."""
+def _impacts(rows: Ints, former: Ints, near: Ints, call: Call) -> tuple[Floats, Floats]:
+    """Impact of each query word on each row by itself or in what it replaced, and there or beside it."""
     terms = call.asked.terms
     if not (near >= 0).any():
-        alone = call.sources.impacts(terms, rows).astype(np.float64)
+        alone = _inherited(call.sources.impacts(terms, rows).astype(np.float64), former, call)
         return alone, alone
     every, back = np.unique(np.concatenate([rows, near.ravel()]), return_inverse=True)
     impacts = call.sources.impacts(terms, every).astype(np.float64)[back]
-    own = impacts[: len(rows)]
+    own = _inherited(impacts[: len(rows)], former, call)
     beside = impacts[len(rows) :].reshape(len(rows), near.shape[1], len(terms))
     return own, filled(own, beside, call.config.context)
+
+
+def _inherited(own: Floats, former: Ints, call: Call) -> Floats:
+    """The impacts on rows, or on what they replaced where that is more."""
+    heirs = np.flatnonzero(former >= 0)
+    if len(heirs):
+        old = call.sources.impacts(call.asked.terms, former[heirs]).astype(np.float64)
+        own[heirs] = np.maximum(own[heirs], succession.SHARE * old)
+    return own
+
+
+def _worded(texts: list[str], found: Candidates, call: Call) -> list[str]:
+    """The texts of the first candidates, each with that of what it replaced."""
+    former = found.columns.former[found.at[: len(texts)]]
+    heirs = np.flatnonzero(former >= 0)
+    if not len(heirs):
+        return texts
+    texts = list(texts)
+    for at, old in zip(heirs.tolist(), call.sources.texts(former[heirs]), strict=True):
+        texts[at] = f"{texts[at]}\n{old}"
+    return texts
 
 
 def _texts(found: Candidates, call: Call) -> Candidates:
@@ -141,7 +165,11 @@ def _texts(found: Candidates, call: Call) -> Candidates:
     if by_pieces or by_subject or by_want or config.guidance > 0 or config.title > 0 or config.author > 0:
         texts = call.sources.texts(found.rows[: config.shortlist])
         extra = np.zeros(len(texts))
-        matched = late.matches(asked.about, texts, table) if by_pieces and table is not None else None
+        matched = (
+            late.matches(asked.about, _worded(texts, found, call), table)
+            if by_pieces and table is not None
+            else None
+        )
         if config.late > 0 and matched is not None:
             shown["late"] = late.whole_texts(matched)
             extra += config.late * shown["late"]

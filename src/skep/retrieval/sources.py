@@ -128,6 +128,15 @@ class Sources(Protocol):
         """The best `k_words` by words and the best `k_vectors` by meaning, under one filter."""
         ...
 
+    def replaced(
+        self, terms: Sequence[str], vector: Singles | None, where: Filter, count: int
+    ) -> Pool | None:
+        """The best `count` by words and by meaning among what was superseded or merged, in the scope of a filter.
+
+        None where there is nothing of the kind, or it cannot be searched.
+        """
+        ...
+
     def idf(self, terms: Sequence[str]) -> Floats:
         """ln(1 + (N - df + 0.5) / (df + 0.5)) of each term over the whole bank; unknown terms have df 0."""
         ...

@@ -146,6 +146,10 @@ class SegmentIndex:
             lambda: self._search(terms, self._unit(vector), where, k_words, k_vectors, term_weights)
         )
 
+    def admits(self, where: Filter) -> bool:
+        """Whether a filter admits anything."""
+        return self._trusting(lambda: self._masks.admitted(where).count > 0)
+
     def similar(self, vector: Singles, where: Filter, k: int) -> Pool:
         """The `k` nearest rows by meaning alone."""
         return self.search((), vector, where, k_words=0, k_vectors=k)

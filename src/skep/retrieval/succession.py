@@ -1,0 +1,117 @@
+"""What was replaced still answers, through what replaced it: a question in the words of the old finds the new."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from skep.model import STATUSES
+from skep.retrieval import candidates as stage
+from skep.storage.base import Filter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from skep.model import Memory
+    from skep.retrieval.candidates import Call, Candidates, Columns
+    from skep.retrieval.sources import Pool
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+SHARE = 0.8
+"""What the words and the meaning of a replaced memory count for the one that replaced it."""
+MOST = 20
+"""How many replaced memories are looked at by words, and how many by meaning."""
+STEPS = 64
+"""So many replacements of replacements are followed; no chain of a real bank is near it."""
+
+
+def followed(found: Candidates, call: Call) -> Candidates:
+    """The candidates, and what replaced memories that match; each counts by the better of the two."""
+    terms = call.asked.terms if call.config.k_words or call.vector is None else ()
+    pool = call.sources.replaced(terms, call.vector, call.where, MOST)
+    if pool is None or not len(pool.rows):
+        return found
+    heirs = _heirs(pool.rows, call)
+    if not (heirs >= 0).any():
+        return found
+    columns = _with(found.columns, heirs, call)
+    columns = _inherited(columns, pool, heirs, call)
+    joined = len(columns.rows) - len(found.columns.rows)
+    speaking = int(np.count_nonzero(columns.former >= 0))
+    rated = replace(stage.rate(columns, call), trace=found.trace).ordered()
+    return rated.noted("succession", note=f"{speaking} by what they replaced, {joined} of them joined")
+
+
+def _heirs(rows: Ints, call: Call) -> Ints:
+    """The row of what is current in place of each row; -1 where that is gone or the filter does not admit it."""
+    where, sources = call.where, call.sources
+    anything = Filter(scope=where.scope, include_shared=where.include_shared, statuses=STATUSES)
+    at: list[str | None] = [_successor(memory) for memory in sources.memories(rows)]
+    for _ in range(STEPS):
+        ids = sorted({each for each in at if each is not None})
+        there = {
+            each: row
+            for each, row in zip(ids, sources.rows_of(ids, anything), strict=True)
+            if row is not None
+        }
+        memories = sources.memories(np.array(list(there.values()), dtype=np.int64))
+        further = {memory.id: after for memory in memories if (after := _successor(memory)) is not None}
+        if not further:
+            break
+        at = [further.get(each, each) if each is not None else None for each in at]
+    ids = sorted({each for each in at if each is not None})
+    admitted = dict(zip(ids, sources.rows_of(ids, where), strict=True))
+    return np.array([_or_none(admitted.get(each) if each else None) for each in at], dtype=np.int64)
+
+
+def _successor(memory: Memory) -> str | None:
+    """What a memory points to as its replacement."""
+    if memory.status == "superseded":
+        return memory.superseded_by
+    return memory.merged_into if memory.status == "merged" else None
+
+
+def _or_none(row: int | None) -> int:
+    return -1 if row is None else row
+
+
+def _with(columns: Columns, rows: Ints, call: Call) -> Columns:
+    """The columns with these rows among them."""
+    fresh = sorted(set(rows[rows >= 0].tolist()) - set(columns.rows.tolist()))
+    if not fresh:
+        return columns
+    terms = call.asked.terms if call.config.k_words or call.vector is None else ()
+    joined = call.sources.lookup(np.array(fresh, dtype=np.int64), terms, call.vector)
+    return stage.join(columns, stage.of_pool(joined, call))
+
+
+def _inherited(columns: Columns, pool: Pool, heirs: Ints, call: Call) -> Columns:
+    """The columns in which each heir has the better of its own and of the best that it replaced."""
+    former = stage.of_pool(pool, call)
+    words, cosine, best = columns.words.copy(), columns.cosine.copy(), columns.former.copy()
+    place = {row: at for at, row in enumerate(columns.rows.tolist())}
+    for at in _best_last(former.words, former.cosine):
+        if heirs[at] < 0:
+            continue
+        heir = place[int(heirs[at])]
+        more, nearer = SHARE * former.words[at], SHARE * former.cosine[at]
+        if more > words[heir] or nearer > _known(cosine[heir]):
+            words[heir], cosine[heir] = max(more, words[heir]), np.fmax(nearer, cosine[heir])
+            best[heir] = former.rows[at]
+    return replace(columns, words=words, cosine=cosine, former=best)
+
+
+def _known(cosine: float) -> float:
+    """A cosine, or the least there is where there is none."""
+    return cosine if cosine == cosine else -1.0  # noqa: PLR0124
+
+
+def _best_last(words: Floats, cosine: Floats) -> Sequence[int]:
+    """The places from the least to the best by words, then by meaning."""
+    return np.lexsort((np.fmax(cosine, -1.0), words)).tolist()
