@@ -1,7 +1,8 @@
 """Labelled sets in the common form: memories, questions with what may be searched, and labels.
 
 A set is a folder with `corpus.jsonl.gz`, `queries.jsonl.gz`, `qrels.tsv.gz` and `META.json`; the project's own small
-set is one JSON file. What else a memory is called stands in its title. Dates become `created_at`; the time of a question becomes its `now`, and what was written later
+set is one JSON file. What else a memory is called stands in its title. Dates become `created_at`; the time of a
+question becomes its `now`, and what was written later
 is not searched.
 """
 

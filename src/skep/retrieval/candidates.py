@@ -189,6 +189,11 @@ def join(first: Columns, second: Columns) -> Columns:
     return Columns(*map(np.concatenate, pairs))
 
 
+def taken(columns: Columns, at: Ints) -> Columns:
+    """Some of the entries."""
+    return Columns(*(getattr(columns, name)[at] for name in Columns.__struct_fields__))
+
+
 def unrated(columns: Columns, call: Call) -> Candidates:
     """Candidates without a score, in the order found."""
     count = len(columns.rows)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from skep.model import Memory
     from skep.retrieval.candidates import Call, Candidates, Columns
-    from skep.retrieval.sources import Pool
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -27,6 +26,8 @@ SHARE = 0.8
 """What the words and the meaning of a replaced memory count for the one that replaced it."""
 MOST = 20
 """How many replaced memories are looked at by words, and how many by meaning."""
+FIRST = 20
+"""A replaced memory is followed if it would stand among so many first candidates, by words or by meaning."""
 STEPS = 64
 """So many replacements of replacements are followed; no chain of a real bank is near it."""
 
@@ -37,15 +38,28 @@ def followed(found: Candidates, call: Call) -> Candidates:
     pool = call.sources.replaced(terms, call.vector, call.where, MOST)
     if pool is None or not len(pool.rows):
         return found
-    heirs = _heirs(pool.rows, call)
+    former = stage.of_pool(pool, call)
+    worth = np.flatnonzero(
+        (SHARE * former.words > _among_the_first(found.columns.words))
+        | (SHARE * former.cosine > _among_the_first(found.columns.cosine))
+    )
+    if not len(worth):
+        return found
+    former = stage.taken(former, worth)
+    heirs = _heirs(former.rows, call)
     if not (heirs >= 0).any():
         return found
-    columns = _with(found.columns, heirs, call)
-    columns = _inherited(columns, pool, heirs, call)
+    columns = _inherited(_with(found.columns, heirs, call), former, heirs)
     joined = len(columns.rows) - len(found.columns.rows)
     speaking = int(np.count_nonzero(columns.former >= 0))
     rated = replace(stage.rate(columns, call), trace=found.trace).ordered()
     return rated.noted("succession", note=f"{speaking} by what they replaced, {joined} of them joined")
+
+
+def _among_the_first(values: Floats) -> float:
+    """What a candidate needs to stand among the first by words or by meaning."""
+    known = values[values == values]  # noqa: PLR0124
+    return float(np.partition(known, -FIRST)[-FIRST]) if len(known) > FIRST else 0.0
 
 
 def _heirs(rows: Ints, call: Call) -> Ints:
@@ -91,9 +105,8 @@ def _with(columns: Columns, rows: Ints, call: Call) -> Columns:
     return stage.join(columns, stage.of_pool(joined, call))
 
 
-def _inherited(columns: Columns, pool: Pool, heirs: Ints, call: Call) -> Columns:
+def _inherited(columns: Columns, former: Columns, heirs: Ints) -> Columns:
     """The columns in which each heir has the better of its own and of the best that it replaced."""
-    former = stage.of_pool(pool, call)
     words, cosine, best = columns.words.copy(), columns.cosine.copy(), columns.former.copy()
     place = {row: at for at, row in enumerate(columns.rows.tolist())}
     for at in _best_last(former.words, former.cosine):
