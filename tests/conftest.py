@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from skep import kernels
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
 
@@ -40,6 +42,15 @@ class Clock:
 
     def pass_seconds(self, seconds: float) -> None:
         self.now += seconds
+
+
+@pytest.fixture(scope="session")
+def native() -> Any:
+    """The compiled loops; a test that compares them with numpy is skipped without."""
+    found: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
+    if found is not kernels.native:
+        pytest.skip("switched off, or of another version: `pip install ./native` again")
+    return found
 
 
 @pytest.fixture

@@ -75,32 +75,33 @@ with Bank.open(sys.argv[1]) as bank:
 """
 
 
-def test_a_file_that_cannot_be_written_is_read_and_later_written_again(bank_path: Path) -> None:
+@pytest.fixture
+def locked(bank_path: Path) -> Path:
+    """A bank of one memory whose file may not be written."""
     with Bank.open(bank_path) as bank:
         bank.remember("Deploys happen on Tuesdays")
     bank_path.chmod(0o400)
     if not refuses(bank_path):
         pytest.skip("permissions do not count here")
-    text, refusal, findings = call(READ, bank_path).splitlines()
+    return bank_path
+
+
+def test_a_file_that_cannot_be_written_is_read_and_later_written_again(locked: Path) -> None:
+    text, refusal, findings = call(READ, locked).splitlines()
     assert text == "Deploys happen on Tuesdays"
     assert refusal.startswith("ReadOnlyError")
     assert "permissions" in refusal
-    assert f"chmod u+w {bank_path}'" in findings
-    bank_path.chmod(0o600)
+    assert f"chmod u+w {locked}'" in findings
+    locked.chmod(0o600)
     with contextlib.suppress(FileNotFoundError):
-        assert os.stat(f"{bank_path}-shm").st_mode & 0o200 == 0  # what the reader left behind
-    assert call(WRITE, bank_path).strip() == "2 []"
+        assert os.stat(f"{locked}-shm").st_mode & 0o200 == 0  # what the reader left behind
+    assert call(WRITE, locked).strip() == "2 []"
 
 
-def test_a_folder_that_cannot_be_written_is_named(bank_path: Path) -> None:
-    with Bank.open(bank_path) as bank:
-        bank.remember("Deploys happen on Tuesdays")
-    bank_path.chmod(0o400)
-    if not refuses(bank_path):
-        pytest.skip("permissions do not count here")
-    bank_path.parent.chmod(0o500)
+def test_a_folder_that_cannot_be_written_is_named(locked: Path) -> None:
+    locked.parent.chmod(0o500)
     try:
-        assert "its folder" in call(OPEN, bank_path)
-        assert "choose a folder" in call(OPEN, bank_path.with_name("new.skep"))
+        assert "its folder" in call(OPEN, locked)
+        assert "choose a folder" in call(OPEN, locked.with_name("new.skep"))
     finally:
-        bank_path.parent.chmod(0o700)
+        locked.parent.chmod(0o700)

@@ -24,14 +24,6 @@ def joined(words: list[str], by: str) -> str:
 TEXTS = st.builds(joined, WORDS, st.sampled_from([" ", "\t", ".", "\x00", "\x1c", ", "]))
 
 
-@pytest.fixture(scope="module")
-def native() -> Any:
-    found: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
-    if found is not kernels.native:
-        pytest.skip("switched off, or of another version: `pip install ./native` again")
-    return found
-
-
 def plainly(work: Any, *given: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "native", None)

@@ -20,14 +20,6 @@ SCORES = st.one_of(FEW, st.just(NAN), st.floats(-5, 5))
 MANY = 5000
 
 
-@pytest.fixture(scope="module")
-def native() -> Any:
-    loops: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
-    if loops is not kernels.native:
-        pytest.skip("switched off, or of another version: `pip install ./native` again")
-    return loops
-
-
 def in_numpy(call: Any, *given: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "native", None)
