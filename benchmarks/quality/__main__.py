@@ -38,15 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
     for name in chosen:
         for federated in (False, True) if given.federated else (False,):
             data = sets.load_own() if name == "own" else sets.load(_needed(root), name, federated=federated)
-            try:
-                rankers = (
-                    prepare_bank(data, given.presets)
-                    if given.bank
-                    else prepare(data, wanted, Path(given.model) if given.model else None)
-                )
-            except LookupError as error:
-                print(f"{name}: left out, {error}", file=sys.stderr)
-                continue
+            rankers = (
+                prepare_bank(data, given.presets)
+                if given.bank
+                else prepare(data, wanted, Path(given.model) if given.model else None)
+            )
             title = f"{name} (federated)" if federated else name
             found = evaluate(data, rankers)
             for each in found.values():

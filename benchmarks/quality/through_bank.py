@@ -19,8 +19,6 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranker]:
     """The presets, each through `Bank.recall`, over one bank in a folder of its own."""
-    if any(len(group) > 1 for question in data.questions for group in question.where.tags):
-        raise LookupError("its questions admit any of several tags, which only a deployed config can say")
     times = [data.questions[0].now if data.questions else 0.0]
     folder = tempfile.TemporaryDirectory(prefix="quality-")
     bank = Bank.open(Path(folder.name) / "set.skep", now=lambda: times[0])
@@ -29,6 +27,7 @@ def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranke
         [
             {
                 "text": _CONTROL.sub(" ", memory.text),
+                "title": memory.title,
                 "kind": memory.kind,
                 "agent": memory.agent,
                 "scope": memory.scope,
@@ -40,19 +39,21 @@ def prepare_bank(data: EvalSet, wanted: Sequence[str] | None) -> dict[str, Ranke
         ]
     )
     names = {each.memory.id: memory.id for each, memory in zip(stored, data.memories, strict=True)}
-    gone = {memory.id for memory in data.memories if memory.status != "active"}
-    for own, name in names.items():
-        if name in gone:
-            bank.retract(own, reason="superseded in the set")
+    own = {name: each for each, name in names.items()}
+    for memory in data.memories:
+        if memory.superseded_by is not None:
+            bank.supersede(own[memory.id], own[memory.superseded_by])
 
     def ranker(preset: str) -> Ranker:
         def rank(question: Question, limit: int) -> Answer:
+            if not question.text.strip():  # a bank refuses it, and says so
+                return Answer([], 0)
             times[0] = question.now
             found = bank.recall(
                 _CONTROL.sub(" ", question.text),
                 limit=limit,
                 scope=question.where.scope,
-                tags=tuple(tag for (tag,) in question.where.tags),
+                tags=question.where.tags,
                 until=question.where.until,
                 min_confidence=0.0,
                 preset=preset,
