@@ -89,6 +89,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Weight of the query naming the agent that wrote a memory."""
     title: float = 0.0
     """Weight of the query naming what a memory is headed with."""
+    phrase: float = 0.0
+    """Weight of holding word for word what stands in quotes in the query."""
     bridge: float = 0.0
     """Weight of being headed with what the first hits name and the query does not: the second hop."""
     wanted: float = 0.0
@@ -261,6 +263,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("subject", 0, 10),
     ("author", 0, 10),
     ("title", 0, 10),
+    ("phrase", 0, 10),
     ("bridge", 0, 10),
     ("wanted", 0, 10),
     ("thread", 0, 10),

@@ -110,7 +110,13 @@ def run(
 
 def _reads(config: RecallConfig) -> bool:
     """Whether anything in the config looks at more of a query than its words."""
-    return config.temporal != "off" or config.currency or config.subject > 0 or config.wanted > 0
+    return (
+        config.temporal != "off"
+        or config.currency
+        or config.subject > 0
+        or config.wanted > 0
+        or config.phrase > 0
+    )
 
 
 def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float) -> Filter:
@@ -135,9 +141,12 @@ def _gather(call: Call) -> Candidates:
     """Candidates with signals and a first score, best first."""
     config = call.config
     terms = call.asked.terms if config.k_words or call.vector is None else ()
-    pool = call.sources.search(
-        terms, call.vector, call.where, config.k_words or config.k_vectors, config.k_vectors
-    )
+    k_words = config.k_words or config.k_vectors
+    if config.phrase > 0 and call.asked.phrases:
+        from skep.retrieval.phrases import WIDELY
+
+        k_words = max(k_words, WIDELY)
+    pool = call.sources.search(terms, call.vector, call.where, k_words, config.k_vectors)
     columns = stage.of_pool(pool, call)
     by_matches = config.matched_terms and call.vector is None
     if not len(columns.rows):

@@ -47,6 +47,7 @@ PRESETS: dict[str, RecallConfig] = {
             subject=0.3,
             author=0.5,
             title=0.5,
+            phrase=1.0,
             bridge=0.5,
             wanted=0.2,
             guidance=1.0,

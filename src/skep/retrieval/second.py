@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from skep.linear import product
 from skep.model import ANY
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, echo, guidance, home, late, reading, succession, titles
+from skep.retrieval import currency, echo, guidance, home, late, phrases, reading, succession, titles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +47,9 @@ def second_look(found: Candidates, call: Call) -> Candidates:
         found = _at_home(found, call)
     if config.echo > 0 and len(found) > 1:
         found = _echoed(found, call)
+    if config.phrase > 0 and call.asked.phrases:
+        texts = _worded(call.sources.texts(found.rows), found, call)
+        found = phrases.quoted(found, texts, call, stage.unit(config))
     if config.temporal == "boost" and call.asked.spans:
         found = _in_time(found, call)
     if config.currency and not call.asked.former:
