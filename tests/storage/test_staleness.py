@@ -162,3 +162,56 @@ def test_the_doctor_sees_and_mends_what_is_marked_wrongly(
     plain_bank.mend()
     assert plain_bank.get(above).stale
     assert [f for f in examine(store, deep=True) if f.level != "ok"] == []
+
+
+@pytest.fixture
+def merged(plain_bank: Bank, world: tuple[str, str, str, str]) -> tuple[str, str, str]:
+    """What a source was merged into, something else, and what is derived from the source."""
+    source, other, derived, _ = world
+    (kept,) = stored(plain_bank, "on the second floor stands a printer")
+    plain_bank.merge(source, kept)
+    assert not plain_bank.get(derived).stale
+    return kept, other, derived
+
+
+@pytest.mark.parametrize("end", ["supersede", "retract", "dispute", "contradict", "merge"])
+def test_what_is_derived_from_a_copy_falls_with_what_it_was_merged_into(
+    plain_bank: Bank, world: tuple[str, str, str, str], merged: tuple[str, str, str], end: str
+) -> None:
+    kept, other, derived = merged
+    match end:
+        case "supersede":
+            plain_bank.supersede(kept, other)
+        case "retract":
+            plain_bank.retract(kept)
+        case "dispute":
+            plain_bank.dispute(kept, by="somebody")
+        case "contradict":
+            plain_bank.link(other, kept, "contradicts")
+        case _:
+            plain_bank.merge(kept, other)
+            plain_bank.retract(other)
+    assert [plain_bank.get(each).stale for each in (derived, world[3])] == [True, True]
+    assert not [found for found in plain_bank.doctor() if found.level != "ok"]
+
+
+def test_and_stands_again_with_it(
+    plain_bank: Bank, world: tuple[str, str, str, str], merged: tuple[str, str, str]
+) -> None:
+    kept, other, derived = merged
+    plain_bank.supersede(kept, other)
+    plain_bank.restore(kept)
+    assert not plain_bank.get(derived).stale
+    plain_bank.retract(kept)
+    assert plain_bank.get(derived).stale
+    plain_bank.restore(world[0])
+    assert not plain_bank.get(derived).stale, "the copy stands by itself again"
+
+
+def test_what_was_derived_from_a_copy_of_itself_is_not_its_own_source(
+    plain_bank: Bank, world: tuple[str, str, str, str]
+) -> None:
+    source, _, derived, _ = world
+    plain_bank.merge(source, derived)
+    plain_bank.retract(derived)
+    assert not plain_bank.get(derived).stale

@@ -2,6 +2,8 @@
 
 A link that says `contradicts` says it of both ends: which of them holds is not decided yet, so both are in doubt, as
 long as both stand. A pinned memory is not put in doubt by a link, as it loses nothing by a contradiction either.
+
+What is derived from a copy stands and falls with the memory that the copy was merged into.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ class Staleness:
             found: set[str] = set()
             for memory_id in frontier:
                 found |= {
-                    src
-                    for (src,) in self._c.rows(
-                        "SELECT src FROM links WHERE dst = ? AND rel = 'derived_from'", (memory_id,)
+                    each
+                    for (each,) in self._c.rows(
+                        "SELECT src FROM links WHERE dst = ?1 AND rel = 'derived_from'"
+                        " UNION ALL SELECT id FROM memories WHERE replaced_by = ?1 AND status = 'merged'",
+                        (memory_id,),
                     )
                 }
             frontier = found - affected
@@ -68,7 +72,7 @@ class Staleness:
         sources: dict[str, list[str]] = {}
         for memory_id in affected:
             rows = self._c.rows("SELECT dst FROM links WHERE src = ? AND rel = 'derived_from'", (memory_id,))
-            sources[memory_id] = [dst for (dst,) in rows]
+            sources[memory_id] = [kept for (dst,) in rows if (kept := self._kept(dst)) != memory_id]
         stale = {m for m, from_ in sources.items() if any(self._undermined(m, s, affected) for s in from_)}
         grown = True
         while grown:
@@ -76,6 +80,15 @@ class Staleness:
             stale |= more
             grown = bool(more)
         return stale
+
+    def _kept(self, memory_id: str) -> str:
+        """The memory that a copy was merged into, at the end of the chain; any other memory itself."""
+        seen = {memory_id}
+        sql = "SELECT replaced_by FROM memories WHERE id = ? AND status = 'merged' AND forgotten = 0"
+        while (target := self._c.one(sql, (memory_id,))) is not None and target not in seen:
+            memory_id = target
+            seen.add(memory_id)
+        return memory_id
 
     def _undermined(self, derived: str, source: str, affected: set[str]) -> bool:
         rows = self._c.rows(
