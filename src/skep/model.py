@@ -191,6 +191,10 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     """Among disagreement, conflict, outdated, replaces (a memory it replaced matches), stale, pending, expanded."""
     conflicts_with: tuple[str, ...] = ()
+    replaced: str | None = None
+    """The memory it replaced whose words and meaning count for it; with the flag `replaces`."""
+    via: Link | None = None
+    """The link that led to it; with the flag `expanded`."""
 
     def why(self) -> str:
         """In one readable line, why this was returned."""
@@ -198,9 +202,17 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
             f"{name} {value:.2f}" + (f" (#{self.ranks[name]})" if name in self.ranks else "")
             for name, value in sorted(self.signals.items(), key=lambda item: -item[1])
         ]
+        if self.via is not None:
+            hops = int(self.signals.get("hops", 1))
+            parts = [
+                f"{hops} link{'s' if hops > 1 else ''} away, {self.via.src} -{self.via.rel}-> {self.via.dst}"
+            ]
         line = f"{self.score:.3f} = " + (", ".join(parts) or "unscored")
         if self.flags:
-            line += "; " + ", ".join(self.flags)
+            line += "; " + ", ".join(
+                f"{flag} {self.replaced}" if flag == "replaces" and self.replaced else flag
+                for flag in self.flags
+            )
         if self.conflicts_with:
             line += "; conflicts with " + ", ".join(self.conflicts_with)
         return line

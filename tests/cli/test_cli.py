@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from skep.bank import Bank
 from skep.cli import COMMANDS, MEANT, app
 from skep.errors import ConfigError, SkepError
 
@@ -35,12 +36,36 @@ def test_lines_on_standard_input_are_one_memory_each(run: Any) -> None:
     assert tags == [["b"], ["a"]]
 
 
+def test_what_is_given_as_nought_is_nought(run: Any) -> None:
+    a = run("add", "the kettle leaks", "--importance", "0", "--confidence", "0").stdout.strip()
+    memory = as_json(run("get", a, "--json"))
+    assert (memory["importance"], memory["confidence"]) == (0.0, 0.0)
+
+
 def test_search_finds_and_explains(run: Any) -> None:
     run("add", "the staging database runs PostgreSQL 16")
     run("add", "the office has two kettles")
     found = as_json(run("search", "which postgres on staging", "--json"))
     assert found["hits"][0]["memory"]["text"] == "the staging database runs PostgreSQL 16"
     assert "=" in run("search", "postgres", "--explain").stdout
+
+
+def test_search_goes_by_the_config_of_the_bank_unless_told_otherwise(run: Any, bank_path: Path) -> None:
+    for number in range(4):
+        run("add", f"kettle {number} stands in room {number}", "--importance", f"0.{number}")
+    with Bank.open(bank_path) as bank:
+        bank.set_setting("recall/config", {"limit": 2, "relative_floor": 0, "short_floor": 0})
+
+    def count(*options: str) -> int:
+        return len(as_json(run("search", "kettle in room", "--json", *options))["hits"])
+
+    assert count() == 2
+    assert count("-n", "3") == 3
+    assert count("--min-importance", "0.3") == 1
+    assert count("--config", '{"max_results": 1}') == 1
+    wrong = run("search", "x", "--config", '{"max_reslts": 1}', code=1)
+    assert "did you mean 'max_results'" in str(wrong.exception)
+    assert "must be a JSON object" in run("search", "x", "--config", "[1]", code=2).output
 
 
 def test_revise_sets_and_clears_fields(run: Any) -> None:

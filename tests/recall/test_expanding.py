@@ -7,6 +7,8 @@ from itertools import pairwise
 import pytest
 
 from skep.bank import Bank
+from skep.errors import ConfigError
+from skep.model import Link
 
 ANA, BOB = {"user": "ana"}, {"user": "bob"}
 
@@ -81,3 +83,33 @@ def test_the_stages_of_a_trace_add_up(bank: Bank, preset: str, config: dict[str,
         assert after.kept == before.kept - after.cut, after
     assert (last.name, last.kept) == ("expansion", len(answer))
     assert last.note == f"{len(answer) - stages[-1].kept} reached by links"
+
+
+def test_a_hit_that_a_link_led_to_says_which_one(bank: Bank) -> None:
+    plan, near, far = (told(bank, text) for text in ("zebra migration plan", "cabin key", "lamp oil"))
+    bank.link(near, plan, "entails")
+    bank.link(near, far)
+
+    _, one, two = bank.recall("zebra migration", limit=1, expand={"depth": 2})
+
+    assert (one.via, two.via) == (Link(src=near, dst=plan, rel="entails"), Link(src=near, dst=far))
+    assert one.why() == f"{one.score:.3f} = 1 link away, {near} -entails-> {plan}; expanded"
+    assert two.why() == f"{two.score:.3f} = 2 links away, {near} -related-> {far}; expanded"
+
+
+def test_a_call_overrides_what_the_config_of_the_bank_says_of_links(bank: Bank) -> None:
+    ids = [told(bank, text) for text in ("zebra migration plan", "cabin key", "lamp oil")]
+    for one, other in pairwise(ids):
+        bank.link(one, other)
+    bank.set_setting("recall/config", {"expand": {"depth": 2}})
+
+    def found(**how: object) -> int:
+        return len(bank.recall("zebra migration", limit=1, **how))  # type: ignore[arg-type]
+
+    assert found() == 3
+    assert found(expand=True) == 3, "as the bank says"
+    assert found(expand={"depth": 1}) == 2
+    assert found(expand=False) == found(config={"expand": None}) == 1
+    assert found(preset="default", expand=True) == 2, "a named preset leaves the config of the bank aside"
+    with pytest.raises(ConfigError, match="true, false or a mapping"):
+        found(expand=0)

@@ -24,7 +24,9 @@ def bank(tmp_path: Path) -> Iterator[Bank]:
         yield opened
 
 
-@pytest.mark.parametrize("query", ['"blue green"', "“Blue  Green”", "`blue green`", "what of the 'blue green'?"])
+@pytest.mark.parametrize(
+    "query", ['"blue green"', "“Blue  Green”", "`blue green`", "what of the 'blue green'?"]
+)
 def test_a_phrase_comes_before_its_words_in_another_order(bank: Bank, query: str) -> None:
     assert bank.recall("blue green")[0].memory.text != TEXTS[0]
     found = bank.recall(query, explain=True)

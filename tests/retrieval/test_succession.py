@@ -31,10 +31,12 @@ def replaced(bank: Bank, *texts: str, **given: object) -> list[str]:
 
 
 def test_the_words_of_the_old_find_the_new(bank: Bank) -> None:
-    replaced(bank, OLD, NEW)
+    old, _ = replaced(bank, OLD, NEW)
     found = bank.recall("How is TSLint set up?", explain=True)
     assert [hit.memory.text for hit in found] == [NEW]
     assert "replaces" in found[0].flags
+    assert found[0].replaced == old
+    assert found[0].why().endswith(f"; replaces {old}")
     assert any(stage.name == "succession" for stage in found.trace)
 
 

@@ -110,6 +110,17 @@ def test_recall_marks_what_is_contested_and_what_is_outdated(agent: Client) -> N
     assert f"! outdated: replaced by [{new}]" in answer
 
 
+def test_recall_says_which_memory_a_hit_stands_for(agent: Client) -> None:
+    old = id_in(agent.text("remember", text="We lint TypeScript with TSLint"))
+    new = id_in(agent.text("remember", text="Biome checks and formats all our code"))
+    agent.text("supersede", old=old, new=new)
+
+    answer = agent.text("recall", query="how is TSLint set up?")
+
+    assert id_in(answer) == new
+    assert f"in place of [{old}], which matches" in answer
+
+
 def test_recall_of_an_empty_bank_says_so(agent: Client) -> None:
     assert agent.text("recall", query="anything at all").startswith("nothing found: nothing is stored yet")
 

@@ -83,11 +83,15 @@ def add(
 
     A private part that goes over several lines joins them.
     """
-    fields = {key: value for key, value in fields.items() if value not in (None, (), False)}
+    fields = {
+        key: value
+        for key, value in fields.items()
+        if value is not None and value is not False and value != ()
+    }
     if redact_kinds:
         fields["redact"] = redact_kinds
     if metadata is not None:
-        fields["metadata"] = _metadata(metadata)
+        fields["metadata"] = _object("--metadata", metadata)
     if polarity is not None:
         fields["polarity"] = int(polarity)
     if whole:
@@ -170,11 +174,11 @@ def _told_which_line(numbers: list[int]) -> Generator[None]:
         raise
 
 
-def _metadata(given: str) -> dict[str, Any]:
+def _object(option: str, given: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(given, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise click.BadParameter(f"--metadata must be a JSON object ({error})") from None
+        raise click.BadParameter(f"{option} must be a JSON object ({error})") from None
 
 
 def _decoded(given: bytes, what: str) -> str:
@@ -206,7 +210,7 @@ def _conflict_line(conflict: Conflict) -> str:
 
 @click.command()
 @click.argument("query")
-@click.option("-n", "--limit", type=int, default=5, show_default=True, help="At most so many.")
+@click.option("-n", "--limit", type=int, help="At most so many; 5, or what the deployed config says.")
 @click.option("--kind", type=click.Choice(KINDS), multiple=True, help="Only this kind; may be repeated.")
 @click.option("--tag", "tags", multiple=True, help="Only with this label; may be repeated.")
 @click.option("--domain", help="Only of this field.")
@@ -215,9 +219,11 @@ def _conflict_line(conflict: Conflict) -> str:
 @click.option("--until", help="Made before this time (ISO 8601).")
 @click.option("--as-of", help="Answer as the bank would have at that time.")
 @click.option("--min-confidence", type=float, help="Only what is at least so sure, 0 to 1.")
+@click.option("--min-importance", type=float, help="Only what is at least so important, 0 to 1.")
 @click.option("--preset", help="A named way to rank.")
+@click.option("--config", metavar="JSON", help="Fields of a recall config that override the bank's.")
 @click.option("--include-superseded", is_flag=True, help="Also what was replaced or merged.")
-@click.option("--expand", is_flag=True, help="Follow links from the hits.")
+@click.option("--expand/--no-expand", default=None, help="Follow links from the hits, or not.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
 @click.option(
     "--reranker", metavar="FOLDER", help="Let a local cross-encoder (ONNX, extra 'quality') order the best."
@@ -229,11 +235,14 @@ def search(
     kind: tuple[str, ...],
     explain: bool,
     reranker: str | None,
+    config: str | None,
     bank_path: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Print the memories that answer QUERY, best first; nothing if nothing does."""
+    if config is not None:
+        options["config"] = _object("--config", config)
     if reranker is not None:
         from skep.retrieval.rerankers import CrossEncoder
 
@@ -413,7 +422,11 @@ def forget(
 @click.command()
 @click.argument("memory_id", required=False)
 @click.option(
-    "--threshold", type=float, default=0.80, show_default=True, help="How alike two must be, 0 to 1."
+    "--threshold",
+    type=float,
+    default=0.80,
+    show_default=True,
+    help="How near by meaning two must be to be compared, 0 to 1; those that share most words always are.",
 )
 @asked_scope
 @common

@@ -169,7 +169,8 @@ class Reading(History):
     ) -> list[Conflict]:
         """Duplicates, contradictions and updates among what is stored: of one memory, or in the whole bank.
 
-        With a scope, among the memories of that scope; `include_shared` adds those that have none.
+        Two are compared from a similarity of `threshold` on; those that share most of their words always are. With a
+        scope, among the memories of that scope; `include_shared` adds those that have none.
         """
         threshold = clean_number("threshold", threshold, 0.0, 1.0)
         clean_call("contradiction_fn", contradiction_fn)
@@ -241,7 +242,8 @@ class Reading(History):
             include_superseded: Also memories that were replaced.
             preset: A named way to rank; see `docs/reference/recall-config.md`.
             config: Fields of a recall config that override the bank's and the preset's.
-            expand: Walk links outward from the hits; True, or a mapping with relations, depth, cap, decay.
+            expand: Walk links outward from the hits; True, or a mapping with relations, depth, cap, decay. False walks
+                none, whatever the bank's config says.
             reranker: Called with the query and the texts of the short list; gives scores.
             withhold: The share of recalls that leave one hit out at random, to learn what each is worth; hand the
                 result to `learn`.

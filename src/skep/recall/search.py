@@ -100,15 +100,17 @@ class Recaller:
             chosen = config
         else:
             chosen, spelt = self._merged(preset, config, deployed)
-            if not expand:
+            if expand is None or (expand is False and chosen.expand is None):
                 return chosen, spelt
-        if expand:
-            how = Expand() if expand is True else expand
+        if expand is False:
+            chosen = msgspec.structs.replace(chosen, expand=None)
+        elif expand is not None:
+            how = (chosen.expand or Expand()) if expand is True else expand
             if isinstance(how, Mapping):
                 how = from_dict({"expand": dict(cast("Mapping[str, Any]", how))}).expand
             if not isinstance(how, Expand):
                 raise ConfigError(
-                    f"expand must be true or a mapping with relations, depth, cap, decay, not {how!r}"
+                    f"expand must be true, false or a mapping with relations, depth, cap, decay, not {how!r}"
                 )
             chosen = msgspec.structs.replace(chosen, expand=how)
         return chosen, _encode(chosen)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from skep.model import Link
+
 if TYPE_CHECKING:
-    from skep.model import Link
     from skep.retrieval.config import Expand
 
 
@@ -18,7 +19,8 @@ class Reached(NamedTuple):
     hops: int
     via: str
     """The id it was reached from."""
-    rel: str
+    link: Link
+    """The last link on the way."""
 
 
 Which = Callable[[Sequence[str]], set[str]]
@@ -54,7 +56,7 @@ def expand(
                 if here not in frontier or there in seeds:
                     continue
                 score = frontier[here] * how.decay * min(max(link.strength, 0.0), 1.0)
-                found = Reached(there, score, hop, here, link.rel)
+                found = Reached(there, score, hop, here, link)
                 if there not in following or _key(found) < _key(following[there]):
                     following[there] = found
         nearer = {

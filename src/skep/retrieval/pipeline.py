@@ -284,8 +284,7 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
     rows, outdated = found.rows, found.outdated
-    heirs = frozenset(rows[found.columns.former[found.at] >= 0].tolist())
-    count = len(rows)
+    count, heirs = len(rows), _replaced(found, call)
     signals, ranks = _listed(found.signals), _listed(found.ranks)
     odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
@@ -299,6 +298,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             flags=_flags(memory, disagreement=odd_one, outdated=row in outdated, replaces=row in heirs)
             if odd_one or outdated or heirs or memory.stale or memory.status == "pending"
             else (),
+            replaced=heirs.get(row),
         )
         for memory, row, score, measures, places, odd_one in zip(
             call.sources.memories(rows),
@@ -311,6 +311,16 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
         )
     ]
     return tuple(hits)
+
+
+def _replaced(found: Candidates, call: Call) -> dict[int, str]:
+    """Of the rows that are there for what they replaced: the id of that."""
+    former = found.columns.former[found.at]
+    heirs = np.flatnonzero(former >= 0)
+    if not len(heirs):
+        return {}
+    old = call.sources.memories(former[heirs])
+    return {row: memory.id for row, memory in zip(found.rows[heirs].tolist(), old, strict=True)}
 
 
 def _listed(columns: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
@@ -366,6 +376,7 @@ def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
             score=each.score,
             signals={"hops": float(each.hops)},
             flags=("expanded", *_flags(memory)),
+            via=each.link,
         )
         for each, memory in zip(reached, memories, strict=True)
     )
