@@ -36,6 +36,15 @@ def test_the_newest_value_comes_first_and_the_older_is_marked(
     assert [hit.memory.id for hit in hits] == [newer, older]
     assert ["outdated" in hit.flags for hit in hits] == [False, True]
     assert hits[0].score >= hits[1].score
+    assert [hit.conflicts_with for hit in hits] == [(older,), (newer,)], "as `find_conflicts` says"
+
+
+def test_of_copies_the_newest_comes_first_and_none_is_marked(bank: Bank, clock: Clock) -> None:
+    for text in ("The API returns JSON", "the API returns JSON!", "The API returns JSON."):
+        (newest,) = told(bank, clock, text)
+        hits = bank.recall("what does the API return?")
+        assert hits[0].memory.id == newest
+        assert not any(hit.flags for hit in hits)
 
 
 def test_of_one_moment_the_later_written_is_the_newer(bank: Bank) -> None:

@@ -209,6 +209,22 @@ def test_the_reranker_has_the_last_word_on_the_short_list(world: World) -> None:
     assert max(TEXTS, key=len) == answer[0].memory.text
 
 
+def test_what_a_reranker_puts_first_is_not_withheld_for_its_words(world: World) -> None:
+    """It has read the texts; the floors look at scores and words."""
+    texts = ("What did the audit of the harbour cranes find?", "Two bolts, both replaced.", *RETRIES)
+    said = [memory(number, text, scope=Scope(project="yard")) for number, text in enumerate(texts)]
+    bank = world(*said, embedder=default_embedder())
+    asked = "what did the audit of the harbour cranes find"
+    assert "m-1" not in found(bank, asked)
+
+    def reads(_query: str, texts: Sequence[str]) -> Sequence[float]:
+        return [1.0 if text.startswith("Two bolts") else 0.1 for text in texts]
+
+    answer = run(asked, PRESETS["default"], bank, NOW, reranker=reads, limit=1)
+
+    assert [hit.memory.id for hit in answer] == ["m-1"]
+
+
 def test_links_bring_their_memories_with_a_decayed_score(world: World) -> None:
     sources = world(*TEXTS, links=[Link(src="m-1", dst="m-3")])
     config = msgspec.structs.replace(PRESETS["hybrid"], expand=Expand(decay=0.5))

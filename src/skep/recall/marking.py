@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep import kernels
-from skep.semantics.conflicts import age, comparable, in_common, judge, replaces, whole_words
+from skep.semantics.conflicts import OVERLAP, age, comparable, in_common, judge, replaces, whole_words
 
 if TYPE_CHECKING:
     from skep.model import Hit, Link, Memory
@@ -19,7 +19,8 @@ MOSTLY = 0.4
 ROUGHLY = 0.25
 """The same for chunks, whose punctuation hides some of what is shared."""
 NEAR = 0.4
-"""Similarity from which such hits are compared."""
+"""Similarity from which such hits are compared; those that share as many words as a search for conflicts asks for
+(`OVERLAP`) are whatever it is: "lives in Rome" is not near to "lives in Oslo"."""
 CHECKED = 10
 """How many of the best hits are compared with one another for conflicts."""
 
@@ -61,18 +62,18 @@ def conflicts_marked(
     """
     head = hits[:CHECKED] if vectors is not None else ()
     alike = [
-        (i, j)
-        for i, j in _alike([hit.memory.text for hit in head])
+        (i, j, shared)
+        for i, j, shared in _alike([hit.memory.text for hit in head])
         if _may_conflict(head[i].memory, head[j].memory)
     ]
     found: dict[str, list[str]] = {}
     newer_than: dict[int, list[int]] = {}
     rows = vectors(head) if alike and vectors is not None else ()
-    for i, j in alike:
+    for i, j, shared in alike:
         cosine = float(rows[i] @ rows[j])
         similarity = 0.0 if math.isnan(cosine) else calibrate(cosine)
         older, newer = sorted((i, j), key=lambda place: age(head[place].memory))
-        if similarity < NEAR:
+        if similarity < NEAR and shared < OVERLAP:
             continue
         how = opposed(head[older].memory, head[newer].memory, similarity)
         if how:
@@ -166,8 +167,8 @@ def _behind(hits: tuple[Hit, ...], newer: Mapping[int, Sequence[int]]) -> tuple[
     )
 
 
-def _alike(texts: list[str]) -> list[tuple[int, int]]:
-    """The pairs of texts that have most of their words in common.
+def _alike(texts: list[str]) -> list[tuple[int, int, float]]:
+    """The pairs of texts that have most of their words in common, each with the share.
 
     Chunks between blanks are compared first: they cost a quarter of finding words, and few pairs come near.
     """
@@ -178,7 +179,8 @@ def _alike(texts: list[str]) -> list[tuple[int, int]]:
             words[place] = whole_words(texts[place])
         return words[place]
 
-    return [(i, j) for i, j in roughly_alike(texts) if in_common(of(i), of(j)) >= MOSTLY]
+    near = ((i, j, in_common(of(i), of(j))) for i, j in roughly_alike(texts))
+    return [(i, j, shared) for i, j, shared in near if shared >= MOSTLY]
 
 
 def roughly_alike(texts: list[str]) -> list[tuple[int, int]]:

@@ -10,6 +10,8 @@ Without a model, two memories are rivals when
   to the best hit and holds its words of the query; or ranks less close, and says of words of the query that their value
   has changed. Again only against the best hit.
 
+Copies, which have the same words, trade places in the same way, and none of them is marked: each is as true as the others.
+
 Where the relation holds several values at a time ("speaks French", "speaks German") the older is not marked. Two texts
 that begin with two names of a kind and differ further on ("libfoo: library for X", "libbar: library for Y") are about
 two things, and no rivals, unless the newer one tells of a change ("the new endpoint is").
@@ -133,10 +135,12 @@ def renew(facts: Facts) -> Renewed:
         places = sorted({leader, *rivals})
         free.difference_update(places)
         newest_first = sorted(places, key=age.__getitem__)
+        newest = words.of(newest_first[0]).held
         for place, newer in zip(places, newest_first, strict=True):
             order[place] = newer
-            outdated[place] = age[place] > age[newest_first[0]] and not _may_both_hold(
-                words.of(place).held, words.of(newest_first[0]).held
+            mine = words.of(place).held
+            outdated[place] = (
+                age[place] > age[newest_first[0]] and mine != newest and not _may_both_hold(mine, newest)
             )
     return Renewed(np.array(order, dtype=np.int64), np.array(outdated, dtype=bool))
 
@@ -213,7 +217,7 @@ def tells_of_change(text: str) -> bool:
 
 
 def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
-    """Those worded like the leader, with another value."""
+    """Those worded like the leader, with another value, and copies of it."""
     out: set[int] = set()
     mine = words.of(leader).held if others else frozenset[str]()
     size = len(mine)
@@ -221,6 +225,8 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
         theirs = words.of(other).held
         shared, whole = len(mine & theirs), len(theirs)
         if size > shared < whole and shared >= ALIKE * (size + whole - shared):
+            out.add(other)
+        elif size == shared == whole:
             out.add(other)
     return out
 

@@ -201,8 +201,9 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
     reason, config = "", call.config
     if config.floor > 0 and evidence(found) < config.floor:
         return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
-    asked = config.relative_floor > 0 or config.short_floor > 0
-    if asked and len(found) and "reranker" not in found.measured:  # its scale is its own
+    if "reranker" in found.measured:  # its scale is its own, and it has read the texts
+        return found, reason
+    if (config.relative_floor > 0 or config.short_floor > 0) and len(found):
         kept = found.take(np.flatnonzero(_near(found, call)))
         cut = len(found) - len(kept)
         reason = f"{cut} far behind the best" if cut else ""
