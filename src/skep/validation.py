@@ -119,12 +119,14 @@ def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Ch
     return found
 
 
-def refuse_inverted(start: float | None, end: float | None) -> None:
-    """Raise for an interval that ends before it begins."""
+def refuse_inverted(
+    start: float | None, end: float | None, first: str = "valid_from", last: str = "valid_to"
+) -> None:
+    """Raise for an interval that ends before it begins; `first` and `last` name its ends."""
     if start is not None and end is not None and start >= end:
         raise OutOfRangeError(
-            f"valid_from ({_iso(start)}) must be before valid_to ({_iso(end)}); change both, or leave one out",
-            field="valid_to",
+            f"{first} ({_iso(start)}) must be before {last} ({_iso(end)}); change both, or leave one out",
+            field=last,
         )
 
 

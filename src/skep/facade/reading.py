@@ -27,6 +27,7 @@ from skep.validation import (
     clean_text,
     clean_time,
     clean_words,
+    refuse_inverted,
 )
 from skep.words import query_terms
 
@@ -141,6 +142,9 @@ class Reading(History):
         """A checked filter; what is not given narrows nothing, and what is no condition is another's to look at."""
         settings = self._engine.settings
         label = settings.label_limit
+        after = None if since is None else clean_time("since", since)
+        before = None if until is None else clean_time("until", until)
+        refuse_inverted(after, before, "since", "until")
         return Filter(
             scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
             include_shared=clean_flag("include_shared", include_shared),
@@ -149,8 +153,8 @@ class Reading(History):
             tags=_tag_groups("tags", tags, settings) if tags else (),
             domains=() if domain is None else _several("domain", domain, label),
             agents=() if agent is None else _several("agent", agent, label),
-            since=None if since is None else clean_time("since", since),
-            until=None if until is None else clean_time("until", until),
+            since=after,
+            until=before,
             valid_at=None if valid_at is None else clean_time("valid_at", valid_at),
             min_confidence=None if min_confidence is None else _share("min_confidence", min_confidence),
             min_importance=None if min_importance is None else _share("min_importance", min_importance),
@@ -257,22 +261,23 @@ class Reading(History):
         reranker = None if reranker is None else _counted(clean_call("reranker", reranker))
         if rng is not None:
             _refuse_other(rng)
-        explain = bool(explain)
+        explain = clean_flag("explain", explain)
         share = clean_number("withhold", withhold, 0.0, 1.0)
         deployed = self._recall.deployed() if preset is None else {}
         limit = clean_count("limit", deployed.get("limit", 5) if limit is None else limit, 1, 10_000)
         narrowing = (
             deployed if kind is None and not tags else {}
         )  # a call that says what it wants is not narrowed
+        include_superseded = clean_flag("include_superseded", include_superseded)
         if as_of is not None:
-            return self.as_of(as_of).recall(
+            return self.as_of(clean_time("as_of", as_of)).recall(
                 query, limit=limit, kind=kind, tags=tags, domain=domain, agent=agent, scope=scope,
                 include_shared=include_shared, min_confidence=min_confidence, min_importance=min_importance,
                 since=since, until=until, include_superseded=include_superseded, preset=preset, config=config,
                 expand=expand, reranker=reranker, explain=explain,
             )  # fmt: skip
         where = self._filter(
-            kind=kind or narrowing.get("kinds"),
+            kind=narrowing.get("kinds") if kind is None else kind,
             status=(*CURRENT, *REPLACED) if include_superseded else CURRENT,
             tags=tags,
             domain=domain,
