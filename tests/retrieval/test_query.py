@@ -38,6 +38,28 @@ def day(year: int, month: int, number: int) -> float:
         ("over the past 3 days", (2025, 6, 15), (2025, 6, 19)),
         ("what happened in September", (2024, 9, 1), (2024, 10, 1)),
         ("due May 8", (2025, 5, 8), (2025, 5, 9)),
+        ("what changed on 2023/05/08?", (2023, 5, 8), (2023, 5, 9)),
+        ("the letter of 8.5.2023", (2023, 5, 8), (2023, 5, 9)),
+        ("the letter of 13/05/2023", (2023, 5, 13), (2023, 5, 14)),
+        ("the letter of 05/13/2023", (2023, 5, 13), (2023, 5, 14)),
+        ("what shipped between March and May?", (2025, 3, 1), (2025, 6, 1)),
+        ("what shipped from November to February?", (2024, 11, 1), (2025, 3, 1)),
+        ("what shipped from May to July 2023", (2023, 5, 1), (2023, 8, 1)),
+        ("what shipped from November 2022 to January 2023", (2022, 11, 1), (2023, 2, 1)),
+        ("between 3 May and 10 May 2023", (2023, 5, 3), (2023, 5, 11)),
+        ("from the 3rd to the 10th of May", (2025, 5, 3), (2025, 5, 11)),
+        ("between May 3 and May 10, 2023", (2023, 5, 3), (2023, 5, 11)),
+        ("from December 28 to January 3", (2024, 12, 28), (2025, 1, 4)),
+        ("revenue in Q3 2024", (2024, 7, 1), (2024, 10, 1)),
+        ("revenue in Q3", (2024, 7, 1), (2024, 10, 1)),
+        ("the third quarter of 2024", (2024, 7, 1), (2024, 10, 1)),
+        ("where was I in May of last year", (2024, 5, 1), (2024, 6, 1)),
+        ("where was I last June", (2024, 6, 1), (2024, 7, 1)),
+        ("music of the 1990s", (1990, 1, 1), (2000, 1, 1)),
+        ("in the past week", (2025, 6, 11), (2025, 6, 19)),
+        ("over the past month", (2025, 5, 18), (2025, 6, 19)),
+        ("half a year ago", (2024, 11, 3), (2025, 2, 2)),
+        ("twenty days ago", (2025, 5, 29), (2025, 5, 30)),
     ],
 )
 def test_a_named_time_becomes_an_interval(
@@ -48,7 +70,10 @@ def test_a_named_time_becomes_an_interval(
     assert (day(*start), day(*end)) == (span.start, span.end)
 
 
-@pytest.mark.parametrize("text", ["you may deploy", "port 8080", "march on", "step 3"])
+@pytest.mark.parametrize(
+    "text",
+    ["you may deploy", "port 8080", "march on", "step 3", "the letter of 03/04/2023", "port 1.2.3.2023"],
+)
 def test_what_is_no_time_is_not_read_as_one(text: str) -> None:
     assert spans(text, NOW) == ()
 

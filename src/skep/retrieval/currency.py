@@ -10,7 +10,8 @@ Without a model, two memories are rivals when
   to the best hit and holds its words of the query; or ranks less close, and says of words of the query that their value
   has changed. Again only against the best hit.
 
-Copies, which have the same words, trade places in the same way, and none of them is marked: each is as true as the others.
+Copies, which have the same words, trade places in the same way, and none of them is marked: each is as true as the
+others.
 
 Where the relation holds several values at a time ("speaks French", "speaks German") the older is not marked. Two texts
 that begin with two names of a kind and differ further on ("libfoo: library for X", "libbar: library for Y") are about
@@ -224,9 +225,8 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
     for other in others:
         theirs = words.of(other).held
         shared, whole = len(mine & theirs), len(theirs)
-        if size > shared < whole and shared >= ALIKE * (size + whole - shared):
-            out.add(other)
-        elif size == shared == whole:
+        revised = size > shared < whole and shared >= ALIKE * (size + whole - shared)
+        if revised or size == shared == whole:
             out.add(other)
     return out
 

@@ -7,7 +7,7 @@ injected now.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -41,7 +41,8 @@ COUNTS = {
         ("", "a an one", "two couple", "three few", "four", "five", "six", "seven", "eight", "nine", "ten")
     )
     for word in words.split()
-}
+} | {"eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30}
+ORDINALS = ("first", "second", "third", "fourth")
 YEARS = range(1000, 2200)
 DAY = 86_400.0
 
@@ -50,12 +51,31 @@ _count = r"(\d{1,3}|" + "|".join(sorted(COUNTS, key=len, reverse=True)) + ")"
 _unit = r"(day|week|weekend|fortnight|month|quarter|year|hour)s?"
 _year = r"(\d{4})"
 
-_iso = lazy(r"\b(\d{4})-(\d{2})(?:-(\d{2})(?=\b|t\d))?(?!\d)")
+_th = "(?:st|nd|rd|th)?"
+_to = "(?:to|and|until|till|through)"
+
+_iso = lazy(r"\b(\d{4})([-/])(\d{2})(?:\2(\d{2})(?=\b|t\d))?(?!\d)")
+_numbers = lazy(r"(?<![\d./])(\d{1,2})([./])(\d{1,2})\2(\d{4})(?![\d./]\d|\d)")
+_months = lazy(
+    rf"\b(?:from|between) {_month},?(?: {_year})? {_to} {_month}(?! \d{{1,2}}\b),?(?:(?: of)? {_year})?\b"
+)
+_days_month = lazy(
+    rf"\b(?:from|between) (?:the )?(\d{{1,2}}){_th}(?: of)?(?: {_month})? {_to} "
+    rf"(?:the )?(\d{{1,2}}){_th}(?: of)? {_month}"
+    rf",?(?: {_year})?\b"
+)
+_month_days = lazy(
+    rf"\b(?:from|between) {_month} (\d{{1,2}}){_th} {_to} (?:{_month} )?(\d{{1,2}}){_th}\b(?:,? {_year}\b)?"
+)
+_quarter = lazy(rf"\bq([1-4])(?:(?: of)?[ -]?{_year})?\b|\b({'|'.join(ORDINALS)}) quarter of {_year}\b")
+_month_of = lazy(rf"\b(?:in )?{_month},?(?: of)? (last|this|previous|next) year\b")
+_decade = lazy(r"\b(\d{3})0s\b")
+_half_year = lazy(r"\bhalf a year (?:ago|back|before|earlier)\b")
 _day_month = lazy(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_month},?(?: {_year})?\b")
 _month_day = lazy(rf"\b{_month} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,? {_year}\b)?")
 _month_year = lazy(rf"\b{_month},?(?: of)? {_year}\b")
 _month_alone = lazy(
-    rf"\b(?:in|during|since|by|last|this|early|late|mid|before|after|until|till) {_month}(?=\W|$)"
+    rf"\b(in|during|since|by|last|this|early|late|mid|before|after|until|till) {_month}(?=\W|$)"
 )
 _year_range = lazy(rf"\b(?:from|between) {_year} (?:to|and|until|till|through) {_year}\b")
 _year_alone = lazy(rf"\b(?:in|during|since|of|by|year|early|late|mid|around|before|after) {_year}\b")
@@ -110,7 +130,9 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     found: list[tuple[int, int, Span]] = []
     taken: list[tuple[int, int]] = []
-    for pattern, read in _READERS:
+    for pattern, read, needed in _READERS:
+        if needed and not any(map(lowered.__contains__, needed)):
+            continue
         for match in pattern.finditer(lowered):
             low, high = match.span()
             if any(low < end and start < high for start, end in taken):
@@ -220,8 +242,75 @@ def _latest(today: datetime, month: int, day: int) -> datetime | None:
 
 
 def _read_iso(match: re.Match[str], _today: datetime) -> Bounds:
-    year, month, day = match.groups()
-    return _one_day(_date(int(year), int(month), int(day))) if day else _whole_month(int(year), int(month))
+    year, sign, month, day = match.groups()
+    if day:
+        return _one_day(_date(int(year), int(month), int(day)))
+    return _whole_month(int(year), int(month)) if sign == "-" else None
+
+
+def _read_numbers(match: re.Match[str], _today: datetime) -> Bounds:
+    """ "13.05.2023" is a day and a month; of 03/04/2023 nobody can know which is which."""
+    one, sign, other, year = int(match.group(1)), match.group(2), int(match.group(3)), int(match.group(4))
+    if sign == "." or one > 12 or one == other:
+        return _one_day(_date(year, other, one))
+    return _one_day(_date(year, one, other)) if other > 12 else None
+
+
+def _read_months(match: re.Match[str], today: datetime) -> Bounds:
+    """A stretch of months; a year that is not said is that of the other end."""
+    one, early, other, late = match.groups()
+    first, last = MONTHS[one], MONTHS[other]
+    if late:
+        end = int(late)
+    elif early:
+        end = int(early) + (last < first)
+    else:
+        end = today.year if last <= today.month else today.year - 1
+    start = _whole_month(int(early) if early else end - (last < first), first)
+    stop = _whole_month(end, last)
+    return None if start is None or stop is None or stop[1] <= start[0] else (start[0], stop[1])
+
+
+def _read_days_month(match: re.Match[str], today: datetime) -> Bounds:
+    one, month, other, last, year = match.groups()
+    return _days(today, (int(one), MONTHS[month or last]), (int(other), MONTHS[last]), year)
+
+
+def _read_month_days(match: re.Match[str], today: datetime) -> Bounds:
+    month, one, last, other, year = match.groups()
+    return _days(today, (int(one), MONTHS[month]), (int(other), MONTHS[last or month]), year)
+
+
+def _days(today: datetime, first: tuple[int, int], last: tuple[int, int], year: str | None) -> Bounds:
+    """From one day and month to another one, of the same year or over its turn."""
+    end = _day(today, *last, year)
+    if end is None:
+        return None
+    start = _date(end[0].year - (last[1] < first[1]), first[1], first[0])
+    return None if start is None or start >= end[1] else (start, end[1])
+
+
+def _read_quarter(match: re.Match[str], today: datetime) -> Bounds:
+    number, year, spelt, of = match.groups()
+    which = int(number) if number else ORDINALS.index(spelt) + 1
+    latest = today.year if 3 * which - 2 <= today.month else today.year - 1
+    there = int(year or of or latest)
+    first, last = _whole_month(there, 3 * which - 2), _whole_month(there, 3 * which)
+    return None if first is None or last is None else (first[0], last[1])
+
+
+def _read_month_of(match: re.Match[str], today: datetime) -> Bounds:
+    shift = {"this": 0, "next": -1}.get(match.group(2), 1)
+    return _whole_month(today.year - shift, MONTHS[match.group(1)])
+
+
+def _read_decade(match: re.Match[str], _today: datetime) -> Bounds:
+    return _whole_year(int(match.group(1)) * 10, int(match.group(1)) * 10 + 9)
+
+
+def _read_half_year(_match: re.Match[str], today: datetime) -> Bounds:
+    middle = _back(today, 6, "month")
+    return middle - timedelta(days=HALF_SLACK), middle + timedelta(days=HALF_SLACK + 1)
 
 
 def _read_day_month(match: re.Match[str], today: datetime) -> Bounds:
@@ -243,8 +332,9 @@ def _read_month_year(match: re.Match[str], _today: datetime) -> Bounds:
 
 
 def _read_month(match: re.Match[str], today: datetime) -> Bounds:
-    month = MONTHS[match.group(1)]
-    return _whole_month(today.year if month <= today.month else today.year - 1, month)
+    month = MONTHS[match.group(2)]
+    now = month <= today.month if match.group(1) != "last" else month < today.month
+    return _whole_month(today.year if now else today.year - 1, month)
 
 
 def _read_year_range(match: re.Match[str], _today: datetime) -> Bounds:
@@ -281,6 +371,8 @@ _SLACK = {
     "year": 183,
 }
 """How many days either side a vague "n units ago" may mean."""
+HALF_SLACK = 45
+"""The same for "half a year ago"."""
 
 
 def _read_ago(match: re.Match[str], today: datetime) -> Bounds:
@@ -296,6 +388,8 @@ def _read_past(match: re.Match[str], today: datetime) -> Bounds:
 
 def _read_last(match: re.Match[str], today: datetime) -> Bounds:
     which, unit = match.groups()
+    if which == "past" and unit != "weekend":  # "in the past week" goes on until today
+        return _back(today, 1, unit), today + timedelta(days=1)
     shift = {"this": 0, "next": -1}.get(which, 1)
     if unit == "day":
         return _one_day(today - timedelta(days=shift))
@@ -330,17 +424,27 @@ def _read_simple(match: re.Match[str], today: datetime) -> Bounds:
     return _one_day(today - timedelta(days=back))
 
 
-_READERS = (
-    (_iso, _read_iso),
-    (_day_month, _read_day_month),
-    (_month_day, _read_month_day),
-    (_month_year, _read_month_year),
-    (_year_range, _read_year_range),
-    (_ago, _read_ago),
-    (_past, _read_past),
-    (_last_day, _read_weekday),
-    (_simple, _read_simple),
-    (_last, _read_last),
-    (_month_alone, _read_month),
-    (_year_alone, _read_year),
+_RANGE = ("from", "between")
+_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Bounds], tuple[str, ...]], ...] = (
+    (_iso, _read_iso, ("-", "/")),
+    (_numbers, _read_numbers, (".", "/")),
+    (_months, _read_months, _RANGE),
+    (_days_month, _read_days_month, _RANGE),
+    (_month_days, _read_month_days, _RANGE),
+    (_quarter, _read_quarter, ("q",)),
+    (_month_of, _read_month_of, (" year",)),
+    (_decade, _read_decade, ("0s",)),
+    (_half_year, _read_half_year, ("half",)),
+    (_day_month, _read_day_month, ()),
+    (_month_day, _read_month_day, ()),
+    (_month_year, _read_month_year, ()),
+    (_year_range, _read_year_range, _RANGE),
+    (_ago, _read_ago, ()),
+    (_past, _read_past, ()),
+    (_last_day, _read_weekday, ("day",)),
+    (_simple, _read_simple, ()),
+    (_last, _read_last, ()),
+    (_month_alone, _read_month, ()),
+    (_year_alone, _read_year, ()),
 )
+"""Patterns, how each is read, and what a text must hold some of for it to be tried: most are not even compiled."""
