@@ -243,6 +243,27 @@ def test_without_an_embedder_hive_counts_matched_terms(world: World) -> None:
     assert hits[0].score == pytest.approx(3 + 0.01 * hits[0].signals["confidence"])
 
 
+def test_matched_terms_of_what_was_replaced_count_for_what_replaced_it(world: World) -> None:
+    old = memory(0, "the scheduler retries a failed job", status="superseded", superseded_by="m-1")
+    bank = world(
+        old, memory(1, "workers take care of that"), memory(2, "a job for the tailor"), embedder=None
+    )
+    config = msgspec.structs.replace(PRESETS["hive"], currency=True)
+
+    hits = run("scheduler retries job", config, bank, NOW).hits
+
+    assert [(hit.memory.id, hit.signals["matched"]) for hit in hits] == [("m-1", 3.0), ("m-2", 1.0)]
+    assert hits[0].replaced == "m-0"
+
+
+def test_stream_takes_what_is_surer_than_half(world: World) -> None:
+    sources = world(
+        memory(0, "Deploys need a green pipeline", confidence=0.5), memory(1, "Backups run nightly")
+    )
+
+    assert found(sources, "green pipeline for deploys", "stream") == ["m-1"]
+
+
 def test_stream_keeps_one_of_near_copies(world: World) -> None:
     sources = world("Deploys need a green pipeline", "Deploys need a green pipeline!", "Backups run nightly")
 

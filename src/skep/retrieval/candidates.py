@@ -260,8 +260,12 @@ def _confidence(columns: Columns, call: Call) -> Floats:
 
 
 def rate_by_matches(columns: Columns, call: Call) -> Candidates:
-    """Without vectors: how many query terms each one holds, and a little of its confidence."""
-    matched = (call.sources.impacts(call.asked.terms, columns.rows) > 0).sum(axis=1).astype(np.float64)
+    """Without vectors: how many query terms each one, or what it replaced, holds, and a little of its confidence."""
+    held = call.sources.impacts(call.asked.terms, columns.rows) > 0
+    heirs = np.flatnonzero(columns.former >= 0)
+    if len(heirs):
+        held[heirs] |= call.sources.impacts(call.asked.terms, columns.former[heirs]) > 0
+    matched = held.sum(axis=1).astype(np.float64)
     confidence = _confidence(columns, call)
     score = matched + MATCHED_CONFIDENCE * confidence
     shown = {"matched": matched, "confidence": confidence}

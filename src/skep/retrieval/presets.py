@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from skep.confidence import ABOVE, STREAMED
 from skep.errors import ConfigError
 from skep.retrieval.config import RecallConfig, did_you_mean, validate
 
@@ -29,7 +30,7 @@ PRESETS: dict[str, RecallConfig] = {
         RecallConfig(
             name="stream",
             weights={"semantic": 0.6, "confidence": 0.3, "recency": 0.1},
-            min_confidence=0.5,
+            min_confidence=STREAMED + ABOVE,
             select="diversity",
         ),
         RecallConfig(

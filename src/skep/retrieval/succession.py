@@ -52,7 +52,9 @@ def followed(found: Candidates, call: Call) -> Candidates:
     columns = _inherited(_with(found.columns, heirs, call), former, heirs)
     joined = len(columns.rows) - len(found.columns.rows)
     speaking = int(np.count_nonzero(columns.former >= 0))
-    rated = replace(stage.rate(columns, call), trace=found.trace).ordered()
+    by_matches = call.config.matched_terms and call.vector is None
+    rated = stage.rate_by_matches(columns, call) if by_matches else stage.rate(columns, call)
+    rated = replace(rated, trace=found.trace).ordered()
     return rated.noted("succession", note=f"{speaking} by what they replaced, {joined} of them joined")
 
 
