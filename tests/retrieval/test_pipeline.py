@@ -193,6 +193,33 @@ def test_a_named_time_lifts_the_memories_of_that_time(world: World) -> None:
     assert found(sources, asked, temporal="filter") == ["m-1"]
 
 
+def test_a_question_about_a_time_alone_is_answered_by_whatever_is_of_that_time(world: World) -> None:
+    texts = (
+        "Rewrote the importer in Rust",
+        "Hired Ana for the billing team",
+        "Moved the office to the harbour",
+    )
+    said = [
+        memory(number, text, created_at=NOW - age * DAY)
+        for number, (text, age) in enumerate(zip(texts, (1, 1, 90), strict=True))
+    ]
+    bank = world(*said, embedder=default_embedder())
+
+    for asked in ("what did we do yesterday?", "yesterday", "What's new since yesterday?"):
+        answer = run(asked, PRESETS["default"], bank, NOW, explain=True)
+        assert sorted(hit.memory.id for hit in answer) == ["m-0", "m-1"]
+        assert any(stage.name == "time" for stage in answer.trace)
+    assert found(bank, "what did we do about parrots yesterday?") == []
+    assert found(bank, "what did we do the day before yesterday?") == []
+    assert found(bank, "what did we do yesterday?", temporal="off") == []
+
+
+def test_what_speaks_of_the_time_that_is_asked_about_goes_before_what_is_of_it(world: World) -> None:
+    said = memory(0, "In 1850 the bridge was built"), memory(1, "Lunch is at noon", created_at=NOW - 90 * DAY)
+
+    assert found(world(*said, embedder=default_embedder()), "what happened in 1850?") == ["m-0"]
+
+
 def test_memories_of_too_little_confidence_stay_out(world: World) -> None:
     sources = world(memory(0, "Use ruff", confidence=0.2), memory(1, "Use ruff often", confidence=0.45))
 

@@ -100,6 +100,15 @@ def run(
         found = _rerank(found, call, reranker)
     found, reason = _choose(found, call, limit)
     hits, trace = _hits(found, call), found.trace or ()
+    if not hits and asked.time_alone and config.temporal == "boost":
+        of_then = msgspec.structs.replace(config, temporal="filter")
+        answer = run(
+            query, of_then, sources, now, where=where, limit=limit, vector=vector, reranker=reranker, explain=explain
+        )  # fmt: skip
+        if explain:
+            then = Stage(name="time", kept=0, note=f"whatever there is of {asked.spans[0].text} answers")
+            answer = msgspec.structs.replace(answer, trace=(*trace, then, *answer.trace))
+        return answer
     if config.expand is not None and hits:
         more = _expanded(hits, config.expand, call)
         hits += more
@@ -199,6 +208,8 @@ def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
 def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
     """Only what answers enough of the query, and only what is not far behind the best."""
     reason, config = "", call.config
+    if config.temporal == "filter" and call.asked.time_alone:  # whatever is of that time answers
+        return found, reason
     if config.floor > 0 and evidence(found) < config.floor:
         return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
     if "reranker" in found.measured:  # its scale is its own, and it has read the texts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -60,6 +61,14 @@ _OPENERS = """
 """
 _openers = frozenset(_OPENERS.split())
 """Words that are capitalised only because they open a sentence."""
+_ANYTHING = """
+    happen happened happening do done go going goes went new news anything everything something thing things events
+    say said tell told talk talked discuss discussed mention mentioned note notes noted remember memories show list
+    please much stuff
+"""
+_anything = frozenset(_ANYTHING.split())
+"""Words of a question that leave open what it is about: "what did we talk about last week?"."""
+_plain_word = lazy(r"(?<!['’])\b[^\W_]+")
 _framing = lazy(
     r"""
     \b(?:(?:list|(?:tell|give|show)\ me|walk\ me\ through|describe|recount)\ )?(?:the\ )?(?:order|sequence)
@@ -109,6 +118,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """It is not about the past by its verb."""
     over_all: bool = False
     """It asks for a sum, a difference or a count over several memories."""
+    time_alone: bool = False
+    """It asks for whatever there is of a time ("what happened last month?")."""
 
 
 def plain(text: str) -> Query:
@@ -127,6 +138,7 @@ def understand(text: str, now: float) -> Query:
 
     lowered = text.lower()
     about = subject_matter(text)
+    named = spans(text, now)
     return Query(
         text=text,
         about=about,
@@ -134,13 +146,22 @@ def understand(text: str, now: float) -> Query:
         identifiers=_identifiers(text),
         phrases=_phrases(text),
         names=names(text),
-        spans=spans(text, now),
+        spans=named,
         wants=_wanted(lowered),
         current=_current.search(lowered) is not None,
         former=_former.search(lowered) is not None,
         present=_past.search(lowered) is None,
         over_all=_over_all.search(lowered) is not None,
+        time_alone=bool(named) and _leaves_open(lowered, [span.text for span in named]),
     )
+
+
+def _leaves_open(lowered: str, times: Sequence[str]) -> bool:
+    """Whether a question, but for the times it names, does not say what it is about."""
+    rest = " ".join(lowered.split())
+    for time in times:
+        rest = rest.replace(time, " ")
+    return all(word in STOP or word in _anything for word in _plain_word.findall(rest))
 
 
 def subject_matter(text: str) -> str:
