@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from benchmarks.quality.evaluate import evaluate
 from benchmarks.quality.rankers import WITH_MODEL, prepare
 from benchmarks.quality.report import markdown, summary
 from benchmarks.quality.through_bank import prepare_bank
+from benchmarks.speed import machine
 
 RESULTS = Path(__file__).parent / "results"
 ALL = ("bm25", "vectors", "mem0", "semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default")
@@ -32,23 +34,23 @@ def main(arguments: list[str] | None = None) -> int:
     results: dict[str, Any] = {
         "when": time.strftime("%Y-%m-%d", time.gmtime()),
         "commit": commit,
+        "environment": machine.describe(),
         "how": "through a bank" if given.bank else "in one process, without a store",
         "sets": _dated(kept),
     }
     for name in chosen:
-        for federated in (False, True) if given.federated else (False,):
-            data = sets.load_own() if name == "own" else sets.load(_needed(root), name, federated=federated)
-            try:
-                rankers = (
-                    prepare_bank(data, given.presets)
-                    if given.bank
-                    else prepare(data, wanted, Path(given.model) if given.model else None)
-                )
-            except LookupError as error:
-                print(f"{name}: left out, {error}", file=sys.stderr)
-                continue
-            title = f"{name} (federated)" if federated else name
-            found = evaluate(data, rankers)
+        data = sets.load_own() if name == "own" else sets.load(_needed(root), name)
+        try:
+            rankers = (
+                prepare_bank(data, given.presets)
+                if given.bank
+                else prepare(data, wanted, Path(given.model) if given.model else None)
+            )
+        except LookupError as error:
+            print(f"{name}: left out, {error}", file=sys.stderr)
+            continue
+        for title, asked in _variants(data, root, federated=given.federated):
+            found = evaluate(asked, rankers)
             for each in found.values():
                 each["commit"] = commit
             results["sets"][title] = results["sets"].get(title, {}) | found
@@ -71,12 +73,25 @@ def _parser() -> argparse.ArgumentParser:
         help=f"folder of MiniLM (see scripts/build_minilm_int8.py); adds {' and '.join(WITH_MODEL)}",
     )
     parser.add_argument("--bank", action="store_true", help="ask a real bank, not the in-process index")
-    parser.add_argument("--federated", action="store_true", help="also without scopes")
+    parser.add_argument("--federated", action="store_true", help="also without scopes, where a set has them")
     parser.add_argument("--merge", action="store_true", help="keep what is there of other sets and rankers")
     parser.add_argument(
         "--out", default=str(RESULTS), help="where quality.json, quality.md and summary.md go"
     )
     return parser
+
+
+def _variants(
+    data: sets.EvalSet, root: Path | None, *, federated: bool
+) -> Iterator[tuple[str, sets.EvalSet]]:
+    """The set as it is, and without its scopes where it has any: the memories are the same, the questions ask more."""
+    yield data.name, data
+    if federated and data.scoped:
+        name = data.name
+        wide = (
+            sets.load_own(federated=True) if name == "own" else sets.load(_needed(root), name, federated=True)
+        )
+        yield f"{name} (federated)", wide
 
 
 def _dated(kept: dict[str, Any]) -> dict[str, Any]:
