@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.report import goals, readme, scenarios, tables
 from benchmarks.report import history as history_
+from benchmarks.report import quality as quality_
 from benchmarks.report.figures import ENOUGH, ENOUGH_WORDS, Report, loads, sizes
 
 HERE = Path(__file__).resolve().parent.parent
@@ -268,6 +269,8 @@ def main() -> None:
     print(write(results, out, plots=not options.no_plots, others=HERE))
     if out == HERE / "REPORT.md":
         readme.renew(HERE.parent / "README.md", json.loads(results.read_text()))
+        if (found := _read(HERE / "quality" / "results" / "quality.json")) is not None:
+            quality_.renew(HERE.parent, found)
 
 
 def _name(results: Path) -> str:

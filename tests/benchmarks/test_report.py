@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from benchmarks.report import quality
 from benchmarks.report.__main__ import _name, write
 from benchmarks.report.figures import exponents, loads, resources, verdicts
 from benchmarks.report.goals import count, quality_goals, speed_goals, tally
@@ -222,6 +224,41 @@ def test_the_readme_says_what_the_committed_results_say() -> None:
 
     assert START in text
     assert put(text, report) == text, "run `python -m benchmarks.report`"
+
+
+@pytest.mark.parametrize(("page", "make"), quality.PAGES)
+def test_pages_say_of_quality_what_the_committed_results_say(
+    page: str, make: Callable[[quality.Results], str]
+) -> None:
+    text = (HERE / page).read_text()
+    found = json.loads((HERE / "benchmarks/quality/results/quality.json").read_text())
+
+    assert quality.START in text
+    assert quality.put(text, make(found)) == text, "run `python -m benchmarks.report`"
+
+
+def test_rankers_are_level_where_they_find_the_same_and_sets_without_scopes_count_once() -> None:
+    def found(default: float, bm25: float) -> dict:
+        return {
+            "default": {"recall@10": default, "questions": 9},
+            "bm25": {"recall@10": bm25, "questions": 9},
+        }
+
+    made = {
+        "sets": {
+            "a": found(0.9, 0.8),
+            "b": found(0.5, 0.5),
+            "c": found(0.1, 0.2),
+            "a (federated)": found(0, 1),
+        }
+    }
+    made["sets"]["factcon_32k"] = {"default": {"misled": 0.02}, "bm25": {"misled": 0.7}}
+
+    assert "| BM25 | 3 | 1 | 1 | 1 (c) | .70 → **.02** | – → **–** |" in quality.beside(made)
+    assert (
+        "| factcon_32k, outdated first (less is better) | .700 | – | – | – | **.020** | .10, reached |"
+        in quality.reached(made)
+    )
 
 
 def test_the_table_of_the_readme_marks_the_best_sound_answer() -> None:
