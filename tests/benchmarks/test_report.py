@@ -213,6 +213,9 @@ def test_hive_and_maintenance_have_a_chapter_when_they_were_measured() -> None:
         in maintenance(made)
     )
     assert chapter(None, None) == maintenance(None) == ""
+    assert "The results do not say at which commit" in maintenance(made)
+    made["environment"] = {"commit": "0123456789abcdef", "load_before": 0.5}
+    assert "Measured at commit `0123456789ab`, load average 0.5." in maintenance(made)
 
 
 HERE = Path(__file__).resolve().parents[2]
