@@ -19,6 +19,8 @@ from benchmarks.quality.through_bank import prepare_bank
 from benchmarks.speed import machine
 
 RESULTS = Path(__file__).parent / "results"
+PART = Path(__file__).parent / "results-part"
+"""Where a run of some sets or rankers goes, so that it does not take the place of a whole one."""
 ALL = ("bm25", "vectors", "mem0", "semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default")
 
 
@@ -26,8 +28,17 @@ def main(arguments: list[str] | None = None) -> int:
     """Run, print the overview, write the results."""
     given = _parser().parse_args(arguments)
     root = Path(given.data) if given.data else None
-    chosen = given.sets or (["own"] if root is None else sets.names(root))
-    out = Path(given.out)
+    known = ["own", *(sets.names(root) if root is not None else ())]
+    if root is not None and len(known) == 1:
+        raise SystemExit(
+            f"there are no sets under {root}: each is a folder in its `conv` with queries.jsonl.gz"
+        )
+    chosen: list[str] = given.sets or known
+    unknown = [name for name in chosen if name not in known]
+    if unknown and root is not None:
+        raise SystemExit(f"no set {unknown[0]!r} under {root}; there are {', '.join(known)}")
+    whole = not given.presets and not given.bank and _published() <= set(chosen)
+    out = Path(given.out or (RESULTS if whole or given.merge else PART))
     kept = json.loads((out / "quality.json").read_text()) if given.merge else {"sets": {}}
     commit = _commit()
     wanted = given.presets or (ALL + WITH_MODEL if given.model else ALL)
@@ -60,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     (out / "quality.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (out / "quality.md").write_text(markdown(results), encoding="utf-8")
     (out / "summary.md").write_text(summary(results), encoding="utf-8")
+    print(f"written to {out}; `python -m benchmarks.report` takes what is in {RESULTS.name}")
     return 0
 
 
@@ -76,9 +88,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--federated", action="store_true", help="also without scopes, where a set has them")
     parser.add_argument("--merge", action="store_true", help="keep what is there of other sets and rankers")
     parser.add_argument(
-        "--out", default=str(RESULTS), help="where quality.json, quality.md and summary.md go"
+        "--out",
+        help="where quality.json, quality.md and summary.md go; for a part of a whole run `results-part` by default",
     )
     return parser
+
+
+def _published() -> set[str]:
+    """The sets in the committed results."""
+    there = RESULTS / "quality.json"
+    titles: list[str] = list(json.loads(there.read_text())["sets"]) if there.exists() else ["own"]
+    return {title.removesuffix(" (federated)") for title in titles}
 
 
 def _variants(

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmarks.quality import __main__ as command
 from benchmarks.quality import sets
 from benchmarks.quality.__main__ import main
 from benchmarks.quality.evaluate import evaluate
@@ -79,3 +80,21 @@ def test_what_was_not_run_is_named() -> None:
     )
 
     assert "Not run: `chroma` on b." in text
+
+
+def test_a_part_of_a_run_and_a_mistyped_folder_leave_the_committed_results_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(command, "PART", tmp_path / "part")
+    kept = tmp_path / "results" / "quality.json"
+    kept.parent.mkdir()
+    kept.write_text('{"sets": {"own": {}, "another (federated)": {}}}')
+
+    assert main(["--presets", "bm25"]) == 0
+    assert main([]) == 0
+
+    assert (tmp_path / "part" / "quality.json").exists()
+    assert "another" in kept.read_text()
+    with pytest.raises(SystemExit, match="there are no sets under"):
+        main(["--data", str(tmp_path / "typo")])
