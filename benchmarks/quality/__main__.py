@@ -67,10 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
             results["sets"][title] = results["sets"].get(title, {}) | found
             for ranker, each in found.items():
                 print(_line(title, ranker, each), flush=True)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "quality.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (out / "quality.md").write_text(markdown(results), encoding="utf-8")
-    (out / "summary.md").write_text(summary(results), encoding="utf-8")
+        _write(results, out)  # after every set: a long run that is stopped keeps what it has
     print(f"written to {out}; `python -m benchmarks.report` takes what is in {RESULTS.name}")
     return 0
 
@@ -92,6 +89,14 @@ def _parser() -> argparse.ArgumentParser:
         help="where quality.json, quality.md and summary.md go; for a part of a whole run `results-part` by default",
     )
     return parser
+
+
+def _write(results: dict[str, Any], out: Path) -> None:
+    """The figures, and the pages made of them."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "quality.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (out / "quality.md").write_text(markdown(results), encoding="utf-8")
+    (out / "summary.md").write_text(summary(results), encoding="utf-8")
 
 
 def _published() -> set[str]:
