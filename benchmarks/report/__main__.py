@@ -99,7 +99,8 @@ def _goals(
     speed = goals.speed_goals(report, large, killed)
     parts = [
         goals.SOURCE,
-        f"Speed and safety, CPU time per call (p50) unless said otherwise. {goals.tally(speed).capitalize()}",
+        "Speed and safety, CPU time per call (p50) unless said otherwise. By the work they are judged by: "
+        + goals.tally(speed),
         tables.markdown(GOAL_HEADER, goals.rows(speed)),
     ]
     if large is not None and goals.MILLION not in sizes(report):
