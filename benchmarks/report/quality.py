@@ -69,10 +69,17 @@ def beside(results: Results) -> str:
         level = sum(abs(more) <= LEVEL for more in found.values())
         cells = [str(len(found)), str(len(found) - level - len(worse)), str(level)]
         cells.append(f"{len(worse)} ({', '.join(worse)})" if worse else "0")
-        for name, key in (("factcon_32k", "misled"), ("precisionmem", "abstained where right")):
+        for name, key, better in (
+            ("factcon_32k", "misled", min),
+            ("precisionmem", "abstained where right", max),
+        ):
             ranked = results["sets"].get(name, {})
-            theirs, mine = (share(ranked.get(each, {}).get(key), 2) for each in (peer, "default"))
-            cells.append(f"{theirs} → **{mine}**")
+            both = [ranked.get(each, {}).get(key) for each in (peer, "default")]
+            said = [share(each, 2) for each in both]
+            if None not in both and both[0] != both[1]:
+                at = both.index(better(both))
+                said[at] = f"**{said[at]}**"
+            cells.append(" → ".join(said))
         rows.append([title, *cells])
     header = ["`default` beside", "sets", "better", "level", "worse"]
     return markdown([*header, "outdated value first, factcon_32k", "silent where right, precisionmem"], rows)

@@ -257,7 +257,7 @@ def test_rankers_are_level_where_they_find_the_same_and_sets_without_scopes_coun
     }
     made["sets"]["factcon_32k"] = {"default": {"misled": 0.02}, "bm25": {"misled": 0.7}}
 
-    assert "| BM25 | 3 | 1 | 1 | 1 (c) | .70 → **.02** | – → **–** |" in quality.beside(made)
+    assert "| BM25 | 3 | 1 | 1 | 1 (c) | .70 → **.02** | – → – |" in quality.beside(made)
     assert (
         "| factcon_32k, outdated first (less is better) | .700 | – | – | – | **.020** | .10, reached |"
         in quality.reached(made)
