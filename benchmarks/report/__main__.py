@@ -34,7 +34,8 @@ FAVOURS = """
   questions, so what one kind has read may lie in a cache when the next asks: pages of the system and of SQLite,
   LanceDB's and zvec's own, skep's word forms and the texts that `default` has compared.
 - skep keeps what the 16 filters used last admit. With ten teams the filter of 10 % is nearly always among them, with a
-  hundred projects that of 1 % seldom. Qdrant, LanceDB, zvec and sqlite-vec have indexes on both fields instead.
+  hundred projects that of 1 % seldom. Qdrant, LanceDB and zvec have indexes on both fields instead; sqlite-vec tests
+  every row, unless a field is its partition key (its notes say what that gives and takes).
 - The lines "index alone" are skep's alone: no peer is asked for less than its whole call, so they are compared with
   nothing but the goals. Qdrant and zvec answer "50 ids" from the index as well; skep reads fifty memories there.
 - skep and mem0 give memories ids of their own. skep's adapter keeps which row is which in a file, mem0's in memory.
