@@ -44,6 +44,8 @@ PLAIN_CALLS = {"hybrid": 900, "words": 560, "meaning": 660, "default": 3300}
 """The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
 PEAK_KB = {"hybrid": 320, "words": 60, "meaning": 320, "default": 340}
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
+REPLACED_STATEMENTS, REPLACED_CALLS = 13, 9500
+"""Of a default recall in a bank of which a fifth was superseded."""
 SCORED = {"hybrid": 210, "words": 130, "meaning": 130, "default": 640}
 """Rows that the index hands over for one recall, over all it is asked for."""
 OPEN_KB, FIRST_KB, NEXT_KB = 32, 330, 180
@@ -231,6 +233,20 @@ def test_a_recall_of_conversations_makes_few_calls_and_asks_sqlite_few_things(ta
     assert len(counted.statements) <= STATEMENTS[kind], counted.statements
     assert counted.steps <= 2 * STEPS[kind]
     assert calls <= PLAIN_CALLS[kind]
+
+
+def test_memories_that_were_replaced_cost_a_recall_a_few_statements_more(tmp_path: Path) -> None:
+    with filled(tmp_path / "bank.skep", 1500) as each:
+        some = [memory.id for memory in each.find(limit=600).memories]
+        for old, new in zip(some[:300], some[300:], strict=True):
+            each.supersede(old, new)
+        each.recall("ledger of case k18")
+        with Counted(each) as counted:
+            assert each.recall("worker retries of case k1234")
+        calls = count_calls(lambda: each.recall("worker retries of case k77"))
+
+    assert len(counted.statements) <= REPLACED_STATEMENTS, counted.statements
+    assert calls <= REPLACED_CALLS
 
 
 def test_a_repeated_question_is_answered_from_memory(bank: Bank) -> None:
