@@ -43,8 +43,8 @@ bench-full: $(STAMP)  ## Speed against peers, all sizes: benchmarks/REPORT.md.
 	$(BIN)/python -m benchmarks.speed --full
 	$(BIN)/python -m benchmarks.report --results benchmarks/results/speed-full.json
 
-bench-quality: $(STAMP)  ## Quality of every preset; DATA=folder of evaluation sets.
-	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))
+bench-quality: $(STAMP)  ## Quality of every preset; DATA=folder of evaluation sets, MODEL=folder of MiniLM.
+	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA) --federated) $(if $(MODEL),--model $(MODEL))
 
 docs: $(STAMP)  ## The reference pages, from the code, and the picture of recall, from the results.
 	$(BIN)/python scripts/build_reference.py

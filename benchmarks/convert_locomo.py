@@ -164,13 +164,22 @@ def write(each: Set, root: Path) -> Path:
     return folder
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Parse, convert, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.convert_locomo", description=__doc__)
     parser.add_argument("file", type=Path, help="locomo10.json as published")
     parser.add_argument("out", type=Path, help="folder to write to")
-    options = parser.parse_args()
-    for each in convert(json.loads(options.file.read_text())):
+    options = parser.parse_args(arguments)
+    try:
+        converted = convert(json.loads(options.file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise SystemExit(f"cannot read {options.file}: {error.strerror}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SystemExit(
+            f"{options.file} is not locomo10.json as published, a list of samples with sample_id, conversation and qa "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    for each in converted:
         folder = write(each, options.out)
         print(
             f"{folder}: {len(each.corpus)} documents, {len(each.queries)} questions, {len(each.qrels)} labels"

@@ -8,14 +8,20 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hive.data import build, environment, fill, read
+from benchmarks.hive.data import POLICY, build, environment, fill, read
+from benchmarks.speed import worker
 from skep.bank import Bank
+from skep.embedding import default_embedder
 from skep.embedding.hashing import HashingEmbedder
 from skep.hive import scatter as scatter_module
+from skep.hive.hive import Hive
 from skep.hive.replica import sync
 
 
@@ -75,6 +81,56 @@ def asking(data: dict[str, Any], agents: int = 100, count: int = 200) -> dict[st
     }
 
 
+def resident() -> float:
+    """Megabytes that this process holds now."""
+    return round(worker.resident().get("VmRSS", 0.0), 1)
+
+
+def on_disk(agents: int = 100, each: int = 100, asked: int = 20) -> dict[str, Any]:
+    """Memory of a process that holds a sharded hive of banks in files: opened again, asked once, and more often."""
+    names = [f"agent-{n:03}" for n in range(agents)]
+    options: dict[str, Any] = {"policy": POLICY, "embedder": default_embedder()}
+    with tempfile.TemporaryDirectory(prefix="hive-") as folder:
+        with Hive.sharded(names, store=folder, **options) as hive:
+            for n, name in enumerate(names):
+                hive.agent(name).remember_many(
+                    f"Fact {i} of agent {n}: thing {(7 * i + n) % 977} stands in place {(i + n) % 89}."
+                    for i in range(each)
+                )
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.hive.cost",
+            "--reopened",
+            folder,
+            str(agents),
+            str(asked),
+        ]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {"agents": agents, "memories": agents * each, **json.loads(done.stdout)}
+
+
+def reopened(folder: str, agents: int, asked: int) -> dict[str, Any]:
+    """What a fresh process holds after one question to such a hive, and after some more."""
+    names = [f"agent-{n:03}" for n in range(agents)]
+    with Hive.sharded(names, store=folder, policy=POLICY, embedder=default_embedder()) as hive:
+        bank = hive.agent(names[0])
+        started = time.process_time()
+        assert bank.recall("what stands in place 7?").hits
+        first = {"first_recall_cpu_s": round(time.process_time() - started, 2), "after_one_mb": resident()}
+        spent: list[float] = []
+        for n in range(asked):
+            started = time.process_time()
+            bank.recall(f"where does thing {n} stand?")
+            spent.append(time.process_time() - started)
+        return {
+            **first,
+            "recall_cpu_ms_p50": median(spent),
+            "after_more_mb": resident(),
+            "most_mb": megabytes(),
+        }
+
+
 def syncing(size: int, changes: int = 20) -> dict[str, Any]:
     """Bytes and processor time of exchanging a few changes between replicas of many memories."""
     embedder = HashingEmbedder(64)
@@ -96,13 +152,21 @@ def syncing(size: int, changes: int = 20) -> dict[str, Any]:
 def main() -> None:
     """Measure and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--reopened", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.reopened:
+        folder, agents, asked = arguments.reopened
+        print(json.dumps(reopened(folder, int(agents), int(asked))))
+        return
+    if arguments.data is None:
+        parser.error("the folder of the evaluation sets is missing")
     report: dict[str, Any] = {
         "environment": environment(),
         "creation": creation(),
         "asking": asking(read(arguments.data, "locomo_obs")),
+        "on_disk": on_disk(),
         "syncing": [syncing(size) for size in (1_000, 10_000, 100_000)],
     }
     print(json.dumps(report, indent=1))

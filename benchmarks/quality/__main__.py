@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from benchmarks.quality.evaluate import evaluate
 from benchmarks.quality.rankers import WITH_MODEL, prepare
 from benchmarks.quality.report import markdown, summary
 from benchmarks.quality.through_bank import prepare_bank
+from benchmarks.speed import machine
 
 RESULTS = Path(__file__).parent / "results"
+PART = Path(__file__).parent / "results-part"
+"""Where a run of some sets or rankers goes, so that it does not take the place of a whole one."""
 ALL = ("bm25", "vectors", "mem0", "semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default")
 
 
@@ -24,36 +28,43 @@ def main(arguments: list[str] | None = None) -> int:
     """Run, print the overview, write the results."""
     given = _parser().parse_args(arguments)
     root = Path(given.data) if given.data else None
-    chosen = given.sets or (["own"] if root is None else sets.names(root))
-    out = Path(given.out)
+    known = ["own", *(sets.names(root) if root is not None else ())]
+    if root is not None and len(known) == 1:
+        raise SystemExit(
+            f"there are no sets under {root}: each is a folder in its `conv` with queries.jsonl.gz"
+        )
+    chosen: list[str] = given.sets or known
+    unknown = [name for name in chosen if name not in known]
+    if unknown and root is not None:
+        raise SystemExit(f"no set {unknown[0]!r} under {root}; there are {', '.join(known)}")
+    whole = not given.presets and not given.bank and _published() <= set(chosen)
+    out = Path(given.out or (RESULTS if whole or given.merge else PART))
     kept = json.loads((out / "quality.json").read_text()) if given.merge else {"sets": {}}
     commit = _commit()
     wanted = given.presets or (ALL + WITH_MODEL if given.model else ALL)
     results: dict[str, Any] = {
         "when": time.strftime("%Y-%m-%d", time.gmtime()),
         "commit": commit,
+        "environment": machine.describe(),
         "how": "through a bank" if given.bank else "in one process, without a store",
         "sets": _dated(kept),
     }
     for name in chosen:
-        for federated in (False, True) if given.federated else (False,):
-            data = sets.load_own() if name == "own" else sets.load(_needed(root), name, federated=federated)
-            rankers = (
-                prepare_bank(data, given.presets)
-                if given.bank
-                else prepare(data, wanted, Path(given.model) if given.model else None)
-            )
-            title = f"{name} (federated)" if federated else name
-            found = evaluate(data, rankers)
+        data = sets.load_own() if name == "own" else sets.load(_needed(root), name)
+        rankers = (
+            prepare_bank(data, given.presets)
+            if given.bank
+            else prepare(data, wanted, Path(given.model) if given.model else None)
+        )
+        for title, asked in _variants(data, root, federated=given.federated):
+            found = evaluate(asked, rankers)
             for each in found.values():
                 each["commit"] = commit
             results["sets"][title] = results["sets"].get(title, {}) | found
             for ranker, each in found.items():
                 print(_line(title, ranker, each), flush=True)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "quality.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (out / "quality.md").write_text(markdown(results), encoding="utf-8")
-    (out / "summary.md").write_text(summary(results), encoding="utf-8")
+        _write(results, out)  # after every set: a long run that is stopped keeps what it has
+    print(f"written to {out}; `python -m benchmarks.report` takes what is in {RESULTS.name}")
     return 0
 
 
@@ -67,12 +78,41 @@ def _parser() -> argparse.ArgumentParser:
         help=f"folder of MiniLM (see scripts/build_minilm_int8.py); adds {' and '.join(WITH_MODEL)}",
     )
     parser.add_argument("--bank", action="store_true", help="ask a real bank, not the in-process index")
-    parser.add_argument("--federated", action="store_true", help="also without scopes")
+    parser.add_argument("--federated", action="store_true", help="also without scopes, where a set has them")
     parser.add_argument("--merge", action="store_true", help="keep what is there of other sets and rankers")
     parser.add_argument(
-        "--out", default=str(RESULTS), help="where quality.json, quality.md and summary.md go"
+        "--out",
+        help="where quality.json, quality.md and summary.md go; for a part of a whole run `results-part` by default",
     )
     return parser
+
+
+def _write(results: dict[str, Any], out: Path) -> None:
+    """The figures, and the pages made of them."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "quality.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (out / "quality.md").write_text(markdown(results), encoding="utf-8")
+    (out / "summary.md").write_text(summary(results), encoding="utf-8")
+
+
+def _published() -> set[str]:
+    """The sets in the committed results."""
+    there = RESULTS / "quality.json"
+    titles: list[str] = list(json.loads(there.read_text())["sets"]) if there.exists() else ["own"]
+    return {title.removesuffix(" (federated)") for title in titles}
+
+
+def _variants(
+    data: sets.EvalSet, root: Path | None, *, federated: bool
+) -> Iterator[tuple[str, sets.EvalSet]]:
+    """The set as it is, and without its scopes where it has any: the memories are the same, the questions ask more."""
+    yield data.name, data
+    if federated and data.scoped:
+        name = data.name
+        wide = (
+            sets.load_own(federated=True) if name == "own" else sets.load(_needed(root), name, federated=True)
+        )
+        yield f"{name} (federated)", wide
 
 
 def _dated(kept: dict[str, Any]) -> dict[str, Any]:

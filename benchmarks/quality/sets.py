@@ -32,6 +32,9 @@ FORMATS = (
 )
 
 
+EVERYWHERE = Scope(user="*", project="*", session="*")
+
+
 class Question(NamedTuple):
     """One query with what may be searched and how it is labelled."""
 
@@ -53,6 +56,11 @@ class EvalSet(NamedTuple):
     memories: list[Memory]
     questions: list[Question]
 
+    @property
+    def scoped(self) -> bool:
+        """Whether questions search a part of it alone, so that it is another task without scopes."""
+        return any(q.where.tags or q.where.scope != EVERYWHERE for q in self.questions)
+
 
 def names(root: Path) -> list[str]:
     """The sets under a folder that have questions."""
@@ -72,19 +80,19 @@ def load(root: Path, name: str, *, federated: bool = False) -> EvalSet:
     memories = [_memory(each, place, scoped=scoped) for place, each in enumerate(corpus)]
     latest = max((memory.created_at for memory in memories), default=EPOCH)
     questions = [
-        _question(each, labels.get(each["id"], {}), latest, name, scoped=scoped and not federated)
+        _question(each, labels.get(each["id"], {}), latest, name, scoped=scoped, federated=federated)
         for each in _lines(folder / "queries.jsonl.gz")
     ]
     return EvalSet(name, memories, questions)
 
 
-def load_own() -> EvalSet:
+def load_own(*, federated: bool = False) -> EvalSet:
     """The project's own small set."""
     raw = json.loads(OWN.read_text(encoding="utf-8"))
     memories = [_memory(each, place, scoped=True) for place, each in enumerate(raw["memories"])]
     latest = max(memory.created_at for memory in memories)
     questions = [
-        _question(each, each["labels"], latest, "own", scoped="scope" in each["meta"])
+        _question(each, each["labels"], latest, "own", scoped="scope" in each["meta"], federated=federated)
         for each in raw["questions"]
     ]
     return EvalSet("own", memories, questions)
@@ -135,15 +143,16 @@ def _names(meta: dict[str, Any]) -> str | None:
 
 
 def _question(
-    raw: dict[str, Any], labels: dict[str, int], latest: float, name: str, *, scoped: bool
+    raw: dict[str, Any], labels: dict[str, int], latest: float, name: str, *, scoped: bool, federated: bool
 ) -> Question:
     meta = raw["meta"]
     asked = next((t for t in (moment(meta.get(k)) for k in ("date", "timestamp")) if t is not None), None)
-    scope = Scope(user="*", project=meta["scope"] if scoped else "*", session="*")
-    tags: tuple[tuple[str, ...], ...] = ()
-    if "scope_tags" in meta:
+    scope, tags = EVERYWHERE, tuple[tuple[str, ...], ...]()
+    if "scope_tags" in meta and not federated:
         scope = Scope(user=meta.get("user"), project="*", session="*")
         tags = (tuple(meta["scope_tags"]),)
+    elif scoped and not federated:
+        scope = Scope(user="*", project=meta["scope"], session="*")
     answerable = meta.get("answerable")
     if answerable is None and name in ("precisionmem", "own"):
         answerable = any(grade > 0 for grade in labels.values())

@@ -96,6 +96,7 @@ def growth_plot(report: Report, path: Path) -> Path:
         axis.set_ylabel("CPU ms per call (p50)")
     figure.suptitle(
         f"Less is better; both axes logarithmic; hollow: agreement with exact search below {ENOUGH}"
+        f" ({ENOUGH_WORDS} where words are ranked)"
     )
     _legend(figure, axes.flat)
     return _save(figure, path)

@@ -17,6 +17,7 @@ OPERATIONS = (
     ("the same as `recall` does it, all signals", "default"),
     ("vectors, 1 % of the memories admitted", "filtered_1"),
     ("synced write", "write"),
+    ("write that is not synced (skep has none)", "write_unsynced"),
     ("write, then find it by words and vectors", "write_find"),
     ("update a field", "update"),
 )

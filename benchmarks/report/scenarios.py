@@ -7,6 +7,19 @@ from typing import Any
 from benchmarks.report.tables import markdown
 
 
+def _where(*results: dict[str, Any] | None) -> str:
+    """At which commit and load something was measured, as far as the results say."""
+    there: list[dict[str, Any]] = [each["environment"] for each in results if each and "environment" in each]
+    said = {
+        f"commit `{e['commit'][:12]}`{' with uncommitted changes' if e.get('dirty') else ''}, "
+        f"load average {e['load_before']}"
+        for e in there
+    }
+    if not said:
+        return "The results do not say at which commit they were taken."
+    return f"Measured at {'; '.join(sorted(said))}."
+
+
 def chapter(parity: dict[str, Any] | None, cost: dict[str, Any] | None) -> str:
     """Hive: what spreading memories over agents costs."""
     if not parity:
@@ -49,7 +62,13 @@ def chapter(parity: dict[str, Any] | None, cost: dict[str, Any] | None) -> str:
             f"takes {asked['one_scatter_wall_ms_p50']} ms (wall, p50), a whole recall over them "
             f"{asked['recall_cpu_ms_p50']} ms of CPU; twenty changes are synced in {syncs} memories.",
         ]
-    lines += ["", "How it was measured, and how to run it again: [hive](hive/REPORT.md)."]
+        if disk := cost.get("on_disk"):
+            lines[-1] += (
+                f" A fresh process that opens {disk['agents']} agents with {disk['memories']:,} memories in files "
+                f"holds {disk['after_one_mb']:.0f} MB after its first answer and {disk['after_more_mb']:.0f} MB after "
+                "some more."
+            )
+    lines += ["", f"{_where(parity, cost)} How, and how to run it again: [hive](hive/REPORT.md)."]
     return "\n".join(lines) + "\n"
 
 
@@ -80,5 +99,5 @@ def maintenance(results: dict[str, Any] | None) -> str:
             ]
         )
     lines = ["", "## Maintenance", "", markdown(["", "measured", ""], rows)]
-    lines += ["", "How it was measured, and how to run it again: [maintenance](maintenance/REPORT.md)."]
+    lines += ["", f"{_where(results)} How, and how to run it again: [maintenance](maintenance/REPORT.md)."]
     return "\n".join(lines) + "\n"

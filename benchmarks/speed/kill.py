@@ -1,7 +1,13 @@
-"""What is left after SIGKILL in the middle of writing, and how often each engine asks the disk to be sure."""
+"""What is left after SIGKILL in the middle of writing, and how often each engine asks the disk to be sure.
+
+`python -m benchmarks.speed.kill` kills skep alone, as often as the goal says (minutes), and writes
+`results/kills.json`.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import random
 import shutil
 import time
@@ -9,11 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speed.environments import Spec
+from benchmarks.speed import machine
+from benchmarks.speed.environments import BY_NAME, HERE, ROOT, Spec, prepare, versions
 from benchmarks.speed.process import EngineError, Process
-from benchmarks.speed.workload import DIM
+from benchmarks.speed.workload import DIM, Workload, save
 
 SYNCED_WRITES = 20
+MANY = 200
+"""Kills that the goal asks for."""
+SHORT_S, SHORT_ROWS = 0.12, 900
+"""The longest wait before each of many kills, and more rows than are written meanwhile."""
 
 
 def _acknowledged(line: dict[str, Any]) -> int:
@@ -123,3 +134,33 @@ def run_all(
         out[spec.name] = {**kills(spec, count, folder, work), "syncs_per_write": synced(spec, folder, work)}
         say(f"  {spec.name:10} kills: {out[spec.name]}")
     return out
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Kill one engine many times, and write down what was lost."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.kill", description=main.__doc__)
+    parser.add_argument("--engine", choices=list(BY_NAME), default="skep")
+    parser.add_argument("--kills", type=int, default=MANY)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "kills.json")
+    options = parser.parse_args(arguments)
+    spec = BY_NAME[options.engine]
+    prepare(spec)
+    work = HERE / ".work"
+    folder = work / f"kills-{options.kills}"
+    save(Workload(1000), folder, queries=1, writes=SHORT_ROWS * options.kills)
+    started = time.time()
+    found: dict[str, Any] = {
+        "kind": "kills",
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "environment": {**machine.describe(), **machine.commit(ROOT), "versions": versions(spec)},
+        spec.name: kills(spec, options.kills, folder, work, longest_s=SHORT_S),
+    }
+    found["took_s"] = round(time.time() - started)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    shutil.rmtree(folder)
+    print(json.dumps(found[spec.name]))
+
+
+if __name__ == "__main__":
+    main()

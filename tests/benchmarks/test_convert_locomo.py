@@ -6,7 +6,9 @@ import gzip
 import json
 from pathlib import Path
 
-from benchmarks.convert_locomo import convert, turns_in, write
+import pytest
+from benchmarks.convert_locomo import convert, main, turns_in, write
+from benchmarks.quality import sets
 
 SAMPLE = {
     "sample_id": "conv-1",
@@ -85,3 +87,34 @@ def test_what_is_written_reads_back_and_is_the_same_every_time(tmp_path: Path) -
     lines = gzip.decompress((first / "corpus.jsonl.gz").read_bytes()).decode().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [doc["id"] for doc in raw.corpus]
     assert json.loads((first / "META.json").read_text())["n_distractor"] == 1
+
+
+def test_the_public_file_becomes_sets_that_can_be_asked(tmp_path: Path) -> None:
+    odd = SAMPLE | {"sample_id": "conv-2", "event_summary": {}, "session_summary": {}}
+    odd["conversation"] = SAMPLE["conversation"] | {"session_3_date_time": "9:00 am on 1 June, 2023"}
+    odd["qa"] = [
+        *SAMPLE["qa"],
+        {"question": "Why?", "answer": 2022, "evidence": ["D:9:1", "D"], "category": 3},
+    ]
+    source = tmp_path / "locomo10.json"
+    source.write_text(json.dumps([SAMPLE, odd]))
+
+    main([str(source), str(tmp_path / "out")])
+
+    assert sets.names(tmp_path / "out") == ["locomo_obs", "locomo_turns"]
+    turns = sets.load(tmp_path / "out", "locomo_turns")
+    assert (len(turns.memories), len(turns.questions), turns.scoped) == (6, 7, True)
+    assert {memory.kind for memory in turns.memories} == {"episode"}
+    assert [q.answerable for q in turns.questions[:3]] == [True, True, False]
+    assert not sets.load(tmp_path / "out", "locomo_turns", federated=True).scoped
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}', "[{}]", "no JSON", "[1]"])
+def test_another_file_is_refused_with_what_was_expected(tmp_path: Path, text: str) -> None:
+    source = tmp_path / "other.json"
+    source.write_text(text)
+
+    with pytest.raises(SystemExit, match="as published, a list of samples"):
+        main([str(source), str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match="cannot read"):
+        main([str(tmp_path / "none.json"), str(tmp_path / "out")])

@@ -25,6 +25,7 @@ import pytest
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
 from skep.kernels import native
+from skep.storage.base import Filter
 
 WORDS = """
 cache queue ledger token schema worker mailer report cluster parser index folder branch tenant
@@ -37,12 +38,14 @@ STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 6}
 STEPS = {"hybrid": 380, "words": 380, "meaning": 380, "default": 1020}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 ASKED = (1235, 77, 903, 2204)
-CALLS = {"hybrid": 5700, "words": 2400, "meaning": 5300, "default": 5200}
+CALLS = {"hybrid": 5700, "words": 2400, "meaning": 5300, "default": 5400}
 """Python and C function calls per recall, the mean of those four; pairs of hits are compared for the first time."""
-PLAIN_CALLS = {"hybrid": 870, "words": 540, "meaning": 610, "default": 3000}
+PLAIN_CALLS = {"hybrid": 900, "words": 560, "meaning": 660, "default": 3300}
 """The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
 PEAK_KB = {"hybrid": 320, "words": 60, "meaning": 320, "default": 340}
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
+REPLACED_STATEMENTS, REPLACED_CALLS = 13, 9500
+"""Of a default recall in a bank of which a fifth was superseded."""
 SCORED = {"hybrid": 210, "words": 130, "meaning": 130, "default": 640}
 """Rows that the index hands over for one recall, over all it is asked for."""
 OPEN_KB, FIRST_KB, NEXT_KB = 32, 330, 180
@@ -51,15 +54,36 @@ WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 7}
 """SQLite statements per write: without and with a look for conflicts, and of one field."""
 WRITE_CALLS = {"remember": 190, "revise": 150}
 """Python and C function calls per write, embedding included."""
-STATEMENTS_AFTER_A_WRITE = 5
-"""SQLite statements of a recall that follows a write of the same process: it reads the new row, and no more."""
+STATEMENTS_AFTER_A_WRITE, STEPS_AFTER_A_WRITE = 5, 480
+"""SQLite statements and steps of a recall that follows a write of the same process: it reads the new row alone."""
+BULK_STATEMENTS, BULK_STEPS, BULK_CALLS, BULK_PAGES = 5.2, 290, 95, 0.26
+"""Per row of a bulk load of a thousand."""
+REFRESH_STATEMENTS, REFRESH_STEPS = 15, 230
+"""SQLite statements to bring the index up to date with two thousand rows, and steps per row."""
+OWN_MODULES = {"import": 66, "open": 70, "recall": 125}
+"""Modules of skep that a fresh process loads, up to its first answer."""
+HEAVY = {
+    "asyncio",
+    "concurrent",
+    "email",
+    "http",
+    "json",
+    "logging",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "urllib",
+}
+"""What would be felt at every start."""
+BYTES_BESIDE = 1.6
+"""Memory per row that a narrow filter leaves out: one flag each, not a number."""
 WRITE_STEPS = {"remember": 250, "checked": 800, "revise": 380}
 LOG_PAGES = {"remember": 11, "checked": 11, "revise": 8}
 """Pages a single write may put into the log."""
 MANY_WRITES = 128
 PAGES_OF_MANY = 8.5
 """Pages per write over so many, with the words and tags of all of them."""
-INSTRUCTIONS = {"meaning": (10.0, 8.5), "default": (44.0, 42.5)}
+INSTRUCTIONS = {"words": (17.0, 5.0), "meaning": (10.0, 8.5), "default": (50.0, 48.0)}
 """Millions of machine instructions per recall of 30,000 memories, by callgrind: with numpy alone, and compiled."""
 
 NOW = 1_750_000_000.0
@@ -211,6 +235,20 @@ def test_a_recall_of_conversations_makes_few_calls_and_asks_sqlite_few_things(ta
     assert calls <= PLAIN_CALLS[kind]
 
 
+def test_memories_that_were_replaced_cost_a_recall_a_few_statements_more(tmp_path: Path) -> None:
+    with filled(tmp_path / "bank.skep", 1500) as each:
+        some = [memory.id for memory in each.find(limit=600).memories]
+        for old, new in zip(some[:300], some[300:], strict=True):
+            each.supersede(old, new)
+        each.recall("ledger of case k18")
+        with Counted(each) as counted:
+            assert each.recall("worker retries of case k1234")
+        calls = count_calls(lambda: each.recall("worker retries of case k77"))
+
+    assert len(counted.statements) <= REPLACED_STATEMENTS, counted.statements
+    assert calls <= REPLACED_CALLS
+
+
 def test_a_repeated_question_is_answered_from_memory(bank: Bank) -> None:
     bank.recall("cache drops the queue of case k77")
     with Counted(bank) as counted:
@@ -251,6 +289,33 @@ def test_the_index_is_searched_once_and_few_rows_are_scored(
 
     assert [name for name, _ in seen].count("search") == 1, seen
     assert sum(rows for _, rows in seen) <= SCORED[kind], seen
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "words", "meaning"])
+def test_a_recall_embeds_scores_words_and_scans_once(
+    bank: Bank, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index: Any = bank.engine.index
+    done: list[str] = []
+
+    def watched(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def do(*given: Any, **named: Any) -> Any:
+            done.append(name)
+            return work(*given, **named)
+
+        return do
+
+    parts = {
+        "embed": (bank.engine.embeddings.embedder, "embed"),
+        "words": (index._scores, "score"),
+        "scan": (index._scanner, "pool"),
+    }
+    for name, (part, work) in parts.items():
+        monkeypatch.setattr(part, work, watched(name, getattr(part, work)))
+    bank.recall("worker retries of case k1301", **RECALLS[kind])
+
+    assert {name: done.count(name) for name in set(done)} == dict.fromkeys(set(done), 1), done
+    assert ("words" if kind == "words" else "scan") in done
 
 
 @pytest.mark.parametrize("kind", RECALLS)
@@ -358,6 +423,89 @@ def test_a_recall_after_a_write_asks_for_the_new_row_alone(bank: Bank) -> None:
 
     assert "k9002" in found.hits[0].memory.text
     assert len(counted.statements) <= STATEMENTS_AFTER_A_WRITE, counted.statements
+    assert counted.steps <= STEPS_AFTER_A_WRITE
+
+
+def test_a_bulk_load_asks_sqlite_a_few_things_per_row_and_the_index_reads_each_row_once(
+    tmp_path: Path,
+) -> None:
+    rows = [{"text": text, "tags": ("a", "b")} for text in sentences(2000, seed=5)]
+    with Bank.open(tmp_path / "bank.skep", embedder=HashingEmbedder(64), now=lambda: NOW) as each:
+        each.remember_many(sentences(10, seed=6))
+        before = pages_written(each)
+        with Counted(each) as counted:
+            each.remember_many(rows[:1000])
+        pages = pages_written(each) - before
+        calls = count_calls(lambda: each.remember_many(rows[1000:]))
+        with Counted(each) as refreshing:
+            each.engine.index.refresh()
+
+    assert len(counted.statements) <= BULK_STATEMENTS * 1000
+    assert counted.steps <= BULK_STEPS * 1000
+    assert pages <= BULK_PAGES * 1000
+    assert calls <= BULK_CALLS * 1000
+    assert 0 < len(refreshing.statements) <= REFRESH_STATEMENTS, refreshing.statements
+    assert refreshing.steps <= REFRESH_STEPS * 2010
+
+
+def test_what_a_narrow_filter_leaves_out_costs_next_to_nothing(tmp_path: Path) -> None:
+    peaks: list[int] = []
+    counts = 2000, 16_000
+    for count in counts:
+        with Bank.open(tmp_path / f"{count}.skep", embedder=HashingEmbedder(64), now=lambda: NOW) as each:
+            each.remember_many(
+                {"text": text, "tags": (f"team {n % 12}" if n < 600 else "rest",)}
+                for n, text in enumerate(sentences(count))
+            )
+            each.recall("a first question, so that nothing is left to build")
+            vector = each.engine.embeddings.embedder.embed(["worker retries"])[0]
+
+            def ask(team: int, index: Any = each.engine.index, vector: Any = vector) -> int:
+                where = Filter(tags=((f"team {team}",),), valid_at=NOW, now=NOW)
+                return len(index.search((), vector, where, k_words=0, k_vectors=50).rows)
+
+            assert [ask(team) for team in range(3)] == [50, 50, 50]
+            tracemalloc.start()
+            try:
+                ask(10)
+                peaks.append(tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+
+    assert peaks[1] - peaks[0] <= BYTES_BESIDE * (counts[1] - counts[0])
+
+
+LOADED = """
+import sys
+def loaded():
+    return sorted(sys.modules)
+from skep.bank import Bank
+said = {"import": loaded()}
+from skep.embedding.hashing import HashingEmbedder
+with Bank.open(sys.argv[1], embedder=HashingEmbedder(64)) as bank:
+    said["open"] = loaded()
+    bank.recall("worker retries of case k12", preset="rrf")
+    said["recall"] = loaded()
+for moment, names in said.items():
+    print(moment, *names)
+"""
+
+
+def test_a_fresh_process_loads_few_modules_up_to_its_first_answer(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    filled(path, 50).close()
+    done = subprocess.run([sys.executable, "-c", LOADED, path], capture_output=True, text=True, check=True)
+    bare = subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+
+    for line in done.stdout.splitlines():
+        moment, *names = line.split()
+        own = [name for name in names if name.partition(".")[0] == "skep"]
+        assert 0 < len(own) <= OWN_MODULES[moment], (moment, len(own))
+        if moment != "recall":
+            assert "numpy" not in names
+            assert HEAVY & {name.partition(".")[0] for name in set(names) - set(bare.stdout.split())} == set()
 
 
 def test_the_uses_of_many_memories_are_written_by_one_statement(bank: Bank) -> None:

@@ -55,3 +55,11 @@ def test_asking_and_syncing_are_measured(data: Path) -> None:
 
 def test_results_carry_machine_and_commit() -> None:
     assert {"commit", "dirty", "cores", "load_before", "python"} <= set(environment())
+
+
+def test_a_hive_in_files_is_measured_in_a_process_of_its_own() -> None:
+    found = cost.on_disk(agents=3, each=10, asked=2)
+
+    assert (found["agents"], found["memories"]) == (3, 30)
+    assert 0 < found["after_one_mb"] <= found["most_mb"]
+    assert found["recall_cpu_ms_p50"] > 0

@@ -30,7 +30,7 @@ class Chroma(Plain):
     )
     notes: tuple[str, ...] = (
         "Keyword search is `$contains` on each word, joined by `$or`: a match test without ranking, so its "
-        "agreement with BM25 is low by design.",
+        "agreement with BM25 is low by design. Ranking by sparse vectors (`Search`) is offered by its cloud alone.",
         "Hybrid is fused by the caller: vectors and the first fifty documents that contain a word.",
     )
 

@@ -35,7 +35,9 @@ class SqliteVec(Plain):
 
     durability: str = "one transaction per write, WAL, synchronous=FULL: survives power loss"
     notes: tuple[str, ...] = (
-        "vec0 scans every vector exactly; the filter fields are vec0 metadata columns.",
+        "vec0 scans every vector exactly; the filter fields are vec0 metadata columns. With the project as partition"
+        " key its filter took a sixteenth (20,000 rows: 0.52 instead of 8.6 ms), searches without it three times as"
+        " much (35 instead of 11 ms), and the file was five times as large.",
         "SQLite's settings as shipped. With `PRAGMA mmap_size` its scans took a third less (50,000 rows: 18 instead of"
         " 25 ms, filtered 9.5 instead of 16), and the mapped file counted as its memory.",
     )
