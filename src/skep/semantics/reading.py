@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import compress, islice
 from typing import NamedTuple
 
 from skep.semantics import lexicon as lx
@@ -25,15 +25,17 @@ _CLEAN = (
 )
 _PLAIN = frozenset("'`")
 """What else than brackets needs cleaning in a plain text."""
-_TOKEN = re.compile(
+_token = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"  # a date
     r"|[0-9]+(?:[.:][0-9]+)+(?![a-z])"  # a version, a time, a decimal
     r"|[0-9]+(?:,[0-9]{3})+"
     r"|[0-9]+"
     r"|[^\W\d_][^\W_]*(?:'[a-z]+)?(?:[._]\w+)*"  # a word, or a dotted or underscored name
-    r"|[$€£%#.;:?!()]",
-    re.IGNORECASE,
+    r"|[$€£%#.;:?!()]"
 )
+_TOKEN = re.compile(_token, re.IGNORECASE)
+_PLAIN_TOKEN = re.compile(_token.replace("[a-z]", "[A-Za-z]").replace(r"[^\W\d_]", "[A-Za-z]"), re.ASCII)
+"""The same where a text is ASCII, in a third of the time."""
 _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
 _ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
@@ -47,6 +49,34 @@ _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 _EMPTY = lx.STOP | lx.NEGATORS
 _DENYING = lx.NEGATORS | lx.CANCELLERS
 _NUMERIC = _CURRENCY.union(lx.NUMBER_WORDS)
+_JOINED = {("not", "ever"): "never", ("no", "one"): "nobody"}
+"""Two words that say what one does."""
+_SECOND = frozenset(second for _, second in _JOINED)
+MEMO_WORDS = 1 << 16
+TELLS, COUNTS, DENIES, JOINS = 1, 2, 4, 8
+"""What a word may do: carry meaning, begin a number, deny, make one word with the one before it."""
+
+
+class _Uses(dict[str, int]):
+    """What each word does, as a sum of the above; all are forgotten when there are too many."""
+
+    def __missing__(self, word: str) -> int:
+        does = (
+            TELLS * (word[0].isalnum() and word not in _EMPTY)
+            + COUNTS * (word[0] in _DIGITS or word in _NUMERIC)
+            + DENIES * (word in _DENYING)
+            + JOINS * (word in _SECOND)
+        )
+        if len(self) >= MEMO_WORDS:
+            self.clear()
+        self[word] = does
+        return does
+
+
+_uses = _Uses()
+_COUNTING, _DENYING_USES, _JOINING = (
+    frozenset(does for does in range(16) if does & bit) for bit in (COUNTS, DENIES, JOINS)
+)
 
 
 class Quantity(NamedTuple):
@@ -84,15 +114,17 @@ def _split(text: str) -> tuple[list[str], list[bool]]:
     if not text.isascii() or not _PLAIN.isdisjoint(text) or "RB-" in text or "SB-" in text:
         for pattern, with_ in _CLEAN:
             text = pattern.sub(with_, text)
+    plain = text.isascii()
+    token = _PLAIN_TOKEN if plain else _TOKEN
     if len(text) <= SHORT:
-        found: list[str] = _TOKEN.findall(text)[:MAX_TOKENS]
+        found: list[str] = token.findall(text)[:MAX_TOKENS]
     else:
-        found = [match.group() for match in islice(_TOKEN.finditer(text), MAX_TOKENS)]
-    lower = [raw.lower() for raw in found]
+        found = [match.group() for match in islice(token.finditer(text), MAX_TOKENS)]
+    lower = "\n".join(found).lower().split("\n") if plain and found else [raw.lower() for raw in found]
     if "'" not in text and "cannot" not in lower:
         return lower, [
-            raw[0].isupper() and (before not in _ENDS or raw[1:].lower() != raw[1:])
-            for raw, before in zip(found, (".", *lower), strict=False)
+            raw != low and raw[0].isupper() and (before not in _ENDS or raw[1:].lower() != raw[1:])
+            for raw, low, before in zip(found, lower, (".", *lower), strict=False)
         ]
     words: list[str] = []
     capital: list[bool] = []
@@ -179,8 +211,6 @@ def _half(words: Sequence[str], at: int) -> tuple[Quantity, int] | None:
 
 def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool], dict[int, Quantity]]:
     """Replace every number with its unit by one canonical word, so that "16 GB" and "16384 MB" are one."""
-    if _NUMERIC.isdisjoint(words) and not any([word[0] in _DIGITS for word in words]):  # noqa: C419 - quicker
-        return words, capital, {}
     out: list[str] = []
     upper: list[bool] = []
     found: dict[int, Quantity] = {}
@@ -201,14 +231,8 @@ def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], lis
     return out, upper, found
 
 
-_JOINED = {("not", "ever"): "never", ("no", "one"): "nobody"}
-"""Two words that say what one does."""
-
-
 def _join(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool]]:
     """One word where two say the same."""
-    if "ever" not in words and not ("no" in words and "one" in words):
-        return words, capital
     out: list[str] = []
     upper: list[bool] = []
     for word, large in zip(words, capital, strict=True):
@@ -227,8 +251,6 @@ SCOPE = 14
 
 def _scopes(words: Sequence[str]) -> tuple[list[bool], int, int]:
     negated = [False] * len(words)
-    if _DENYING.isdisjoint(words):
-        return negated, 0, 0
     negations = cancels = 0
     state, left = False, 0
     for i, word in enumerate(words):
@@ -262,23 +284,32 @@ def _is_question(text: str, words: Sequence[str]) -> bool:
 @lru_cache(maxsize=4096)
 def analyse(text: str) -> Text:
     """Take a text apart: words, stems, what is negated, numbers in base units."""
-    words, capital, quantities = _fold_numbers(*_join(*_split(text)))
-    negated, negations, cancels = _scopes(words)
+    words, capital = _split(text)
+    quantities: dict[int, Quantity] = {}
+    uses = [*map(_uses.__getitem__, words)]
+    met = {*uses}
+    if not (met.isdisjoint(_COUNTING) and met.isdisjoint(_JOINING)):
+        words, capital, quantities = _fold_numbers(*_join(words, capital))
+        uses = [*map(_uses.__getitem__, words)]
+        met = {*uses}
+    negated, negations, cancels = (
+        ([False] * len(words), 0, 0) if met.isdisjoint(_DENYING_USES) else _scopes(words)
+    )
     stems = tuple(map(lx.stem, words))
-    content = tuple([i for i, w in enumerate(words) if w[0].isalnum() and w not in _EMPTY])
+    tells = [does & TELLS for does in uses]
     return Text(
-        words=tuple(words),
-        stems=stems,
-        content=content,
-        told=tuple([stems[i] for i in content]),
-        bag=frozenset(words),
-        stem_bag=frozenset(stems),
-        negated=tuple(negated),
-        capital=tuple(capital),
-        negations=negations,
-        cancels=cancels,
-        quantities=quantities,
-        question=_is_question(text, words),
-        marks="".join(sorted(_MARK.findall(text))),
-        whole=len(words) < MAX_TOKENS,
+        tuple(words),
+        stems,
+        tuple(compress(range(len(words)), tells)),
+        tuple(compress(stems, tells)),
+        frozenset(words),
+        frozenset(stems),
+        tuple(negated),
+        tuple(capital),
+        negations,
+        cancels,
+        quantities,
+        _is_question(text, words),
+        "".join(sorted(_MARK.findall(text))),
+        len(words) < MAX_TOKENS,
     )
