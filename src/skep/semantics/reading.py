@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import compress, islice
 from typing import NamedTuple
 
+from skep import kernels
 from skep.semantics import lexicon as lx
 
 MAX_TOKENS = 72
@@ -47,35 +48,45 @@ _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
 _EMPTY = lx.STOP | lx.NEGATORS
-_DENYING = lx.NEGATORS | lx.CANCELLERS
+_DENIALS = lx.NEGATORS | lx.CANCELLERS
 _NUMERIC = _CURRENCY.union(lx.NUMBER_WORDS)
 _JOINED = {("not", "ever"): "never", ("no", "one"): "nobody"}
 """Two words that say what one does."""
 _SECOND = frozenset(second for _, second in _JOINED)
 MEMO_WORDS = 1 << 16
-TELLS, COUNTS, DENIES, JOINS = 1, 2, 4, 8
-"""What a word may do: carry meaning, begin a number, deny, make one word with the one before it."""
+TELLS, COUNTS, DENIES, JOINS, NUMBERS = 1, 2, 4, 8, 16
+"""What a word may do: carry meaning, begin a number, deny, make one word with the one before it, be a number."""
 
 
-class _Uses(dict[str, int]):
-    """What each word does, as a sum of the above; all are forgotten when there are too many."""
+def numbered(word: str) -> bool:
+    """Whether a word is the number of something; that of a version replaces another."""
+    return word.removesuffix("id").isdigit()
 
-    def __missing__(self, word: str) -> int:
+
+Known = tuple[int, str, str]
+"""What a word does, as a sum of the above; its stem; and the word."""
+
+
+class _Words(dict[str, Known]):
+    """What is known of each word; all are forgotten when there are too many."""
+
+    def __missing__(self, word: str) -> Known:
         does = (
             TELLS * (word[0].isalnum() and word not in _EMPTY)
             + COUNTS * (word[0] in _DIGITS or word in _NUMERIC)
-            + DENIES * (word in _DENYING)
+            + DENIES * (word in _DENIALS)
             + JOINS * (word in _SECOND)
+            + NUMBERS * numbered(word)
         )
         if len(self) >= MEMO_WORDS:
             self.clear()
-        self[word] = does
-        return does
+        known = self[word] = int(does), lx.stem(word), word
+        return known
 
 
-_uses = _Uses()
-_COUNTING, _DENYING_USES, _JOINING = (
-    frozenset(does for does in range(16) if does & bit) for bit in (COUNTS, DENIES, JOINS)
+_words = _Words()
+_COUNTING, _DENYING, _JOINING, _NUMBERING = (
+    frozenset(does for does in range(32) if does & bit) for bit in (COUNTS, DENIES, JOINS, NUMBERS)
 )
 
 
@@ -108,6 +119,8 @@ class Text(NamedTuple):
     """The characters that are neither letters, digits nor plain punctuation, sorted: "C++" is not "C"."""
     whole: bool
     """Whether all of the text was read."""
+    numbered: bool
+    """Whether some word is the number of something."""
 
 
 def _split(text: str) -> tuple[list[str], list[bool]]:
@@ -284,19 +297,28 @@ def _is_question(text: str, words: Sequence[str]) -> bool:
 @lru_cache(maxsize=4096)
 def analyse(text: str) -> Text:
     """Take a text apart: words, stems, what is negated, numbers in base units."""
+    plain = None if kernels.native is None else kernels.native.take_apart(text, _words, MAX_TOKENS)
+    if plain is not None:
+        words, stems, content, told, bag, stem_bag, capital, marks, does = plain
+        negated, negations, cancels = _scopes(words) if does & DENIES else ((False,) * len(words), 0, 0)
+        question, whole = _is_question(text, words), len(words) < MAX_TOKENS
+        return Text(
+            words, stems, content, told, bag, stem_bag, tuple(negated), capital, negations, cancels, {}, question, marks,
+            whole, bool(does & NUMBERS),
+        )  # fmt: skip
     words, capital = _split(text)
     quantities: dict[int, Quantity] = {}
-    uses = [*map(_uses.__getitem__, words)]
-    met = {*uses}
+    known = [*map(_words.__getitem__, words)]
+    met = {does for does, _, _ in known}
     if not (met.isdisjoint(_COUNTING) and met.isdisjoint(_JOINING)):
         words, capital, quantities = _fold_numbers(*_join(words, capital))
-        uses = [*map(_uses.__getitem__, words)]
-        met = {*uses}
+        known = [*map(_words.__getitem__, words)]
+        met = {does for does, _, _ in known}
     negated, negations, cancels = (
-        ([False] * len(words), 0, 0) if met.isdisjoint(_DENYING_USES) else _scopes(words)
+        ([False] * len(words), 0, 0) if met.isdisjoint(_DENYING) else _scopes(words)
     )
-    stems = tuple(map(lx.stem, words))
-    tells = [does & TELLS for does in uses]
+    stems = tuple([stem for _, stem, _ in known])
+    tells = [does & TELLS for does, _, _ in known]
     return Text(
         tuple(words),
         stems,
@@ -312,4 +334,5 @@ def analyse(text: str) -> Text:
         _is_question(text, words),
         "".join(sorted(_MARK.findall(text))),
         len(words) < MAX_TOKENS,
+        not met.isdisjoint(_NUMBERING),
     )
