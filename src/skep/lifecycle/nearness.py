@@ -97,8 +97,12 @@ def sharing_words(
     every = list(dict.fromkeys(term for spoken in spoken_in for terms in spoken for term in terms))
     worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
     groups: dict[tuple[Scope, str], list[tuple[Memory, str, list[str]]]] = {}
+
+    def rarity(terms: list[str]) -> tuple[float, list[str]]:
+        return -(worth[terms[0]] if len(terms) == 1 else max(map(worth.__getitem__, terms))), terms
+
     for (memory, text), spoken in zip(short, spoken_in, strict=True):
-        spoken.sort(key=lambda terms: (-max(map(worth.__getitem__, terms)), terms))
+        spoken.sort(key=rarity)
         rarest = [*chain.from_iterable(spoken[: len(spoken) // 2 + 1])]
         groups.setdefault((memory.scope, memory.kind), []).append((memory, text, rarest))
     pools: list[tuple[Memory, str, list[int]]] = []
@@ -231,8 +235,10 @@ def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
     active: set[str] = set()
     for start in range(0, len(wanted), LOADED):
         part = wanted[start : start + LOADED]
-        for found, statuses in ((current, CURRENT), (active, ("active",))):
-            found |= {rows[row] for row in engine.store.admitted(part, Filter(statuses=statuses))}
+        here = engine.store.admitted(part, Filter(statuses=("active",)))
+        rest = [row for row in part if row not in here]  # mostly none
+        active |= {rows[row] for row in here}
+        current |= {rows[row] for row in here | engine.store.admitted(rest, Filter(statuses=CURRENT))}
     return current, active
 
 

@@ -45,7 +45,8 @@ def key_of(a: str, b: str) -> str:
 
 def words_of(a: Memory, b: Memory) -> str:
     """A short digest of what two memories say, in whatever order they come."""
-    said = [(m.text, m.polarity) for m in sorted((a, b), key=lambda m: m.id)]
+    first, second = (a, b) if a.id <= b.id else (b, a)
+    said = [(first.text, first.polarity), (second.text, second.polarity)]
     return blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
 
 
