@@ -31,14 +31,7 @@ static int enough(Py_ssize_t count, Py_ssize_t wanted)
     return 0;
 }
 
-#if defined(__GNUC__)
-#define ANEW inline __attribute__((always_inline)) /* compiled for each generation of processors */
-#else
-#define ANEW inline
-#endif
-
-/* Sixteen sums side by side, however many of them a processor adds at once. */
-static ANEW float cosine(const float *one, const float *other, Py_ssize_t dim)
+static float cosine(const float *one, const float *other, Py_ssize_t dim)
 {
     float lanes[16] = {0}, sum = 0;
     Py_ssize_t d = 0;
@@ -64,7 +57,7 @@ typedef struct {
     float *closeness; /* to that */
 } Spoken;
 
-static ANEW void meet(const Spoken *all, const Texts *texts, float *cosines)
+static void meet(const Spoken *all, const Texts *texts, float *cosines)
 {
     int64_t count = texts->to - texts->from, others = texts->other_to - texts->other_from;
     int64_t best_here[LONGEST], best_there[LONGEST]; /* among the words without a counterpart */
@@ -106,22 +99,6 @@ static ANEW void meet(const Spoken *all, const Texts *texts, float *cosines)
             all->closeness[texts->from + i] = cosines[i * others + best_here[i]];
         }
 }
-
-static void meet_all(const Spoken *all, const Texts *texts, Py_ssize_t count, float *cosines)
-{
-    for (Py_ssize_t i = 0; i < count; i++)
-        meet(all, texts + i, cosines);
-}
-
-#ifdef WIDE
-FOR_AVX2 static void meet_all_widely(const Spoken *all, const Texts *texts, Py_ssize_t count, float *cosines)
-{
-    for (Py_ssize_t i = 0; i < count; i++)
-        meet(all, texts + i, cosines);
-}
-#else
-#define meet_all_widely meet_all
-#endif
 
 PyDoc_STRVAR(align_doc, "align(vectors, places, exact, pairs, nearest, partner, closeness, /)\n--\n\n"
                         "For every word of some texts that the other text lacks: how near the nearest one there is, and which\n"
@@ -166,7 +143,8 @@ static PyObject *align(PyObject *self, PyObject *const *given, Py_ssize_t count)
     Spoken all = {vectors->buf, vectors->shape[1], places->buf, exact->buf, nearest->buf, partner->buf, closeness->buf};
     const Texts *texts = pairs->buf;
     Py_BEGIN_ALLOW_THREADS
-    (generation == PLAIN ? meet_all : meet_all_widely)(&all, texts, pairs->shape[0], cosines);
+    for (Py_ssize_t i = 0; i < pairs->shape[0]; i++)
+        meet(&all, texts + i, cosines);
     Py_END_ALLOW_THREADS
     done = 1;
 end:
