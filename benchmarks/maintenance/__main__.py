@@ -36,10 +36,11 @@ def main() -> None:
     options.add_argument(
         "--sizes", nargs="*", type=int, default=(8_000, 80_000, 100_000), help="Banks to measure cost on."
     )
-    options.add_argument("--new", type=int, default=1000)
+    options.add_argument("--new", type=int, default=1000, help="New memories in each round.")
+    options.add_argument("--rounds", type=int, default=cost.ROUNDS, help="Rounds after the first, which warms up.")
     args = options.parse_args()
     found: dict[str, Any] = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
-    found |= measure(args.data, args.parts, args.originals, args.sizes, args.new)
+    found |= measure(args.data, args.parts, args.originals, args.sizes, args.new, args.rounds)
     text = json.dumps(found, indent=1)
     if args.out:
         args.out.write_text(text + "\n")
@@ -47,7 +48,7 @@ def main() -> None:
 
 
 def measure(
-    data: Path | None, parts: list[str], originals: int, sizes: list[int], new: int
+    data: Path | None, parts: list[str], originals: int, sizes: list[int], new: int, rounds: int
 ) -> dict[str, Any]:
     """The chosen parts, as far as there is data for them."""
     found: dict[str, Any] = {}
@@ -65,7 +66,7 @@ def measure(
     if "pairs" in parts and data is not None:
         found["pairs"] = merging.labelled_pairs(data)
     if "cost" in parts:
-        found["cost"] = [cost.measure(data, size, new) for size in sizes]
+        found["cost"] = [cost.measure(data, size, new, rounds) for size in sizes]
     return found
 
 

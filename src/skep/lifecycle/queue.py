@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 import msgspec
 
@@ -19,7 +18,6 @@ from skep.storage.sqlite import Plan
 
 PREFIX = "judgement/"
 DAY = 86_400.0
-_TEXT, _NUMBER = frozenset((str,)), frozenset((int, float, bool))
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +34,9 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """When it was decided."""
     words: str = ""
     """A digest of what both said then; empty in judgements of an older skep, which count whatever they say now."""
+
+
+_decode = msgspec.json.Decoder(Judgement).decode
 
 
 def key_of(a: str, b: str) -> str:
@@ -57,30 +58,24 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     outdated: dict[str, Judgement]
 
 
-def judgements(engine: Engine) -> dict[str, Any]:
-    """Every judgement, as it is kept. A setting of such a name that is none, of a user or a peer, does not count."""
-    return {key: value for key, value in engine.store.settings_under(PREFIX).items() if _is_judgement(value)}
+def judgements(engine: Engine) -> dict[str, Judgement]:
+    """Every judgement. A setting of such a name that is none, of a user or a peer, does not count."""
+    kept: dict[str, Judgement | None] = engine.store.settings_under(PREFIX, _judgement)
+    return {key: judgement for key, judgement in kept.items() if judgement is not None}
 
 
-def _is_judgement(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    found = cast("dict[str, Any]", value).get
-    texts = (found("older"), found("newer"), found("kind"), found("words", ""))
-    chosen = (found("decision") or "", found("by") or "")
-    numbers = (found("similarity"), found("confidence"), found("at", 0.0))
-    return _TEXT.issuperset(map(type, texts + chosen)) and _NUMBER.issuperset(map(type, numbers))
+def _judgement(text: str) -> Judgement | None:
+    try:
+        return _decode(text)
+    except msgspec.ValidationError:
+        return None
 
 
 def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
     """The keys of all pairs that wait or were decided, and which of them changed memories have made outdated."""
     kept = judgements(engine)
     memories = {memory.id: memory for memory in changed}
-    touched = {
-        key: msgspec.convert(value, Judgement)
-        for key, value in kept.items()
-        if value["older"] in memories or value["newer"] in memories
-    }
+    touched = {key: each for key, each in kept.items() if each.older in memories or each.newer in memories}
     both = (i for judgement in touched.values() for i in (judgement.older, judgement.newer))
     memories |= by_id(engine, [i for i in both if i not in memories])
     outdated = {key: judgement for key, judgement in touched.items() if not _still_said(judgement, memories)}
@@ -119,8 +114,7 @@ class Kept:
     """Every judgement of a bank, and which memories they are about still stand."""
 
     def __init__(self, engine: Engine) -> None:
-        kept = judgements(engine)
-        self.judgements = {key: msgspec.convert(value, Judgement) for key, value in kept.items()}
+        self.judgements = judgements(engine)
         self._engine = engine
         both = (i for judgement in self.judgements.values() for i in (judgement.older, judgement.newer))
         self._current, self._active = standing(engine, both)

@@ -333,13 +333,10 @@ class Reads(Linked):
             value = self._settings[key]
         return None if value is None else msgspec.json.decode(value)
 
-    def settings_under(self, prefix: str) -> dict[str, Any]:
-        """Every setting whose key starts with a prefix."""
+    def settings_under(self, prefix: str, decode: Callable[[str], Any] = msgspec.json.decode) -> dict[str, Any]:
+        """Every setting whose key starts with a prefix; `decode` makes a value of the JSON of each."""
         sql = "SELECT key, value FROM settings WHERE key >= ? AND key < ? ORDER BY key"
-        return {
-            key: msgspec.json.decode(value)
-            for key, value in self.connection.rows(sql, (prefix, prefix + "\uffff"))
-        }
+        return {key: decode(value) for key, value in self.connection.rows(sql, (prefix, prefix + "\uffff"))}
 
     # The derived index reads these
 
