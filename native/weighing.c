@@ -346,11 +346,10 @@ static int differs(PyObject *one, PyObject *other, Py_ssize_t at)
 
 static int shape_of(PyObject *given, PyObject *beside, const Side *one, const Side *other, double *out)
 {
-    int here = flag_at(one->text, TEXT_QUESTION), there = flag_at(other->text, TEXT_QUESTION), same = one->count == other->count;
+    int here = flag_at(one->text, TEXT_QUESTION), there = flag_at(other->text, TEXT_QUESTION);
+    int same = one->count == other->count; /* where one of them has no words */
     if (one->count && other->count)
         same = PyObject_RichCompareBool(PyTuple_GetItem(one->told, 0), PyTuple_GetItem(other->told, 0), Py_EQ);
-    else
-        same = one->count == other->count;
     out[QUESTIONS] = here && there;
     out[QUESTION_ONE] = here != there;
     out[SUBJECT_SAME] = same;

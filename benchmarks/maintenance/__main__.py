@@ -37,7 +37,9 @@ def main() -> None:
         "--sizes", nargs="*", type=int, default=(8_000, 80_000, 100_000), help="Banks to measure cost on."
     )
     options.add_argument("--new", type=int, default=1000, help="New memories in each round.")
-    options.add_argument("--rounds", type=int, default=cost.ROUNDS, help="Rounds after the first, which warms up.")
+    options.add_argument(
+        "--rounds", type=int, default=cost.ROUNDS, help="Rounds after the first, which warms up."
+    )
     args = options.parse_args()
     found: dict[str, Any] = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
     found |= measure(args.data, args.parts, args.originals, args.sizes, args.new, args.rounds)

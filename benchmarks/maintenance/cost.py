@@ -1,10 +1,10 @@
 """What a run costs: a thousand new memories beside embedding and indexing them, nothing new, and a turn of the stream.
 
 Processor time of this process, not wall time. Texts are short ones of nine kinds from the data folder; without it, made
-sentences, of which a bank holds many that are alike. One bank is measured in rounds: each writes a thousand memories that
-it has not seen, embeds and indexes them, and maintains it. What the index does only now and then (the rows in memory
-become a segment) falls into the rounds in which it happens; the bank and what waits for a judge grow with each. The first
-round warms up and is kept apart.
+sentences, of which a bank holds many that are alike. One bank is measured in rounds: each writes, embeds and indexes a
+thousand memories that it has not seen, and maintains it. What the index does only now and then (the rows in memory
+become a segment) falls into the rounds in which it happens; the bank, and what waits for a judge, grow with each. The
+first round warms up and is kept apart.
 """
 
 from __future__ import annotations

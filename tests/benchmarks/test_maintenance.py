@@ -28,8 +28,12 @@ def test_nearly_every_planted_copy_is_merged_and_no_near_miss() -> None:
 
 
 def test_every_part_that_needs_no_data_gives_figures() -> None:
-    found = measure(None, ["updates", "planted", "pairs", "cost"], 12, [40], 10)
+    found = measure(None, ["updates", "planted", "pairs", "cost"], 12, [40], 10, 3)
     assert set(found) == {"planted", "cost"}
     (cost,) = found["cost"]
     assert cost["new"] == 10
-    assert cost["ratio"] > 0
+    assert len(cost["rounds"]) == 3
+    ratios = sorted(each["ratio"] for each in cost["rounds"])
+    assert [cost["ratio"][name] for name in ("lowest", "median", "highest")] == ratios
+    assert ratios[0] > 0
+    assert cost["rounds_within_3x"] == sum(ratio <= 3 for ratio in ratios)

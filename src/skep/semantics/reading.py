@@ -303,8 +303,8 @@ def analyse(text: str) -> Text:
         negated, negations, cancels = _scopes(words) if does & DENIES else ((False,) * len(words), 0, 0)
         question, whole = _is_question(text, words), len(words) < MAX_TOKENS
         return Text(
-            words, stems, content, told, bag, stem_bag, tuple(negated), capital, negations, cancels, {}, question, marks,
-            whole, bool(does & NUMBERS),
+            words, stems, content, told, bag, stem_bag, tuple(negated), capital, negations, cancels, {}, question,
+            marks, whole, bool(does & NUMBERS),
         )  # fmt: skip
     words, capital = _split(text)
     quantities: dict[int, Quantity] = {}
@@ -314,9 +314,7 @@ def analyse(text: str) -> Text:
         words, capital, quantities = _fold_numbers(*_join(words, capital))
         known = [*map(_words.__getitem__, words)]
         met = {does for does, _, _ in known}
-    negated, negations, cancels = (
-        ([False] * len(words), 0, 0) if met.isdisjoint(_DENYING) else _scopes(words)
-    )
+    negated, negations, cancels = ([False] * len(words), 0, 0) if met.isdisjoint(_DENYING) else _scopes(words)
     stems = tuple([stem for _, stem, _ in known])
     tells = [does & TELLS for does, _, _ in known]
     return Text(

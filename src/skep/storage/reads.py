@@ -333,7 +333,9 @@ class Reads(Linked):
             value = self._settings[key]
         return None if value is None else msgspec.json.decode(value)
 
-    def settings_under(self, prefix: str, decode: Callable[[str], Any] = msgspec.json.decode) -> dict[str, Any]:
+    def settings_under(
+        self, prefix: str, decode: Callable[[str], Any] = msgspec.json.decode
+    ) -> dict[str, Any]:
         """Every setting whose key starts with a prefix; `decode` makes a value of the JSON of each."""
         sql = "SELECT key, value FROM settings WHERE key >= ? AND key < ? ORDER BY key"
         return {key: decode(value) for key, value in self.connection.rows(sql, (prefix, prefix + "\uffff"))}
