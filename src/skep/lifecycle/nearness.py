@@ -229,16 +229,15 @@ def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:
 
 def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
     """Those of some memories that are current, and those of them that are active; they need not be read for that."""
-    rows = {row: i for i, row in rows_by_id(engine, ids).items()}
-    wanted = sorted(rows)
+    wanted = list(dict.fromkeys(ids))
     current: set[str] = set()
     active: set[str] = set()
     for start in range(0, len(wanted), LOADED):
         part = wanted[start : start + LOADED]
-        here = engine.store.admitted(part, Filter(statuses=("active",)))
-        rest = [row for row in part if row not in here]  # mostly none
-        active |= {rows[row] for row in here}
-        current |= {rows[row] for row in here | engine.store.admitted(rest, Filter(statuses=CURRENT))}
+        here = engine.store.admitted_ids(part, Filter(statuses=("active",)))
+        rest = [memory_id for memory_id in part if memory_id not in here]  # mostly none
+        active |= here
+        current |= here | engine.store.admitted_ids(rest, Filter(statuses=CURRENT))
     return current, active
 
 
