@@ -1,5 +1,5 @@
 /* Taking a plain text apart. `semantics/reading.py` says what the parts mean and does the same with regular expressions,
-   which also read what is not ASCII, has apostrophes, or numbers in it. */
+   which also read what is not ASCII or has apostrophes; it goes on where there are numbers. */
 
 #include "native.h"
 
@@ -116,7 +116,7 @@ static int take(Read *read, const char *from, Py_ssize_t size)
     sound = sound && PyList_Append(read->words, word) == 0 && PyList_Append(read->stems, stem) == 0 &&
             PyList_Append(read->capital, large ? Py_True : Py_False) == 0;
     Py_DECREF(known);
-    return !sound ? -1 : !(here & (COUNTS | JOINS));
+    return sound ? 1 : -1;
 }
 
 static int take_all(Read *read, const char *text, Py_ssize_t size, Py_ssize_t most)
@@ -172,7 +172,8 @@ static int is_plain(const char *text, Py_ssize_t size)
 PyDoc_STRVAR(take_apart_doc,
              "take_apart(text, known, most, /)\n--\n\n"
              "Words, stems, places and stems of the words that carry meaning, words and stems each once, capitals, marks, and\n"
-             "what all words do; None where a text is not as plain as that, or has numbers.\n"
+             "what all words do; a list of words and one of capitals where there are numbers or words that are one with\n"
+             "the next; None where a text is not as plain as that.\n"
              "known: by word what it does, its stem, and itself; most: words that are read.");
 
 static PyObject *take_apart(PyObject *self, PyObject *const *given, Py_ssize_t count)
@@ -197,7 +198,9 @@ static PyObject *take_apart(PyObject *self, PyObject *const *given, Py_ssize_t c
     int there = read.words && read.stems && read.content && read.told && read.capital;
     int going = there ? take_all(&read, text, size, most) : -1;
     PyObject *out = NULL, *parts[8] = {NULL};
-    if (going == 1) {
+    if (going == 1 && read.does & (COUNTS | JOINS))
+        out = Py_BuildValue("(OO)", read.words, read.capital);
+    else if (going == 1) {
         PyObject *lists[] = {read.words, read.stems, read.content, read.told, read.capital};
         static const int places[] = {0, 1, 2, 3, 6};
         int whole = 1;

@@ -298,7 +298,7 @@ def _is_question(text: str, words: Sequence[str]) -> bool:
 def analyse(text: str) -> Text:
     """Take a text apart: words, stems, what is negated, numbers in base units."""
     plain = None if kernels.native is None else kernels.native.take_apart(text, _words, MAX_TOKENS)
-    if plain is not None:
+    if plain is not None and len(plain) > 2:
         words, stems, content, told, bag, stem_bag, capital, marks, does = plain
         negated, negations, cancels = _scopes(words) if does & DENIES else ((False,) * len(words), 0, 0)
         question, whole = _is_question(text, words), len(words) < MAX_TOKENS
@@ -306,7 +306,7 @@ def analyse(text: str) -> Text:
             words, stems, content, told, bag, stem_bag, tuple(negated), capital, negations, cancels, {}, question,
             marks, whole, bool(does & NUMBERS),
         )  # fmt: skip
-    words, capital = _split(text)
+    words, capital = plain or _split(text)
     quantities: dict[int, Quantity] = {}
     known = [*map(_words.__getitem__, words)]
     met = {does for does, _, _ in known}
