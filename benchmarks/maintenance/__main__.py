@@ -1,6 +1,6 @@
 """Measure maintenance and write the figures as JSON.
 
-    python -m benchmarks.maintenance --data FOLDER --out benchmarks/maintenance/results.json
+    python -m benchmarks.maintenance --data FOLDER --out results.json --report REPORT.md
 
 FOLDER holds the evaluation sets (conv/NAME); without it, only what can be measured on made texts is. One thread for
 the linear algebra, unless OPENBLAS_NUM_THREADS says otherwise: a second one spins while it waits, and that counts.
@@ -16,7 +16,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is loaded
 
-from benchmarks.maintenance import cost, merging, updates
+from benchmarks.maintenance import cost, merging, report, updates
 from skep.lifecycle.judge import RulesJudge
 
 PARTS = ("updates", "planted", "pairs", "cost")
@@ -31,6 +31,7 @@ def main() -> None:
     )
     options.add_argument("--data", type=Path)
     options.add_argument("--out", type=Path)
+    options.add_argument("--report", type=Path, help="Write what maintenance costs into this report, too.")
     options.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
     options.add_argument("--originals", type=int, default=1500, help="Statements in each made bank.")
     options.add_argument(
@@ -46,6 +47,10 @@ def main() -> None:
     text = json.dumps(found, indent=1)
     if args.out:
         args.out.write_text(text + "\n")
+    if args.report and "cost" in found:
+        args.report.write_text(
+            report.filled(args.report.read_text(encoding="utf-8"), found["cost"]), encoding="utf-8"
+        )
     print(text)
 
 
