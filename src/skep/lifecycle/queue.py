@@ -52,7 +52,7 @@ def words_of(a: Memory, b: Memory) -> str:
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The pairs that the rules need not look at again, and those whose words have changed since."""
+    """Of changed memories: the pairs that rules need not look at again, and those whose words have changed since."""
 
     pairs: set[str]
     outdated: dict[str, Judgement]
@@ -72,14 +72,19 @@ def _judgement(text: str) -> Judgement | None:
 
 
 def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
-    """The keys of all pairs that wait or were decided, and which of them changed memories have made outdated."""
-    kept = judgements(engine)
+    """The keys of the pairs of changed memories that wait or were decided, and which of them that made outdated."""
     memories = {memory.id: memory for memory in changed}
-    touched = {key: each for key, each in kept.items() if each.older in memories or each.newer in memories}
+    kept: dict[str, str] = engine.store.settings_under(PREFIX, str) if memories else {}
+    touched: dict[str, Judgement] = {}
+    for key, text in kept.items():  # the key tells whose they are; most need not be read for that
+        if not memories.keys().isdisjoint(key[len(PREFIX) :].split("|")):
+            judgement = _judgement(text)
+            if judgement is not None:
+                touched[key] = judgement
     both = (i for judgement in touched.values() for i in (judgement.older, judgement.newer))
     memories |= by_id(engine, [i for i in both if i not in memories])
     outdated = {key: judgement for key, judgement in touched.items() if not _still_said(judgement, memories)}
-    return Known(pairs=kept.keys() - outdated.keys(), outdated=outdated)
+    return Known(pairs=touched.keys() - outdated.keys(), outdated=outdated)
 
 
 def _still_said(judgement: Judgement, memories: Mapping[str, Memory]) -> bool:
