@@ -2,13 +2,14 @@
 
 #include "native.h"
 
-#define VERSION 3 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
+#define VERSION 4 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
 
 static int fill(PyObject *module)
 {
     PyMethodDef *const parts[] = {
         codes_methods,    choose_methods,    postings_methods, generation_methods, build_methods,   joining_methods,
         matching_methods, comparing_methods, sharing_methods,  search_methods,     ranking_methods, tiles_methods,
+        weighing_methods, reading_methods,
     };
     generation_start();
     build_start();

@@ -1,7 +1,8 @@
 /* Which rows of a segment may be near some of many others, by whole rows in small numbers. Where the processor multiplies
    tiles of those, or where few rows are asked for, that costs less than what `joining.c` saves by seeing less of them.
    The rows asked for come in steps of one size; what that may be off is taken from the bar, so that nothing near is
-   lost. */
+   lost. Without tiles, most pairs are out after half of their numbers: what the others could add is at most the product of
+   the lengths that the two have there. */
 
 #include "native.h"
 
@@ -17,6 +18,9 @@
 #define FOR_TILES \
     __attribute__((target("avx2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vpopcntdq,amx-tile,amx-int8")))
 #define INLINE inline __attribute__((always_inline)) /* compiled anew for both */
+#define APART __attribute__((noinline)) /* its numbers have the registers to themselves */
+/* What `_mm512_dpbusd_epi32` does; for that, compilers copy each sum from register to register. */
+#define ADD_PRODUCTS(sum, bytes, numbers) __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(numbers))
 #define SIDE 16          /* rows of a tile */
 #define DEEP 64          /* bytes of a row of it */
 #define TILE (SIDE * DEEP)
@@ -24,11 +28,13 @@
 #define MAX_DIM 4096
 #define EIGHT 8          /* rows that are multiplied at once without tiles */
 #define FAR (1 << 30)    /* more than any product */
+#define SPARE 16         /* more than what a sum loses as a single number */
 #define TILES_ASKED_FOR 0x1023, 18 /* of arch_prctl: leave to use the numbers of tiles, eight kilobytes per thread */
 
 typedef struct {
     _Alignas(64) int8_t rows[PANEL * MAX_DIM];
     _Alignas(64) int32_t start[PANEL * SIDE]; /* what is missing to each row's bar, once for each of sixteen queries */
+    float rest[PANEL]; /* how long each row is in what comes after the first look */
     _Alignas(64) int32_t sums[4 * SIDE * SIDE];
     const int8_t *codes[PANEL];
     float scale[PANEL];
@@ -38,12 +44,15 @@ typedef struct {
 typedef struct {
     int8_t *tiles;
     int32_t *extra; /* what their sums have too much, where the numbers of rows are held larger by 128 */
+    int32_t *ahead; /* the part of that which comes after the first look */
+    float *rest;    /* how long they are there */
     const float *whole;
     Py_ssize_t count, deep; /* tiles one after another that hold a row */
+    Py_ssize_t first;       /* how many of them are multiplied before the first look; with tiles, all */
 } Sought;
 
 /* The pairs of thirty-two rows and as many queries, in four tiles: a bit for each in which a sum is not below its bar. */
-typedef int Multiply(const int8_t *rows, const int32_t *start, const Sought *sought, Py_ssize_t query, int32_t *sums);
+typedef int Multiply(Panel *panel, Py_ssize_t row, const Sought *sought, Py_ssize_t query);
 
 typedef struct {
     const int8_t *codes;
@@ -78,11 +87,18 @@ static int32_t bar_of(const Held *held, float scale, int32_t square)
     return bar > -FAR ? (int32_t)floorf(bar) : -FAR;
 }
 
-FOR_AVX512 static inline void take_row(const int8_t *codes, Py_ssize_t dim, int flipped, int8_t *row, int32_t *square)
+/* One row, and the squares of its length before and after the first look. */
+FOR_AVX512 static inline void take_row(const int8_t *codes, Py_ssize_t dim, Py_ssize_t first, int flipped, int8_t *row,
+                                       int32_t squares[2])
 {
     __m512i sums = _mm512_setzero_si512();
+    squares[0] = 0;
     const __m512i flip = _mm512_set1_epi8((char)flipped);
     for (Py_ssize_t d = 0; d < dim; d += DEEP) {
+        if (d == first) {
+            squares[0] = _mm512_reduce_add_epi32(sums);
+            sums = _mm512_setzero_si512();
+        }
         __mmask64 there = dim - d < DEEP ? ((__mmask64)1 << (dim - d)) - 1 : ~(__mmask64)0;
         __m512i numbers = _mm512_maskz_loadu_epi8(there, codes + d);
         __m512i low = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(numbers));
@@ -90,20 +106,24 @@ FOR_AVX512 static inline void take_row(const int8_t *codes, Py_ssize_t dim, int 
         sums = _mm512_dpwssd_epi32(_mm512_dpwssd_epi32(sums, low, low), high, high);
         _mm512_store_si512(row + d, _mm512_xor_si512(numbers, flip));
     }
-    *square = _mm512_reduce_add_epi32(sums);
+    squares[first < dim] = _mm512_reduce_add_epi32(sums);
+    if (first >= dim)
+        squares[1] = 0;
 }
 
-FOR_AVX512 static void take_rows(const Held *held, const int64_t *places, Py_ssize_t count, Py_ssize_t width, int flipped,
-                                 Panel *panel)
+FOR_AVX512 static void take_rows(const Held *held, const int64_t *places, Py_ssize_t count, const Sought *sought,
+                                 int flipped, Panel *panel)
 {
+    Py_ssize_t width = sought->deep * DEEP;
     for (Py_ssize_t i = 0; i < PANEL; i++) {
-        int32_t bar = FAR, square = 0;
+        int32_t bar = FAR, squares[2] = {0, 0};
         if (i < count) {
             panel->codes[i] = held->codes + places[i] * held->stride;
             panel->scale[i] = held->scale[places[i]];
-            take_row(panel->codes[i], held->dim, flipped, panel->rows + i * width, &square);
-            bar = bar_of(held, panel->scale[i], square);
+            take_row(panel->codes[i], held->dim, sought->first * DEEP, flipped, panel->rows + i * width, squares);
+            bar = bar_of(held, panel->scale[i], squares[0] + squares[1]);
         }
+        panel->rest[i] = sqrtf((float)squares[1]);
         _mm512_store_si512(panel->start + i * SIDE, _mm512_set1_epi32(-bar));
     }
 }
@@ -134,11 +154,12 @@ FOR_AVX512 static int reached_in(const int32_t *sums)
     return found;
 }
 
-FOR_TILES static int multiply_tiles(const int8_t *rows, const int32_t *start, const Sought *sought, Py_ssize_t query,
-                                    int32_t *sums)
+FOR_TILES static int multiply_tiles(Panel *panel, Py_ssize_t row, const Sought *sought, Py_ssize_t query)
 {
     Py_ssize_t deep = sought->deep, width = deep * DEEP;
-    const int8_t *queries = sought->tiles + query / SIDE * deep * TILE;
+    const int8_t *queries = sought->tiles + query / SIDE * deep * TILE, *rows = panel->rows + row * width;
+    const int32_t *start = panel->start + row * SIDE;
+    int32_t *sums = panel->sums;
     _tile_loadd(0, start, DEEP);
     _tile_loadd(1, start, DEEP);
     _tile_loadd(2, start + SIDE * SIDE, DEEP);
@@ -160,37 +181,69 @@ FOR_TILES static int multiply_tiles(const int8_t *rows, const int32_t *start, co
     return reached_in(sums);
 }
 
-FOR_AVX512 static int multiply_wide(const int8_t *rows, const int32_t *start, const Sought *sought, Py_ssize_t query,
-                                    int32_t *sums)
+/* Add to the sums of eight rows beside thirty-two queries. They stand in memory in between, and in registers here. */
+FOR_AVX512 static APART void add_wide(const int8_t *rows, Py_ssize_t width, const int8_t *queries, const int8_t *others,
+                                      Py_ssize_t from, Py_ssize_t to, int32_t *sums)
 {
-    Py_ssize_t deep = sought->deep, width = deep * DEEP;
-    const int8_t *queries = sought->tiles + query / SIDE * deep * TILE, *others = queries + deep * TILE;
-    __m512i extra = _mm512_load_si512(sought->extra + query), extra_too = _mm512_load_si512(sought->extra + query + SIDE);
-    for (Py_ssize_t row = 0; row < 2 * SIDE; row += EIGHT) {
-        __m512i one[EIGHT], other[EIGHT];
-        for (int i = 0; i < EIGHT; i++) {
-            __m512i here = _mm512_load_si512(start + (row + i) * SIDE);
-            one[i] = _mm512_sub_epi32(here, extra);
-            other[i] = _mm512_sub_epi32(here, extra_too);
-        }
-        for (Py_ssize_t at = 0; at < width; at += 4) {
-            __m512i left = _mm512_load_si512(queries + at * SIDE), right = _mm512_load_si512(others + at * SIDE);
-#pragma GCC unroll 8
-            for (int i = 0; i < EIGHT; i++) {
-                int32_t four;
-                memcpy(&four, rows + (row + i) * width + at, sizeof four);
-                __m512i both = _mm512_set1_epi32(four);
-                one[i] = _mm512_dpbusd_epi32(one[i], both, left);
-                other[i] = _mm512_dpbusd_epi32(other[i], both, right);
-            }
-        }
-        int32_t *here = sums + row / SIDE * 2 * SIDE * SIDE + row % SIDE * SIDE;
-        for (int i = 0; i < EIGHT; i++) {
-            _mm512_store_si512(here + i * SIDE, one[i]);
-            _mm512_store_si512(here + SIDE * SIDE + i * SIDE, other[i]);
-        }
+#define EACH(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
+#define READ(i) __m512i one##i = _mm512_load_si512(sums + i * SIDE), other##i = _mm512_load_si512(sums + (SIDE + i) * SIDE);
+#define ADD(i)                                                   \
+    memcpy(&four, rows + i * width + at, sizeof four);           \
+    both = _mm512_set1_epi32(four);                              \
+    ADD_PRODUCTS(one##i, both, left);                            \
+    ADD_PRODUCTS(other##i, both, right);
+#define WRITE(i)                                                 \
+    _mm512_store_si512(sums + i * SIDE, one##i);                 \
+    _mm512_store_si512(sums + (SIDE + i) * SIDE, other##i);
+    EACH(READ)
+    for (Py_ssize_t at = from; at < to; at += 4) {
+        __m512i left = _mm512_load_si512(queries + at * SIDE), right = _mm512_load_si512(others + at * SIDE), both;
+        int32_t four;
+        EACH(ADD)
     }
-    return reached_in(sums);
+    EACH(WRITE)
+}
+
+/* Which of the sums of a part may still reach their bar. */
+FOR_AVX512 static inline __mmask16 may_reach(const int32_t *sums, __m512i ahead, __m512 rest, float row_rest)
+{
+    __m512 reach = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_load_si512(sums), ahead));
+    reach = _mm512_fmadd_ps(rest, _mm512_set1_ps(row_rest), reach);
+    return _mm512_cmp_ps_mask(reach, _mm512_set1_ps(-SPARE), _CMP_GE_OQ);
+}
+
+FOR_AVX512 static int multiply_wide(Panel *panel, Py_ssize_t row, const Sought *sought, Py_ssize_t query)
+{
+    Py_ssize_t deep = sought->deep, width = deep * DEEP, first = sought->first * DEEP;
+    const int8_t *queries = sought->tiles + query / SIDE * deep * TILE, *others = queries + deep * TILE;
+    const int32_t *extra = sought->extra + query, *ahead = sought->ahead + query;
+    const float *rest = sought->rest + query;
+    int any = 0;
+    for (Py_ssize_t eight = 0; eight < 2 * SIDE; eight += EIGHT) {
+        const int8_t *rows = panel->rows + (row + eight) * width;
+        int32_t *sums = panel->sums + eight / SIDE * 2 * SIDE * SIDE + eight % SIDE * SIDE;
+        for (int i = 0; i < EIGHT; i++) {
+            __m512i here = _mm512_load_si512(panel->start + (row + eight + i) * SIDE);
+            _mm512_store_si512(sums + i * SIDE, _mm512_sub_epi32(here, _mm512_load_si512(extra)));
+            _mm512_store_si512(sums + (SIDE + i) * SIDE, _mm512_sub_epi32(here, _mm512_load_si512(extra + SIDE)));
+        }
+        add_wide(rows, width, queries, others, 0, first, sums);
+        int left = 0;
+        for (int i = 0; i < EIGHT; i++) {
+            float mine = panel->rest[row + eight + i];
+            left |= may_reach(sums + i * SIDE, _mm512_load_si512(ahead), _mm512_load_ps(rest), mine);
+            left |= may_reach(sums + (SIDE + i) * SIDE, _mm512_load_si512(ahead + SIDE), _mm512_load_ps(rest + SIDE), mine);
+        }
+        any |= left;
+        if (left)
+            add_wide(rows, width, queries, others, first, width, sums);
+        else
+            for (int i = 0; i < EIGHT; i++) {
+                _mm512_store_si512(sums + i * SIDE, _mm512_set1_epi32(-1));
+                _mm512_store_si512(sums + (SIDE + i) * SIDE, _mm512_set1_epi32(-1));
+            }
+    }
+    return any ? reached_in(panel->sums) : 0;
 }
 
 /* Look at the pairs of a tile that reached their bars once more. */
@@ -213,13 +266,13 @@ static void put_down(const Held *held, const Sought *sought, const Panel *panel,
 static INLINE Py_ssize_t look(const Held *held, const int64_t *places, Py_ssize_t rows, const Sought *sought,
                               Py_ssize_t room, int flipped, Multiply *multiply, Panel *panel, Pairs *pairs)
 {
-    Py_ssize_t width = sought->deep * DEEP, done = 0;
+    Py_ssize_t done = 0;
     for (; done < rows && pairs->count + PANEL * sought->count <= room; done += PANEL) {
         Py_ssize_t here = rows - done < PANEL ? rows - done : PANEL;
-        take_rows(held, places + done, here, width, flipped, panel);
+        take_rows(held, places + done, here, sought, flipped, panel);
         for (Py_ssize_t query = 0; query < sought->count; query += 2 * SIDE)
             for (Py_ssize_t row = 0; row < here; row += 2 * SIDE) {
-                int found = multiply(panel->rows + row * width, panel->start + row * SIDE, sought, query, panel->sums);
+                int found = multiply(panel, row, sought, query);
                 for (int tile = 0; found >> tile; tile++)
                     if (found >> tile & 1)
                         put_down(held, sought, panel, panel->sums + tile * SIDE * SIDE, row + tile / 2 * SIDE,
@@ -247,13 +300,20 @@ FOR_AVX512 static Py_ssize_t look_widely(const Held *held, const int64_t *places
 /* The queries in tiles; those that fill up the last two are nothing. */
 static void lay_out(const int8_t *seen, Py_ssize_t dim, const Sought *sought)
 {
-    for (Py_ssize_t query = 0; query < sought->count; query++)
+    for (Py_ssize_t query = 0; query < sought->count; query++) {
+        int32_t square = 0;
         for (Py_ssize_t d = 0; d < dim; d++) {
             int8_t number = seen[query * dim + d];
             sought->tiles[(query / SIDE * sought->deep + d / DEEP) * TILE + d % DEEP / 4 * DEEP + query % SIDE * 4 + d % 4] =
                 number;
             sought->extra[query] += 128 * number;
+            if (d >= sought->first * DEEP) {
+                sought->ahead[query] += 128 * number;
+                square += number * number;
+            }
         }
+        sought->rest[query] = sqrtf((float)square);
+    }
 }
 #endif
 
@@ -311,9 +371,10 @@ static PyObject *cross(PyObject *self, PyObject *const *given, Py_ssize_t count)
         !all_within(places->buf, rows, 0, codes->shape[0]))
         goto end;
     const float *number = numbers->buf;
-    Sought sought = {NULL, NULL, queries->buf, asked, (dim + DEEP - 1) / DEEP};
+    Py_ssize_t deep = (dim + DEEP - 1) / DEEP;
+    Sought sought = {.whole = queries->buf, .count = asked, .deep = deep, .first = way == 2 ? deep : deep - deep / 2};
     size_t filled = (size_t)(asked + 2 * SIDE - 1) / (2 * SIDE) * 2 * SIDE, bytes = filled * (size_t)sought.deep * DEEP;
-    room_for = PyMem_Calloc(sizeof(Panel) + bytes + filled * sizeof *sought.extra + 64, 1);
+    room_for = PyMem_Calloc(sizeof(Panel) + bytes + 3 * filled * sizeof *sought.extra + 64, 1);
     if (room_for == NULL) {
         PyErr_NoMemory();
         goto end;
@@ -325,6 +386,8 @@ static PyObject *cross(PyObject *self, PyObject *const *given, Py_ssize_t count)
     Py_BEGIN_ALLOW_THREADS
     sought.tiles = (int8_t *)(panel + 1);
     sought.extra = (int32_t *)(sought.tiles + bytes);
+    sought.ahead = sought.extra + filled;
+    sought.rest = (float *)(sought.ahead + filled);
     lay_out(seen->buf, dim, &sought);
     done = (way == 2 ? look_by_tiles : look_widely)(&held, places->buf, rows, &sought, room, panel, &pairs);
     Py_END_ALLOW_THREADS

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from benchmarks.maintenance import report
 from benchmarks.maintenance.__main__ import measure
+from benchmarks.maintenance.cost import _spread  # pyright: ignore[reportPrivateUsage]
 from benchmarks.maintenance.merging import count, planted_copies
 from benchmarks.maintenance.planted import COPIES, Planted, planted
 
@@ -28,8 +33,42 @@ def test_nearly_every_planted_copy_is_merged_and_no_near_miss() -> None:
 
 
 def test_every_part_that_needs_no_data_gives_figures() -> None:
-    found = measure(None, ["updates", "planted", "pairs", "cost"], 12, [40], 10)
+    found = measure(None, ["updates", "planted", "pairs", "cost"], 12, [40], 10, 3)
     assert set(found) == {"planted", "cost"}
     (cost,) = found["cost"]
     assert cost["new"] == 10
-    assert cost["ratio"] > 0
+    assert len(cost["rounds"]) == 3
+    ratios = sorted(each["ratio"] for each in cost["rounds"])
+    assert [cost["ratio"][name] for name in ("lowest", "median", "highest")] == ratios
+    assert ratios[0] > 0
+    assert cost["rounds_within_3x"] == sum(ratio <= 3 for ratio in ratios)
+
+
+def measured(memories: int, ratios: list[float]) -> dict[str, Any]:
+    rounds = [{"embed_and_index_s": 0.1, "maintain_s": ratio / 10, "ratio": ratio} for ratio in ratios]
+    spread = {name: _spread([each[name] for each in rounds]) for name in rounds[0]}
+    return {
+        "memories": memories,
+        "new": 1000,
+        "processor": {"compiled": True, "neighbours": "AVX-512"},
+        "nothing_new_s": 0.002,
+        "nothing_new_after_s": 0.01,
+        **spread,
+        "rounds_within_3x": sum(ratio <= 3 for ratio in ratios),
+        "warm_up": {"ratio": 5.0},
+        "rounds": rounds,
+    }
+
+
+def test_the_report_says_whether_the_goal_is_reached_and_in_how_many_rounds() -> None:
+    text = f"before\n{report.BEGIN}\nold figures\n{report.END}\nafter\n"
+    good = report.filled(text, [measured(8000, [1, 1, 1]), measured(100_000, [2.5, 2.9, 3.4])])
+    assert good.startswith("before\n")
+    assert good.endswith("\nafter\n")
+    assert "old figures" not in good
+    assert "**2.90** (2.50 to 3.40)" in good
+    assert "**reached by the median** (2.90), and in 2 of 3 rounds: 2.50, 2.90, 3.40" in good
+    assert "AVX-512" in good
+    assert report.filled(good, [measured(100_000, [3.5, 3.2, 2.0])]).count("not reached by the median") == 1
+    with pytest.raises(ValueError, match="no place"):
+        report.filled("before", [measured(8000, [1])])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -184,9 +184,9 @@ def test_judgements_are_read_once_though_something_was_set_aside_in_between(
     read: list[str] = []
     settings_under = bank.engine.store.settings_under
 
-    def reading(prefix: str) -> object:
+    def reading(prefix: str, *how: Callable[[str], object]) -> object:
         read.append(prefix)
-        return settings_under(prefix)
+        return settings_under(prefix, *how)
 
     monkeypatch.setattr(bank.engine.store, "settings_under", reading)
     report = bank.maintain(MaintainConfig(steps=("judge", "deprecate", "prune")))

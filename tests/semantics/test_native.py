@@ -1,5 +1,7 @@
 """The compiled loops of the comparison give what Python and numpy give, and never leave their memory."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import itertools
@@ -59,6 +61,80 @@ def test_words_meet_as_they_do_with_numpy(monkeypatch: pytest.MonkeyPatch) -> No
         assert [s.cosine for s in plain.swaps] == pytest.approx([s.cosine for s in compiled.swaps], abs=1e-5)
 
 
+def test_the_numbers_about_a_pair_are_the_same_to_the_last_bit() -> None:
+    words = scorer.load()[1]
+    said = [
+        "Never deploy on Fridays", "Deploy on Fridays", "The limit is 30 seconds", "The limit is 2 minutes",
+        "Ana prefers Berlin and Oslo", "Oslo and Berlin bore Ana", "Use of ruff is disabled", "Use of ruff is enabled",
+        "All of us may now stop", "Is it so?", "Is it not tea?", "Some paid 30 seconds late in May 2024",
+        "Some paid 30 seconds late in June 2023", "She is unhappy", "She is happy",
+    ]  # fmt: skip
+    pairs = [*asked(), *(Asked(a, b, 0.7) for a, b in itertools.combinations(said, 2))]
+    given = [(analyse(each.a), analyse(each.b), each.similarity) for each in pairs]
+    sides = [(features._side(a, words), features._side(b, words), near) for a, b, near in given]
+    aligned = aligning.align_many([(a.told, b.told) for a, b, _ in sides], words)
+    edited = editing.edits_many([(a.solid, b.solid) for a, b, _ in sides])
+    met = np.zeros(len(features.NAMES), dtype=bool)
+    for (a, b, near), al, ed in zip(sides, aligned, edited, strict=True):
+        row = features._row(a, b, near, al, ed)
+        assert features._row_compiled(a, b, near, al, ed) == row
+        met |= np.array(row) != 0
+    assert [name for name, seen in zip(features.NAMES, met.tolist(), strict=True) if not seen] == []
+
+
+PIECES = (
+    "Tea tea. is the NOT no one ever cannot can't don't 'tis 12 1,000 1,0000 1.5 1.2.34a 1.2a 9:30 9:30pm 2024-05-05"
+    " 2024-05-051 foo_bar foo._bar foo_ _foo a.b.c C++ C# $5 50% #7 (so) what? Wow! x: y; -LRB- `q` don’t Ünder ² ΟΔΟΣ"
+    " McDonald USA two twenty five half"
+)
+pieces = st.sampled_from(PIECES.split())
+
+
+@given(st.lists(pieces | st.text(max_size=3), max_size=90), st.sampled_from([" ", "", "\n", " \x1f"]))
+def test_a_text_is_taken_apart_as_regular_expressions_do(parts: list[str], between: str) -> None:
+    text = between.join(parts)
+    read: list[Any] = []
+    for loops in (None, native):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernels, "native", loops)
+            read.append(analyse.__wrapped__(text))
+    assert read[0] == read[1]
+
+
+def test_what_is_not_two_sides_or_a_text_is_refused() -> None:
+    words = scorer.load()[1]
+    side = features._side(analyse("Tea is hot"), words)
+    (al,) = aligning.align_many([(side.told, side.told)], words)
+    good: list[Any] = [side, side, 0.5, al, editing.NO_EDITS]
+    assert len(native.features(*good)) == len(features.NAMES)
+    swap = aligning.Swap(0, 9, 0.5, opposed=False, exclusive=False)
+    wrong: list[tuple[int, Any]] = [
+        (0, ()),
+        (0, None),
+        (1, side._replace(places=None)),
+        (1, side._replace(text=side.text._replace(told=("tea",)))),
+        (2, "near"),
+        (3, al._replace(best_a=[1.0])),
+        (3, al._replace(exact_b=())),
+        (3, al._replace(swaps=[swap])),  # of a word that is not there
+        (3, al._replace(swaps=None)),
+        (3, al[:7]),
+        (4, editing.NO_EDITS[:5]),
+    ]
+    for place, value in wrong:
+        with pytest.raises((TypeError, ValueError, IndexError)):
+            native.features(*good[:place], value, *good[place + 1 :])
+    with pytest.raises(TypeError, match="not a text"):
+        native.take_apart(b"tea", {}, 9)
+    with pytest.raises(TypeError, match="not a text"):
+        native.take_apart("tea", [], 9)
+    with pytest.raises(KeyError):
+        native.take_apart("tea", {}, 9)
+    for call in (native.features, native.take_apart):
+        with pytest.raises(TypeError, match="arguments"):
+            call()
+
+
 texts = st.lists(st.sampled_from("abcdef"), max_size=12)
 
 
@@ -74,7 +150,7 @@ def test_texts_part_where_difflib_says(pairs: list[tuple[list[str], list[str]]])
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "native", native)
-        assert editing._blocks_compiled(pairs) == wanted  # pyright: ignore[reportPrivateUsage]
+        assert editing._blocks_compiled(pairs) == wanted
 
 
 def test_trees_come_to_the_same_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,8 @@ class ByHand:
         )
 
     def _back(self, memory_id: str, *, merged: bool = False) -> Order:
-        self.look((memory_id,))
+        if memory_id not in self._spoken:
+            self.look((memory_id,))
         return (
             brought_back(memory_id, self._of(memory_id), merged=merged) if self._spoken[memory_id] else NEVER
         )

@@ -102,8 +102,9 @@ def _pairs(
     """
     limit = engine.settings.conflict_candidates
     rows = rows_by_id(engine, (memory.id for memory in memories))
-    near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit, rows=rows)
-    alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT, rows=rows)
+    known: dict[int, Memory] = {}
+    near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit, rows=rows, known=known)
+    alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT, rows=rows, known=known)
     pairs: dict[str, tuple[Memory, Memory, float]] = {}
     for memory in memories:
         for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):

@@ -31,6 +31,7 @@ def neighbours(
     limit: int,
     kinds: Sequence[str] | None = None,
     rows: dict[str, int] | None = None,
+    known: dict[int, Memory] | None = None,
 ) -> Neighbours:
     """Current memories at least this similar to each, all found in one pass over the index.
 
@@ -41,13 +42,14 @@ def neighbours(
         limit: How many at most for each.
         kinds: Which kinds to look among; without them, each memory among its own kind.
         rows: Where they stand, if that is known.
+        known: Memories by row; those that are asked for and those that are read are added.
     """
     import numpy as np
 
     rows = rows if rows is not None else rows_by_id(engine, (memory.id for memory in memories))
-    known = {rows[memory.id]: memory for memory in memories if memory.id in rows}
+    mine = {rows[memory.id]: memory for memory in memories if memory.id in rows}
     groups: dict[tuple[Scope, tuple[str, ...]], list[int]] = {}
-    for row, memory in known.items():
+    for row, memory in mine.items():
         groups.setdefault((memory.scope, tuple(kinds or (memory.kind,))), []).append(row)
     least = raw_bar(engine, threshold)
     pairs: list[tuple[int, int, float]] = []
@@ -56,6 +58,8 @@ def neighbours(
         found = engine.index.near_pairs(np.array(asked, dtype=np.int64), where, least=least, most=limit)
         similar = engine.embeddings.calibrate_many(found.cosine).tolist()
         pairs += zip(found.asked.tolist(), found.rows.tolist(), similar, strict=True)
+    known = {} if known is None else known
+    known |= mine
     known |= load_current(engine, {row for _, row, _ in pairs} - known.keys())
     out: Neighbours = {memory.id: [] for memory in memories}
     for asked_row, row, similarity in pairs:
@@ -72,6 +76,7 @@ def sharing_words(
     limit: int,
     longest: int,
     rows: dict[str, int] | None = None,
+    known: dict[int, Memory] | None = None,
 ) -> Neighbours:
     """Current memories of the same kind and scope that share most of their words with a short one.
 
@@ -85,6 +90,7 @@ def sharing_words(
         limit: How many to look at for each, best first by BM25.
         longest: See `memories`.
         rows: Where they stand, if that is known.
+        known: Memories by row, of which those that are current need not be read.
     """
     import numpy as np
 
@@ -97,8 +103,12 @@ def sharing_words(
     every = list(dict.fromkeys(term for spoken in spoken_in for terms in spoken for term in terms))
     worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
     groups: dict[tuple[Scope, str], list[tuple[Memory, str, list[str]]]] = {}
+
+    def rarity(terms: list[str]) -> tuple[float, list[str]]:
+        return -(worth[terms[0]] if len(terms) == 1 else max(map(worth.__getitem__, terms))), terms
+
     for (memory, text), spoken in zip(short, spoken_in, strict=True):
-        spoken.sort(key=lambda terms: (-max(map(worth.__getitem__, terms)), terms))
+        spoken.sort(key=rarity)
         rarest = [*chain.from_iterable(spoken[: len(spoken) // 2 + 1])]
         groups.setdefault((memory.scope, memory.kind), []).append((memory, text, rarest))
     pools: list[tuple[Memory, str, list[int]]] = []
@@ -108,12 +118,15 @@ def sharing_words(
         for (memory, text, _), found in zip(group, best, strict=True):
             mine = rows[memory.id]
             pools.append((memory, text, sorted([row for row in found.tolist() if row != mine])))
-    texts = engine.store.texts_of(sorted({row for _, _, found in pools for row in found}))
+    known = {row: memory for row, memory in (known or {}).items() if memory.status in CURRENT}
+    wanted = {row for _, _, found in pools for row in found}
+    texts = {row: searched_text(known[row].title, known[row].text) for row in known.keys() & wanted}
+    texts |= engine.store.texts_of(sorted(wanted - known.keys()))
     pairs: list[tuple[Memory, int]] = []
     for memory, text, found in pools:
         there = [row for row in found if row in texts]
         pairs += [(memory, there[i]) for i in _sharing(text, [texts[row] for row in there], least)]
-    known = load_current(engine, {row for _, row in pairs})
+    known = known | load_current(engine, {row for _, row in pairs} - known.keys())
     pairs = [(memory, row) for memory, row in pairs if row in known]
     left = engine.index.vectors(np.array([rows[memory.id] for memory, _ in pairs], dtype=np.int64))
     right = engine.index.vectors(np.array([row for _, row in pairs], dtype=np.int64))
@@ -225,14 +238,15 @@ def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:
 
 def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
     """Those of some memories that are current, and those of them that are active; they need not be read for that."""
-    rows = {row: i for i, row in rows_by_id(engine, ids).items()}
-    wanted = sorted(rows)
+    wanted = list(dict.fromkeys(ids))
     current: set[str] = set()
     active: set[str] = set()
     for start in range(0, len(wanted), LOADED):
         part = wanted[start : start + LOADED]
-        for found, statuses in ((current, CURRENT), (active, ("active",))):
-            found |= {rows[row] for row in engine.store.admitted(part, Filter(statuses=statuses))}
+        here = engine.store.admitted_ids(part, Filter(statuses=("active",)))
+        rest = [memory_id for memory_id in part if memory_id not in here]  # mostly none
+        active |= here
+        current |= here | engine.store.admitted_ids(rest, Filter(statuses=CURRENT))
     return current, active
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 import msgspec
 
@@ -19,7 +18,6 @@ from skep.storage.sqlite import Plan
 
 PREFIX = "judgement/"
 DAY = 86_400.0
-_TEXT, _NUMBER = frozenset((str,)), frozenset((int, float, bool))
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +36,9 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """A digest of what both said then; empty in judgements of an older skep, which count whatever they say now."""
 
 
+_decode = msgspec.json.Decoder(Judgement).decode
+
+
 def key_of(a: str, b: str) -> str:
     """The setting that holds the judgement on two memories."""
     return PREFIX + "|".join(sorted((a, b)))
@@ -45,45 +46,45 @@ def key_of(a: str, b: str) -> str:
 
 def words_of(a: Memory, b: Memory) -> str:
     """A short digest of what two memories say, in whatever order they come."""
-    said = [(m.text, m.polarity) for m in sorted((a, b), key=lambda m: m.id)]
+    first, second = (a, b) if a.id <= b.id else (b, a)
+    said = [(first.text, first.polarity), (second.text, second.polarity)]
     return blake2b(msgspec.json.encode(said), digest_size=8).hexdigest()
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The pairs that the rules need not look at again, and those whose words have changed since."""
+    """Of changed memories: the pairs that rules need not look at again, and those whose words have changed since."""
 
     pairs: set[str]
     outdated: dict[str, Judgement]
 
 
-def judgements(engine: Engine) -> dict[str, Any]:
-    """Every judgement, as it is kept. A setting of such a name that is none, of a user or a peer, does not count."""
-    return {key: value for key, value in engine.store.settings_under(PREFIX).items() if _is_judgement(value)}
+def judgements(engine: Engine) -> dict[str, Judgement]:
+    """Every judgement. A setting of such a name that is none, of a user or a peer, does not count."""
+    kept: dict[str, Judgement | None] = engine.store.settings_under(PREFIX, _judgement)
+    return {key: judgement for key, judgement in kept.items() if judgement is not None}
 
 
-def _is_judgement(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    found = cast("dict[str, Any]", value).get
-    texts = (found("older"), found("newer"), found("kind"), found("words", ""))
-    chosen = (found("decision") or "", found("by") or "")
-    numbers = (found("similarity"), found("confidence"), found("at", 0.0))
-    return _TEXT.issuperset(map(type, texts + chosen)) and _NUMBER.issuperset(map(type, numbers))
+def _judgement(text: str) -> Judgement | None:
+    try:
+        return _decode(text)
+    except msgspec.ValidationError:
+        return None
 
 
 def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
-    """The keys of all pairs that wait or were decided, and which of them changed memories have made outdated."""
-    kept = judgements(engine)
+    """The keys of the pairs of changed memories that wait or were decided, and which of them that made outdated."""
     memories = {memory.id: memory for memory in changed}
-    touched = {
-        key: msgspec.convert(value, Judgement)
-        for key, value in kept.items()
-        if value["older"] in memories or value["newer"] in memories
-    }
+    kept: dict[str, str] = engine.store.settings_under(PREFIX, str) if memories else {}
+    touched: dict[str, Judgement] = {}
+    for key, text in kept.items():  # the key tells whose they are; most need not be read for that
+        if not memories.keys().isdisjoint(key[len(PREFIX) :].split("|")):
+            judgement = _judgement(text)
+            if judgement is not None:
+                touched[key] = judgement
     both = (i for judgement in touched.values() for i in (judgement.older, judgement.newer))
     memories |= by_id(engine, [i for i in both if i not in memories])
     outdated = {key: judgement for key, judgement in touched.items() if not _still_said(judgement, memories)}
-    return Known(pairs=kept.keys() - outdated.keys(), outdated=outdated)
+    return Known(pairs=touched.keys() - outdated.keys(), outdated=outdated)
 
 
 def _still_said(judgement: Judgement, memories: Mapping[str, Memory]) -> bool:
@@ -118,8 +119,7 @@ class Kept:
     """Every judgement of a bank, and which memories they are about still stand."""
 
     def __init__(self, engine: Engine) -> None:
-        kept = judgements(engine)
-        self.judgements = {key: msgspec.convert(value, Judgement) for key, value in kept.items()}
+        self.judgements = judgements(engine)
         self._engine = engine
         both = (i for judgement in self.judgements.values() for i in (judgement.older, judgement.newer))
         self._current, self._active = standing(engine, both)

@@ -32,6 +32,7 @@ SIDES = _sides(
     "weekday weekdays; weekend weekends",
 )
 """Words that tell the sides of something apart, each with a value of its own."""
+_SIDED = frozenset(SIDES)
 MEASURED, TIMED = range(5), range(5, 8)
 """Sides that have a number of their own, wherever they stand in a sentence; and those that have a time of their own."""
 CANCELLING = frozenset(map(lx.stem, lx.CANCELLERS | {"use", "using"}))
@@ -49,9 +50,9 @@ def of_other_sides(pair: Pair) -> bool:
     staging" and "deploy to production" do not go together.
     """
     a, b = pair.a, pair.b
-    mine, theirs = _sided(a), _sided(b)
-    if not mine or not theirs or not _short(pair):
+    if _SIDED.isdisjoint(a.bag) or _SIDED.isdisjoint(b.bag) or not _short(pair):
         return False
+    mine, theirs = _sided(a), _sided(b)
     for group in mine.keys() & theirs.keys():
         here, there = mine[group], theirs[group]
         if not here.keys().isdisjoint(there):
@@ -139,6 +140,8 @@ def other_of_a_closed_group(pair: Pair) -> bool:
 def denied_twice(pair: Pair) -> bool:
     """Whether both deny the same, one with "not" or "never", the other with a word such as "avoid" or "forbidden"."""
     a, b = pair.a, pair.b
+    if a.negations + b.negations != 1 or a.cancels + b.cancels != 1:
+        return False
     if {(a.negations, a.cancels), (b.negations, b.cancels)} != {(1, 0), (0, 1)}:
         return False
     return {*a.told} - CANCELLING == {*b.told} - CANCELLING

@@ -10,7 +10,7 @@ answer is certain, and after it to name the reason and to tell an update from a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -30,7 +30,7 @@ from skep.semantics.bearing import (
 from skep.semantics.dating import in_one_notation
 from skep.semantics.features import NAMES, RARE, Pair, examine_many
 from skep.semantics.measuring import in_one_unit
-from skep.semantics.reading import Text, analyse
+from skep.semantics.reading import Text, analyse, numbered
 from skep.semantics.saying import said_twice
 from skep.words import SINGLE
 
@@ -147,6 +147,8 @@ def _turned_round(pair: Pair) -> bool:
 def _of_other_times(pair: Pair) -> bool:
     """Whether each text tells of a time of its own, and something else besides: sales in 2022 and in 2023."""
     a, b = pair.a, pair.b
+    if lx.WITHIN.isdisjoint(a.bag) or lx.WITHIN.isdisjoint(b.bag):
+        return False
     mine, theirs = _times(a), _times(b)
     if not mine or not theirs or not mine.isdisjoint(theirs):
         return False
@@ -159,11 +161,11 @@ def _of_other_things(pair: Pair) -> bool:
     Or about two names, of which each is told something of its own.
     """
     a, b = pair.a, pair.b
-    here, there = _subject(a), _subject(b)
+    here, there = (_subject(a), _subject(b)) if a.numbered and b.numbered else ((), ())
     if here and there and len(here) == len(there):
         *kind, mine = here
         *same, theirs = there
-        if kind and kind == same and mine != theirs and _numbered(mine) and _numbered(theirs):
+        if kind and kind == same and mine != theirs and numbered(mine) and numbered(theirs):
             return not _one_at_a_time(pair, kind[-1], len(here) + 1)
     if pair.ed.blocks < 2 or not pair.ed.head or a.told[:1] == b.told[:1]:
         return False
@@ -183,17 +185,12 @@ def _one_at_a_time(pair: Pair, kind: str, said_from: int) -> bool:
     return said == b.words[said_from:] and (kind in lx.VERSIONED or said[:1] in lx.DEFINITE)
 
 
-def _numbered(word: str) -> bool:
-    """Whether a word is the number of something; that of a version replaces another."""
-    return word.removesuffix("id").isdigit()
-
-
 def _subject(text: Text) -> tuple[str, ...]:
     """The words before the first verb that says what something is or has, or up to the number of a numbered thing."""
     verb = next((i for i, word in enumerate(text.words) if word in lx.LINKING_VERBS), 0)
     if not verb:
         few = enumerate(pairwise(text.words[:4]), 2)
-        verb = next((i for i, (kind, of) in few if kind in lx.NUMBERED and _numbered(of)), 0)
+        verb = next((i for i, (kind, of) in few if kind in lx.NUMBERED and numbered(of)), 0)
     return text.words[:verb]
 
 
@@ -263,6 +260,8 @@ def _past(text: Text) -> bool:
 
 def _same_words(a: Text, b: Text) -> bool:
     """Whether only case, articles, punctuation or the way a number is written differ."""
+    if a.told != b.told:
+        return False
     if any(word[0].isalnum() and word not in ARTICLES for word in a.bag ^ b.bag):
         return False
     left, right = ([w for w in t.words if w[0].isalnum() and w not in ARTICLES] for t in (a, b))
@@ -359,7 +358,8 @@ def compare_many(asked: Sequence[Asked], thresholds: Thresholds = THRESHOLDS) ->
     found = [_by_rule(each, *both, thresholds) for each, both in zip(asked, texts, strict=True)]
     open_ = [place for place, verdict in enumerate(found) if verdict is None]
     words = scorer.load()[1]
-    words.learn(text.words[i] for place in open_ for text in texts[place] for i in text.content)
+    spoken = {id(text): text for place in open_ for text in texts[place]}.values()
+    words.learn(chain.from_iterable([[text.words[i] for i in text.content] for text in spoken]))
     pairs = examine_many([(*texts[place], asked[place].similarity) for place in open_], words)
     weighed = {
         place: _weighed(pair, chances, texts[place], asked[place].newer, thresholds)

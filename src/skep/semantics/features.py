@@ -51,6 +51,10 @@ class Side(NamedTuple):
     indefinite: bool
     named: bool
     personal: bool
+    hedges: frozenset[str]
+    markers: frozenset[str]
+    universal: frozenset[str]
+    """The words of it that are in lists of which a text may have a word that the other lacks."""
 
 
 def _side(text: Text, words: Words) -> Side:
@@ -58,16 +62,19 @@ def _side(text: Text, words: Words) -> Side:
     first = text.words[0] if text.words else ""
     numbers = [(q.dimension, f"{q.value:.10g}") for q in text.quantities.values() if q.dimension != "id"]
     return Side(
-        text=text,
-        told=mine,
-        total=sum(mine.weights),
-        solid=solid(text),
-        places=_places(text),
-        names=frozenset(compress(text.stems, text.capital)),
-        numbers=frozenset(numbers),
-        indefinite=first in lx.INDEFINITE,
-        named=any(text.capital[:4]),
-        personal=first in lx.PERSONAL,
+        text,
+        mine,
+        sum(mine.weights),
+        solid(text),
+        _places(text),
+        frozenset(compress(text.stems, text.capital)),
+        frozenset(numbers),
+        first in lx.INDEFINITE,
+        any(text.capital[:4]),
+        first in lx.PERSONAL,
+        text.bag & lx.HEDGES,
+        text.bag & lx.UPDATE_MARKERS,
+        text.bag & lx.UNIVERSAL,
     )
 
 
@@ -198,7 +205,6 @@ def _names(a: Side, b: Side) -> tuple[float, ...]:
 
 def _shape(one: Side, other: Side) -> tuple[float, ...]:
     a, b = one.text, other.text
-    apart = a.bag ^ b.bag
     return (
         float(a.question and b.question),
         float(a.question != b.question),
@@ -206,9 +212,9 @@ def _shape(one: Side, other: Side) -> tuple[float, ...]:
         float(one.named) + float(other.named),
         float(a.told[:1] == b.told[:1]),
         float(one.personal) + float(other.personal),
-        float(not lx.HEDGES.isdisjoint(apart)),
-        float(not lx.UPDATE_MARKERS.isdisjoint(apart)),
-        float(not lx.UNIVERSAL.isdisjoint(apart)),
+        float(one.hedges != other.hedges),
+        float(one.markers != other.markers),
+        float(one.universal != other.universal),
     )
 
 
@@ -244,13 +250,16 @@ def examine_many(given: Sequence[tuple[Text, Text, float]], words: Words) -> lis
     ]
     aligned = align_many([(a.told, b.told) for a, b, _ in ordered], words)
     edited = edits_many([(a.solid, b.solid) for a, b, _ in ordered])
+    from skep import kernels
+
+    row_of = _row if kernels.native is None else _row_compiled
     return [
         Pair(
             a.text,
             b.text,
             al,
             ed,
-            _row(a, b, similarity, al, ed),
+            row_of(a, b, similarity, al, ed),
             _rare(a.text, b.text, al) if ed.lone_swap else frozenset(),
         )
         for (a, b, similarity), al, ed in zip(ordered, aligned, edited, strict=True)
@@ -260,6 +269,28 @@ def examine_many(given: Sequence[tuple[Text, Text, float]], words: Words) -> lis
 def _rare(a: Text, b: Text, al: Alignment) -> frozenset[str]:
     weighed = zip((*a.told, *b.told), (*al.weights_a, *al.weights_b), strict=True)
     return frozenset(stem for stem, weight in weighed if weight >= RARE)
+
+
+_NEGATION = slice(NAMES.index("negated_one"), NAMES.index("cancel_cover") + 1)
+_PREFIXED = NAMES.index("prefix_negation")
+_FIGURES = slice(NAMES.index("numbers_shared"), NAMES.index("dated_differ") + 1)
+
+
+def _row_compiled(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) -> list[float]:
+    """`_row`, most of it by a compiled loop; what few pairs have is put in here."""
+    from skep import kernels
+
+    row: list[float] = kernels.native.features(one, other, similarity, al, ed)
+    a, b = one.text, other.text
+    if a.negations or b.negations or a.cancels or b.cancels:
+        cover_a = _share(al.exact_a, al.weights_a, one.total)
+        cover_b = _share(al.exact_b, al.weights_b, other.total)
+        row[_NEGATION] = _negation(a, b, al, cover_a, cover_b)
+    if al.opposites:
+        row[_PREFIXED] = float(any(lx.negated_form(x, y) for x, y in al.opposites))
+    if one.numbers or other.numbers:
+        row[_FIGURES] = _numbers(one.numbers, other.numbers)
+    return row
 
 
 def _row(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) -> list[float]:

@@ -22,6 +22,8 @@ SHARE = 0.01
 """The same for other measures, as a share of the value."""
 WHOLE = 10
 """From so many of a unit on, a measure may have been rounded to a whole number."""
+_DIGIT = re.compile(r"\d")
+"""Without one nothing is measured."""
 _other_system = sorted(unit for unit, (dimension, _) in UNITS.items() if dimension in METRIC)
 _measure = lazy(
     r"(?<![\w.,-])(-?\d+(?:\.\d+)?)[ \u00a0]?"
@@ -100,7 +102,7 @@ def _rounded(one: _Measured, other: _Measured) -> bool:
 @lru_cache(maxsize=MEMO_TEXTS)
 def _measures(text: str) -> tuple[_Measured, ...]:
     """The measures that a text names, in the order in which they stand."""
-    if not any(map(str.isdigit, text)):
+    if not _DIGIT.search(text):
         return ()
     return tuple(map(_read, _measure.finditer(text)))
 

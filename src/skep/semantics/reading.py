@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import compress, islice
 from typing import NamedTuple
 
+from skep import kernels
 from skep.semantics import lexicon as lx
 
 MAX_TOKENS = 72
@@ -25,15 +26,17 @@ _CLEAN = (
 )
 _PLAIN = frozenset("'`")
 """What else than brackets needs cleaning in a plain text."""
-_TOKEN = re.compile(
+_token = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"  # a date
     r"|[0-9]+(?:[.:][0-9]+)+(?![a-z])"  # a version, a time, a decimal
     r"|[0-9]+(?:,[0-9]{3})+"
     r"|[0-9]+"
     r"|[^\W\d_][^\W_]*(?:'[a-z]+)?(?:[._]\w+)*"  # a word, or a dotted or underscored name
-    r"|[$€£%#.;:?!()]",
-    re.IGNORECASE,
+    r"|[$€£%#.;:?!()]"
 )
+_TOKEN = re.compile(_token, re.IGNORECASE)
+_PLAIN_TOKEN = re.compile(_token.replace("[a-z]", "[A-Za-z]").replace(r"[^\W\d_]", "[A-Za-z]"), re.ASCII)
+"""The same where a text is ASCII, in a third of the time."""
 _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
 _ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
@@ -45,8 +48,46 @@ _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
 
 
 _EMPTY = lx.STOP | lx.NEGATORS
-_DENYING = lx.NEGATORS | lx.CANCELLERS
+_DENIALS = lx.NEGATORS | lx.CANCELLERS
 _NUMERIC = _CURRENCY.union(lx.NUMBER_WORDS)
+_JOINED = {("not", "ever"): "never", ("no", "one"): "nobody"}
+"""Two words that say what one does."""
+_SECOND = frozenset(second for _, second in _JOINED)
+MEMO_WORDS = 1 << 16
+TELLS, COUNTS, DENIES, JOINS, NUMBERS = 1, 2, 4, 8, 16
+"""What a word may do: carry meaning, begin a number, deny, make one word with the one before it, be a number."""
+
+
+def numbered(word: str) -> bool:
+    """Whether a word is the number of something; that of a version replaces another."""
+    return word.removesuffix("id").isdigit()
+
+
+Known = tuple[int, str, str]
+"""What a word does, as a sum of the above; its stem; and the word."""
+
+
+class _Words(dict[str, Known]):
+    """What is known of each word; all are forgotten when there are too many."""
+
+    def __missing__(self, word: str) -> Known:
+        does = (
+            TELLS * (word[0].isalnum() and word not in _EMPTY)
+            + COUNTS * (word[0] in _DIGITS or word in _NUMERIC)
+            + DENIES * (word in _DENIALS)
+            + JOINS * (word in _SECOND)
+            + NUMBERS * numbered(word)
+        )
+        if len(self) >= MEMO_WORDS:
+            self.clear()
+        known = self[word] = int(does), lx.stem(word), word
+        return known
+
+
+_words = _Words()
+_COUNTING, _DENYING, _JOINING, _NUMBERING = (
+    frozenset(does for does in range(32) if does & bit) for bit in (COUNTS, DENIES, JOINS, NUMBERS)
+)
 
 
 class Quantity(NamedTuple):
@@ -78,21 +119,25 @@ class Text(NamedTuple):
     """The characters that are neither letters, digits nor plain punctuation, sorted: "C++" is not "C"."""
     whole: bool
     """Whether all of the text was read."""
+    numbered: bool
+    """Whether some word is the number of something."""
 
 
 def _split(text: str) -> tuple[list[str], list[bool]]:
     if not text.isascii() or not _PLAIN.isdisjoint(text) or "RB-" in text or "SB-" in text:
         for pattern, with_ in _CLEAN:
             text = pattern.sub(with_, text)
+    plain = text.isascii()
+    token = _PLAIN_TOKEN if plain else _TOKEN
     if len(text) <= SHORT:
-        found: list[str] = _TOKEN.findall(text)[:MAX_TOKENS]
+        found: list[str] = token.findall(text)[:MAX_TOKENS]
     else:
-        found = [match.group() for match in islice(_TOKEN.finditer(text), MAX_TOKENS)]
-    lower = [raw.lower() for raw in found]
+        found = [match.group() for match in islice(token.finditer(text), MAX_TOKENS)]
+    lower = "\n".join(found).lower().split("\n") if plain and found else [raw.lower() for raw in found]
     if "'" not in text and "cannot" not in lower:
         return lower, [
-            raw[0].isupper() and (before not in _ENDS or raw[1:].lower() != raw[1:])
-            for raw, before in zip(found, (".", *lower), strict=False)
+            raw != low and raw[0].isupper() and (before not in _ENDS or raw[1:].lower() != raw[1:])
+            for raw, low, before in zip(found, lower, (".", *lower), strict=False)
         ]
     words: list[str] = []
     capital: list[bool] = []
@@ -179,8 +224,6 @@ def _half(words: Sequence[str], at: int) -> tuple[Quantity, int] | None:
 
 def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool], dict[int, Quantity]]:
     """Replace every number with its unit by one canonical word, so that "16 GB" and "16384 MB" are one."""
-    if _NUMERIC.isdisjoint(words) and not any([word[0] in _DIGITS for word in words]):  # noqa: C419 - quicker
-        return words, capital, {}
     out: list[str] = []
     upper: list[bool] = []
     found: dict[int, Quantity] = {}
@@ -201,14 +244,8 @@ def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], lis
     return out, upper, found
 
 
-_JOINED = {("not", "ever"): "never", ("no", "one"): "nobody"}
-"""Two words that say what one does."""
-
-
 def _join(words: list[str], capital: list[bool]) -> tuple[list[str], list[bool]]:
     """One word where two say the same."""
-    if "ever" not in words and not ("no" in words and "one" in words):
-        return words, capital
     out: list[str] = []
     upper: list[bool] = []
     for word, large in zip(words, capital, strict=True):
@@ -227,8 +264,6 @@ SCOPE = 14
 
 def _scopes(words: Sequence[str]) -> tuple[list[bool], int, int]:
     negated = [False] * len(words)
-    if _DENYING.isdisjoint(words):
-        return negated, 0, 0
     negations = cancels = 0
     state, left = False, 0
     for i, word in enumerate(words):
@@ -262,23 +297,40 @@ def _is_question(text: str, words: Sequence[str]) -> bool:
 @lru_cache(maxsize=4096)
 def analyse(text: str) -> Text:
     """Take a text apart: words, stems, what is negated, numbers in base units."""
-    words, capital, quantities = _fold_numbers(*_join(*_split(text)))
-    negated, negations, cancels = _scopes(words)
-    stems = tuple(map(lx.stem, words))
-    content = tuple([i for i, w in enumerate(words) if w[0].isalnum() and w not in _EMPTY])
+    plain = None if kernels.native is None else kernels.native.take_apart(text, _words, MAX_TOKENS)
+    if plain is not None and len(plain) > 2:
+        words, stems, content, told, bag, stem_bag, capital, marks, does = plain
+        negated, negations, cancels = _scopes(words) if does & DENIES else ((False,) * len(words), 0, 0)
+        question, whole = _is_question(text, words), len(words) < MAX_TOKENS
+        return Text(
+            words, stems, content, told, bag, stem_bag, tuple(negated), capital, negations, cancels, {}, question,
+            marks, whole, bool(does & NUMBERS),
+        )  # fmt: skip
+    words, capital = plain or _split(text)
+    quantities: dict[int, Quantity] = {}
+    known = [*map(_words.__getitem__, words)]
+    met = {does for does, _, _ in known}
+    if not (met.isdisjoint(_COUNTING) and met.isdisjoint(_JOINING)):
+        words, capital, quantities = _fold_numbers(*_join(words, capital))
+        known = [*map(_words.__getitem__, words)]
+        met = {does for does, _, _ in known}
+    negated, negations, cancels = ([False] * len(words), 0, 0) if met.isdisjoint(_DENYING) else _scopes(words)
+    stems = tuple([stem for _, stem, _ in known])
+    tells = [does & TELLS for does, _, _ in known]
     return Text(
-        words=tuple(words),
-        stems=stems,
-        content=content,
-        told=tuple([stems[i] for i in content]),
-        bag=frozenset(words),
-        stem_bag=frozenset(stems),
-        negated=tuple(negated),
-        capital=tuple(capital),
-        negations=negations,
-        cancels=cancels,
-        quantities=quantities,
-        question=_is_question(text, words),
-        marks="".join(sorted(_MARK.findall(text))),
-        whole=len(words) < MAX_TOKENS,
+        tuple(words),
+        stems,
+        tuple(compress(range(len(words)), tells)),
+        tuple(compress(stems, tells)),
+        frozenset(words),
+        frozenset(stems),
+        tuple(negated),
+        tuple(capital),
+        negations,
+        cancels,
+        quantities,
+        _is_question(text, words),
+        "".join(sorted(_MARK.findall(text))),
+        len(words) < MAX_TOKENS,
+        not met.isdisjoint(_NUMBERING),
     )

@@ -279,6 +279,20 @@ class Reads(Linked):
         found = self._of_rows(sql, rows, values)
         return {row for (row,) in found}
 
+    def admitted_ids(self, ids: Sequence[str], where: Filter) -> set[str]:
+        """Those of some memories that pass a filter."""
+        if not ids:
+            return set()
+        condition, values = where_clause(where, where.now or self.now())
+        space = self.active_space()
+        values["space"] = space.number if space else -1
+        sql = (
+            "SELECT m.id FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
+            f" WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {condition}"
+        )
+        found = self.connection.rows(sql, {**values, "ids": msgspec.json.encode(ids).decode()})
+        return {memory_id for (memory_id,) in found}
+
     def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Title and text of rows, as indexed; kept, within bounds, for as long as nobody changes a memory."""
         if not rows:
@@ -333,13 +347,12 @@ class Reads(Linked):
             value = self._settings[key]
         return None if value is None else msgspec.json.decode(value)
 
-    def settings_under(self, prefix: str) -> dict[str, Any]:
-        """Every setting whose key starts with a prefix."""
+    def settings_under(
+        self, prefix: str, decode: Callable[[str], Any] = msgspec.json.decode
+    ) -> dict[str, Any]:
+        """Every setting whose key starts with a prefix; `decode` makes a value of the JSON of each."""
         sql = "SELECT key, value FROM settings WHERE key >= ? AND key < ? ORDER BY key"
-        return {
-            key: msgspec.json.decode(value)
-            for key, value in self.connection.rows(sql, (prefix, prefix + "\uffff"))
-        }
+        return {key: decode(value) for key, value in self.connection.rows(sql, (prefix, prefix + "\uffff"))}
 
     # The derived index reads these
 
