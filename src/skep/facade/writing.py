@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from skep.engine import Progress
-from skep.engine.bulk import uncollected
-from skep.engine.forgetting import forget
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import BULK, Base, ScopeLike
 from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
 from skep.private import marked
 from skep.semantics import links as graph
-from skep.semantics import writing
-from skep.storage.fold import fold, merge_body
+from skep.storage.subjects import merge_body
 from skep.validation import (
     REMEMBER_KEYS,
     Time,
@@ -35,6 +32,8 @@ from skep.validation import (
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+    from skep.semantics.writing import Item
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (str, dict, Mapping)
@@ -103,48 +102,35 @@ class Writing(Base):
                 default everything but addresses of machines); or name kinds, such as `"email"` or `"secrets"`. Parts
                 marked `<private>` are never stored, whatever this says.
         """
-        given: dict[str, Any] = {"text": text, "kind": kind}  # and what else was said: most calls say little
-        if title is not None:
-            given["title"] = title
-        if domain is not None:
-            given["domain"] = domain
-        if agent is not None:
-            given["agent"] = agent
-        if scope is not None:
-            given["scope"] = scope
-        if tags:
-            given["tags"] = tags
-        if source is not None:
-            given["source"] = source
-        if confidence is not None:
-            given["confidence"] = confidence
-        if importance is not None:
-            given["importance"] = importance
-        if polarity is not None:
-            given["polarity"] = polarity
-        if pinned is not None:
-            given["pinned"] = pinned
-        if level is not None:
-            given["level"] = level
-        if created_at is not None:
-            given["created_at"] = created_at
-        if valid_from is not None:
-            given["valid_from"] = valid_from
-        if valid_to is not None:
-            given["valid_to"] = valid_to
-        if ttl is not None:
-            given["ttl"] = ttl
-        if evidence:
-            given["evidence"] = evidence
-        if metadata is not None:
-            given["metadata"] = metadata
-        if contradiction_fn is not None:
-            given["contradiction_fn"] = contradiction_fn
-        if redact:
-            given["redact"] = redact
+        said = {
+            "title": title,
+            "domain": domain,
+            "agent": agent,
+            "scope": scope,
+            "tags": tags or None,
+            "source": source,
+            "confidence": confidence,
+            "importance": importance,
+            "polarity": polarity,
+            "pinned": pinned,
+            "level": level,
+            "created_at": created_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "ttl": ttl,
+            "evidence": evidence or None,
+            "metadata": metadata,
+            "contradiction_fn": contradiction_fn,
+            "redact": redact or None,
+        }
+        given = {"text": text, "kind": kind} | {
+            key: value for key, value in said.items() if value is not None
+        }
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
         item = self._item(given, on_conflict)
-        result = writing.remember(
+        from skep.semantics.writing import remember  # many a process only reads
+
+        result = remember(
             self._engine,
             item.body,
             on_conflict=item.on_conflict,
@@ -179,13 +165,16 @@ class Writing(Base):
                 " for a single memory use `remember`",
                 field="items",
             )
-        checked: list[writing.Item] = []
+        from skep.engine.bulk import uncollected
+        from skep.semantics.writing import remember_many
+
+        checked: list[Item] = []
         rest = iter(items)
         while some := list(islice(rest, BULK)):
             uncollected(lambda some=some: self._check(some, on_conflict, checked))
-        return writing.remember_many(self._engine, checked, bulk=BULK, progress=progress)
+        return remember_many(self._engine, checked, bulk=BULK, progress=progress)
 
-    def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[writing.Item]) -> None:
+    def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[Item]) -> None:
         """Put items, checked, after those that were."""
         for item in items:
             try:
@@ -197,7 +186,7 @@ class Writing(Base):
                 error.args = (f"item {len(checked)}: {error}",)
                 raise
 
-    def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> writing.Item:
+    def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> Item:
         """What was given to `remember`, checked."""
         if not (isinstance(given, dict) and given.keys() <= _GIVEN.keys()):
             refuse_unknown(given, _GIVEN)
@@ -213,7 +202,9 @@ class Writing(Base):
         body = body_of(fields, self._engine.settings)
         if redacted:
             body["redacted"] = redacted
-        return writing.Item(
+        from skep.semantics.writing import Item
+
+        return Item(
             body=body,
             on_conflict=policy,  # type: ignore[arg-type]
             contradiction_fn=asks,
@@ -249,6 +240,8 @@ class Writing(Base):
 
     def retract(self, memory_id: str, reason: str | None = None) -> Memory:
         """Take a memory back: out of every recall, kept in history; `restore` brings it back."""
+        from skep.storage.fold import fold
+
         self._engine.known(memory_id)
         state = fold(memory_id, self._engine.store.log.of(memory_id))
         body: dict[str, Any] = {"memory": memory_id, "observed": list(state.dots) if state else []}
@@ -319,4 +312,6 @@ class Writing(Base):
         clean_flag("dry_run", dry_run)
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory")
+        from skep.engine.forgetting import forget
+
         return forget(self._engine, ids, dry_run=dry_run)

@@ -9,9 +9,9 @@ from skep.clock import tick
 from skep.model import Event
 from skep.private import public_json
 from skep.storage.connection import Connection
-from skep.storage.fold import SETTING, mentioned, voided
 from skep.storage.newest import Newest
 from skep.storage.rows import encode_body, event_of
+from skep.storage.subjects import SETTING, mentioned, voided
 
 COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
 _INSERT = f"INSERT INTO events({COLUMNS}) VALUES(?,?,?,?,?,?,?)"

@@ -16,11 +16,11 @@ from skep.config import Settings
 from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, ReadOnlyError
 from skep.model import Event
 from skep.storage.connection import MEMORY, Connection, translated
-from skep.storage.fold import mentioned
 from skep.storage.log import scrubbed_body
 from skep.storage.opening import actor_of, claim_actor, connect, copy_file, migrate, prepare
 from skep.storage.reads import Reads
 from skep.storage.rows import searched_text
+from skep.storage.subjects import mentioned
 from skep.storage.vectors import SHIFT, Space
 
 if TYPE_CHECKING:
