@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,6 +45,13 @@ _GIVEN = dict.fromkeys((*REMEMBER_KEYS, *sorted(_HOW)))
 
 class Writing(Base):
     """Remember, revise, retract, restore, supersede, merge, mark, confirm, dispute, support, forget."""
+
+    @cached_property
+    def _writer(self):
+        """What looks for conflicts and writes; many a process only reads."""
+        from skep.semantics import writing
+
+        return writing
 
     def remember(
         self,
@@ -128,9 +136,7 @@ class Writing(Base):
         }
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
         item = self._item(given, on_conflict)
-        from skep.semantics.writing import remember  # many a process only reads
-
-        result = remember(
+        result = self._writer.remember(
             self._engine,
             item.body,
             on_conflict=item.on_conflict,
@@ -166,13 +172,12 @@ class Writing(Base):
                 field="items",
             )
         from skep.engine.bulk import uncollected
-        from skep.semantics.writing import remember_many
 
         checked: list[Item] = []
         rest = iter(items)
         while some := list(islice(rest, BULK)):
             uncollected(lambda some=some: self._check(some, on_conflict, checked))
-        return remember_many(self._engine, checked, bulk=BULK, progress=progress)
+        return self._writer.remember_many(self._engine, checked, bulk=BULK, progress=progress)
 
     def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[Item]) -> None:
         """Put items, checked, after those that were."""
@@ -202,9 +207,7 @@ class Writing(Base):
         body = body_of(fields, self._engine.settings)
         if redacted:
             body["redacted"] = redacted
-        from skep.semantics.writing import Item
-
-        return Item(
+        return self._writer.Item(
             body=body,
             on_conflict=policy,  # type: ignore[arg-type]
             contradiction_fn=asks,

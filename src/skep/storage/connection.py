@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -319,15 +319,13 @@ class Connection:
         self.moment = 0
         self.commit()
 
-    @contextlib.contextmanager
-    def impatient(self, seconds: float = 0.0) -> Generator[None]:
+    def impatient(self, seconds: float = 0.0) -> contextlib.AbstractContextManager[None]:
         """Inside, a lock that somebody holds is not waited for, or for so long at most."""
-        with self.lock:
-            self.db.set_busy_timeout(min(self._busy_ms, int(seconds * 1000)))
-            try:
-                yield
-            finally:
-                self.db.set_busy_timeout(self._busy_ms)
+        return _Impatient(self, min(self._busy_ms, int(seconds * 1000)))
+
+    def wait_for(self, milliseconds: int | None = None) -> None:
+        """Wait for a lock that somebody holds so long at most; as long as was asked for at first if not said."""
+        self.db.set_busy_timeout(self._busy_ms if milliseconds is None else milliseconds)
 
     @property
     def writing(self) -> bool:
@@ -431,6 +429,29 @@ class _Transaction(_Held):
 
     def _end(self, *, failed: bool) -> None:
         self._c.finish(self._begun, failed=failed)
+
+
+class _Impatient:
+    """See `Connection.impatient`; counting uses goes through one."""
+
+    __slots__ = ("_c", "_milliseconds")
+
+    def __init__(self, connection: Connection, milliseconds: int) -> None:
+        self._c, self._milliseconds = connection, milliseconds
+
+    def __enter__(self) -> None:
+        self._c.lock.acquire()
+        try:
+            self._c.wait_for(self._milliseconds)
+        except BaseException:
+            self._c.lock.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._c.wait_for()
+        finally:
+            self._c.lock.release()
 
 
 class _Snapshot(_Held):
