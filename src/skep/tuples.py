@@ -19,12 +19,24 @@ if TYPE_CHECKING:
 else:
     from collections import _tuplegetter
 
-    class _Named:
+    class _Fields(type):
+        """Makes the annotations of a class its fields."""
+
+        def __new__(meta, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> Any:
+            fields = tuple(space.get("__annotations__", ()))
+            if not fields and bases != (tuple,):
+                raise TypeError(
+                    f"{name}: a named tuple needs fields, and `from __future__ import annotations`"
+                )
+            space["_field_defaults"] = {field: space[field] for field in fields if field in space}
+            space |= {field: _tuplegetter(place, None) for place, field in enumerate(fields)}
+            space |= {"__slots__": (), "_fields": fields, "__match_args__": fields}
+            return super().__new__(meta, name, bases, space)
+
+    class NamedTuple(tuple, metaclass=_Fields):
         """What every named tuple can do, as those of the standard library do it."""
 
-        __slots__ = ()
-
-        def __new__(cls, *values: Any, **named: Any) -> Any:
+        def __new__(cls, *values: Any, **named: Any) -> Any:  # noqa: D102
             if named or len(values) != len(cls._fields):
                 values = _completed(cls, values, named)
             return tuple.__new__(cls, values)
@@ -44,25 +56,6 @@ else:
 
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
-
-    class _Meta(type):
-        def __new__(meta, name: str, _bases: tuple[type, ...], space: dict[str, Any]) -> Any:
-            if "__annotations__" not in space:
-                raise TypeError(
-                    f"{name}: a named tuple needs fields, and `from __future__ import annotations`"
-                )
-            fields = tuple(space["__annotations__"])
-            space["_field_defaults"] = {field: space[field] for field in fields if field in space}
-            space |= {field: _tuplegetter(place, None) for place, field in enumerate(fields)}
-            space |= {"__slots__": (), "_fields": fields, "__match_args__": fields}
-            return type(name, (_Named, tuple), space)
-
-    class _Form:
-        def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-            return (_BASE,)
-
-    _BASE = type.__new__(_Meta, "NamedTuple", (), {})
-    NamedTuple = _Form()
 
     def _completed(cls: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """The values of all fields, by place, by name or by default."""

@@ -14,10 +14,8 @@ import pytest
 
 from skep import Bank
 from skep.embedding.hashing import HashingEmbedder
-from skep.engine import Engine
-from skep.engine.forgetting import forget_meanwhile
+from skep.engine import Engine, forgetting
 from skep.errors import InvalidInputError, NotFoundError, StorageError, SyncError
-from skep.facade import whole
 
 COPIER = """
 import sys
@@ -252,12 +250,14 @@ def test_what_was_forgotten_before_a_copy_was_there_is_erased_from_it_whatever_i
             other.forget(secret)
             fsync(descriptor)
 
+        meanwhile = forgetting.forget_meanwhile
+
         def later(engine: Engine, target: Path) -> None:
             assert other.forget(also).erased["backups"] == 1
-            forget_meanwhile(engine, target)
+            meanwhile(engine, target)
 
         monkeypatch.setattr(os, "fsync", slowly)
-        monkeypatch.setattr(whole, "forget_meanwhile", later)
+        monkeypatch.setattr(forgetting, "forget_meanwhile", later)
         bank.backup(copy)
     assert holders(tmp_path) == []
     with opened(copy) as bank:

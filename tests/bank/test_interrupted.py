@@ -17,7 +17,7 @@ from skep.embedding.hashing import HashingEmbedder
 from skep.embedding.static import StaticEmbedder
 from skep.model import Event
 from skep.semantics.scorer import WordTable
-from skep.storage import reads
+from skep.storage import wording
 from skep.storage.connection import Connection
 from skep.storage.segments import tail
 from skep.storage.wording import TAIL
@@ -102,14 +102,14 @@ def test_a_lost_word_index_is_seen_and_stops_nobody(bank_path: Path) -> None:
 def test_words_and_rows_are_of_one_moment(bank_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(bank_path) as bank, opened(bank_path) as other:
         memory = bank.remember("alpha", on_conflict="ignore").memory
-        whole = reads.waiting
+        whole = wording.waiting
 
         def revised(connection: Connection) -> list[tuple[int, frozenset[str]]]:
             found = whole(connection)
             other.revise(memory.id, text="beta")
             return found
 
-        monkeypatch.setattr(reads, "waiting", revised)
+        monkeypatch.setattr(wording, "waiting", revised)
         assert [found.text for found in bank.find("alpha")] == ["alpha"]
 
 

@@ -80,6 +80,8 @@ BYTES_BESIDE = 1.6
 WRITE_STEPS = {"remember": 250, "checked": 800, "revise": 380}
 LOG_PAGES = {"remember": 11, "checked": 11, "revise": 8}
 """Pages a single write may put into the log."""
+RECALLS_BETWEEN = 40
+"""Recalls after which a write finds its statements as it left them, still prepared."""
 MANY_WRITES = 128
 PAGES_OF_MANY = 8.5
 """Pages per write over so many, with the words and tags of all of them."""
@@ -529,6 +531,26 @@ def test_many_single_writes_share_what_their_words_and_tags_cost(tmp_path: Path)
         assert words == MANY_WRITES
         assert pages_written(each) - before <= PAGES_OF_MANY * MANY_WRITES
         assert counted.steps <= (WRITE_STEPS["remember"] + 50) * MANY_WRITES
+
+
+def test_what_a_write_runs_stays_prepared_through_many_recalls(bank: Bank) -> None:
+    def write(number: int) -> None:
+        bank.remember(f"The tenant number {number} locks the cluster", tags=("a",), on_conflict="ignore")
+        bank.engine.flush_uses()
+        bank.revise(bank.find(limit=1).memories[0].id, domain=f"place {number}")
+
+    def prepared() -> int:
+        return bank.engine.store.connection.db.cache_stats()["misses"]
+
+    for number in range(2):
+        bank.recall(f"worker retries of case k{number}")
+        write(number)
+    for number in range(RECALLS_BETWEEN):
+        bank.recall(f"worker retries of case k{40 + number}")
+    before = prepared()
+    write(2)
+
+    assert prepared() == before
 
 
 def test_counting_a_use_writes_nothing_until_a_batch_is_full(bank: Bank) -> None:

@@ -15,8 +15,9 @@ from skep.config import Settings
 from skep.model import STATUSES, Event
 from skep.storage.base import Filter
 from skep.storage.doctor import examine
-from skep.storage.fold import fold, fold_on, fold_whole, mentioned, order, revised
+from skep.storage.fold import fold, fold_on, fold_whole, revised
 from skep.storage.sqlite import SqliteStore
+from skep.storage.subjects import mentioned, order
 
 TEXTS = st.sampled_from(
     ["use ruff", "lives in Oslo", "été à Paris", "PR #441 merged", "日本語のメモ", "foo_bar v2.3.1"]

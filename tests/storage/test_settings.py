@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from skep.bank import Bank
-from skep.storage.fold import SETTING, fold_setting
+from skep.storage.fold import fold_setting
+from skep.storage.subjects import SETTING
 
 
 def put(bank: Bank, *settings: tuple[str, Any]) -> None:

@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from skep.embedding.probes import PROBES
 from skep.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -92,6 +91,8 @@ def knots_from(
 def measure(embedder: Embeds) -> Calibration:
     """A map for an embedder nobody has calibrated yet, from how it sees some fifty short texts."""
     import numpy as np
+
+    from skep.embedding.probes import PROBES
 
     count = len(PROBES)
     rows = embedder.embed([text for triple in PROBES for text in triple]).reshape(count, 3, -1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skep.engine import Engine
 from skep.errors import DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.model import Event, Memory, Scope
-from skep.storage.fold import mentioned
+from skep.storage.subjects import mentioned
 from skep.validation import clean_flag, clean_scope, public_text
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from skep.engine import Engine
 from skep.errors import ClosedError, NotFoundError, UndoError
 from skep.facade.base import Base, ScopeLike
 from skep.model import Event
-from skep.storage.fold import fold, mentioned, voided
 from skep.storage.sqlite import Plan
+from skep.storage.subjects import mentioned, voided
 from skep.validation import Time, clean_count, clean_id, clean_time, public_text
 
 FINAL = ("forget", "use")
@@ -93,6 +93,8 @@ class History(Base):
         self, memory_id: str, *, scope: ScopeLike | None = None, include_shared: bool = False
     ) -> dict[str, Event]:
         """Per field of a memory, the event that last set it; with a scope, if the event speaks of nothing else."""
+        from skep.storage.fold import fold
+
         sees = self._sees(scope, include_shared)
         self._seen(memory_id, sees)
         events = {event.id: event for event in self._engine.store.log.of(memory_id)}

@@ -11,7 +11,7 @@ from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import ScopeLike, Sees
 from skep.facade.reading import Reading
 from skep.model import Event, Hit, Outcome, Recalled
-from skep.storage.fold import voided
+from skep.storage.subjects import voided
 from skep.validation import (
     clean_call,
     clean_count,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep.engine import Engine, Progress
-from skep.engine.forgetting import clean_derived, forget_in_backups, forget_meanwhile
 from skep.errors import (
     BankNotFoundError,
     CorruptBankError,
@@ -126,6 +125,8 @@ class Whole(Base):
         applied = self._engine.store.apply(
             events, now=self._engine.now(), embed=self._engine.embeddings.in_place, partial=partial
         )
+        from skep.engine.forgetting import clean_derived, forget_in_backups
+
         clean_derived(self._engine, applied.forgotten_rows)
         if applied.forgotten:
             forget_in_backups(self._engine, applied.forgotten)
@@ -218,6 +219,8 @@ class Whole(Base):
                     with contextlib.suppress(StorageError):  # such as a disk that is full
                         self._engine.store.drop_backup(target.resolve())
                 raise
+            from skep.engine.forgetting import forget_meanwhile
+
             forget_meanwhile(self._engine, target)
         return target
 

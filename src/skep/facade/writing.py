@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from skep.engine import Progress
-from skep.engine.bulk import uncollected
-from skep.engine.forgetting import forget
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.facade.base import BULK, Base, ScopeLike
 from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
 from skep.private import marked
 from skep.semantics import links as graph
-from skep.semantics import writing
-from skep.storage.fold import fold, merge_body
+from skep.storage.subjects import merge_body
 from skep.validation import (
     REMEMBER_KEYS,
     Time,
@@ -36,6 +34,8 @@ from skep.validation import (
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from skep.semantics.writing import Item
+
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (str, dict, Mapping)
 _HOW = frozenset(("on_conflict", "contradiction_fn", "redact"))
@@ -45,6 +45,13 @@ _GIVEN = dict.fromkeys((*REMEMBER_KEYS, *sorted(_HOW)))
 
 class Writing(Base):
     """Remember, revise, retract, restore, supersede, merge, mark, confirm, dispute, support, forget."""
+
+    @cached_property
+    def _writer(self):
+        """What looks for conflicts and writes; many a process only reads."""
+        from skep.semantics import writing
+
+        return writing
 
     def remember(
         self,
@@ -103,48 +110,33 @@ class Writing(Base):
                 default everything but addresses of machines); or name kinds, such as `"email"` or `"secrets"`. Parts
                 marked `<private>` are never stored, whatever this says.
         """
-        given: dict[str, Any] = {"text": text, "kind": kind}  # and what else was said: most calls say little
-        if title is not None:
-            given["title"] = title
-        if domain is not None:
-            given["domain"] = domain
-        if agent is not None:
-            given["agent"] = agent
-        if scope is not None:
-            given["scope"] = scope
-        if tags:
-            given["tags"] = tags
-        if source is not None:
-            given["source"] = source
-        if confidence is not None:
-            given["confidence"] = confidence
-        if importance is not None:
-            given["importance"] = importance
-        if polarity is not None:
-            given["polarity"] = polarity
-        if pinned is not None:
-            given["pinned"] = pinned
-        if level is not None:
-            given["level"] = level
-        if created_at is not None:
-            given["created_at"] = created_at
-        if valid_from is not None:
-            given["valid_from"] = valid_from
-        if valid_to is not None:
-            given["valid_to"] = valid_to
-        if ttl is not None:
-            given["ttl"] = ttl
-        if evidence:
-            given["evidence"] = evidence
-        if metadata is not None:
-            given["metadata"] = metadata
-        if contradiction_fn is not None:
-            given["contradiction_fn"] = contradiction_fn
-        if redact:
-            given["redact"] = redact
+        said = {
+            "title": title,
+            "domain": domain,
+            "agent": agent,
+            "scope": scope,
+            "tags": tags or None,
+            "source": source,
+            "confidence": confidence,
+            "importance": importance,
+            "polarity": polarity,
+            "pinned": pinned,
+            "level": level,
+            "created_at": created_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "ttl": ttl,
+            "evidence": evidence or None,
+            "metadata": metadata,
+            "contradiction_fn": contradiction_fn,
+            "redact": redact or None,
+        }
+        given = {"text": text, "kind": kind} | {
+            key: value for key, value in said.items() if value is not None
+        }
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
         item = self._item(given, on_conflict)
-        result = writing.remember(
+        result = self._writer.remember(
             self._engine,
             item.body,
             on_conflict=item.on_conflict,
@@ -179,13 +171,15 @@ class Writing(Base):
                 " for a single memory use `remember`",
                 field="items",
             )
-        checked: list[writing.Item] = []
+        from skep.engine.bulk import uncollected
+
+        checked: list[Item] = []
         rest = iter(items)
         while some := list(islice(rest, BULK)):
             uncollected(lambda some=some: self._check(some, on_conflict, checked))
-        return writing.remember_many(self._engine, checked, bulk=BULK, progress=progress)
+        return self._writer.remember_many(self._engine, checked, bulk=BULK, progress=progress)
 
-    def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[writing.Item]) -> None:
+    def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[Item]) -> None:
         """Put items, checked, after those that were."""
         for item in items:
             try:
@@ -197,7 +191,7 @@ class Writing(Base):
                 error.args = (f"item {len(checked)}: {error}",)
                 raise
 
-    def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> writing.Item:
+    def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> Item:
         """What was given to `remember`, checked."""
         if not (isinstance(given, dict) and given.keys() <= _GIVEN.keys()):
             refuse_unknown(given, _GIVEN)
@@ -213,7 +207,7 @@ class Writing(Base):
         body = body_of(fields, self._engine.settings)
         if redacted:
             body["redacted"] = redacted
-        return writing.Item(
+        return self._writer.Item(
             body=body,
             on_conflict=policy,  # type: ignore[arg-type]
             contradiction_fn=asks,
@@ -249,6 +243,8 @@ class Writing(Base):
 
     def retract(self, memory_id: str, reason: str | None = None) -> Memory:
         """Take a memory back: out of every recall, kept in history; `restore` brings it back."""
+        from skep.storage.fold import fold
+
         self._engine.known(memory_id)
         state = fold(memory_id, self._engine.store.log.of(memory_id))
         body: dict[str, Any] = {"memory": memory_id, "observed": list(state.dots) if state else []}
@@ -319,4 +315,6 @@ class Writing(Base):
         clean_flag("dry_run", dry_run)
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory")
+        from skep.engine.forgetting import forget
+
         return forget(self._engine, ids, dry_run=dry_run)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from skep.engine.core import CHANGES
 from skep.hive.frames import BlastAnswer, BlastQuery, Touched
 from skep.model import Memory
-from skep.storage.fold import mentioned, voided
+from skep.storage.subjects import mentioned, voided
 
 if TYPE_CHECKING:
     from skep.bank import Bank

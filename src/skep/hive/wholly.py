@@ -24,8 +24,8 @@ from skep.hive.versions import Versions
 from skep.model import CURRENT, Conflict, Event, Memory, Outcome, Scope
 from skep.semantics.conflicts import CANDIDATE, age, comparable, judge, whole_words, worth_comparing
 from skep.storage.base import Filter
-from skep.storage.fold import mentioned, order, voided
 from skep.storage.rows import searched_text
+from skep.storage.subjects import mentioned, order, voided
 from skep.validation import clean_call, clean_count, clean_number, clean_scope, clean_text
 from skep.words import query_terms
 

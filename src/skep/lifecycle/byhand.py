@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from skep.engine import Engine
 from skep.lifecycle.deciding import disputes_by
 from skep.model import Event
-from skep.storage.fold import Order, order, voided
+from skep.storage.subjects import Order, order, voided
 
 NEVER: Order = (-1, "", 0)
 _SAID = ("text", "polarity")

@@ -12,8 +12,8 @@ from skep.engine import Engine
 from skep.lifecycle.judge import Case, Decision
 from skep.model import CURRENT, Event, Memory
 from skep.semantics.links import CONTRADICTS, chain, opposing
-from skep.storage.fold import merge_body, voided
 from skep.storage.sqlite import Plan
+from skep.storage.subjects import merge_body, voided
 
 
 def carried_out(case: Case, decision: Decision) -> Decision:

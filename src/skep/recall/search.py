@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -19,6 +18,7 @@ from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
 from skep.semantics.links import CONTRADICTS, MARKED, OPPOSED, UPDATES
 from skep.storage.base import Filter
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from skep.engine.embeddings import Asked
@@ -301,7 +301,7 @@ def _fades(answer: Recalled, bar: float, rate: float, until: float) -> float:
 def _kept(since: float, until: float, answer: Recalled) -> _Kept:
     """An answer, and apart from it whatever a caller could change of it."""
     told = _pack([(hit.signals, hit.ranks) for hit in answer.hits])
-    metadata = [deepcopy(hit.memory.metadata) if hit.memory.metadata else {} for hit in answer.hits]
+    metadata = [_copied(hit.memory.metadata) for hit in answer.hits]
     return _Kept(since, until, answer, told, metadata)
 
 
@@ -313,13 +313,21 @@ def _apart(kept: _Kept) -> Recalled:
             hit,
             signals=signals,
             ranks=ranks,
-            memory=replace(hit.memory, metadata=deepcopy(metadata) if metadata else {}),
+            memory=replace(hit.memory, metadata=_copied(metadata)),
         )
         for hit, (signals, ranks), metadata in zip(
             kept.answer.hits, _unpack(kept.told), kept.metadata, strict=True
         )
     ]
     return replace(kept.answer, hits=tuple(hits))
+
+
+def _copied(metadata: dict[str, Any]) -> dict[str, Any]:
+    if not metadata:
+        return {}
+    from copy import deepcopy  # few memories have any
+
+    return deepcopy(metadata)
 
 
 def _load(engine: Engine) -> tuple[BankSources, Callable[..., Recalled]]:

@@ -7,7 +7,6 @@ quadratic; each pair is then judged by `compare`.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import msgspec
 from skep.embedding import Embedder, default_embedder
 from skep.engine import Engine, Progress
 from skep.model import CURRENT, Conflict, Memory, Scope
+from skep.patterns import lazy
 from skep.storage.base import Filter
 from skep.storage.rows import searched_text
 from skep.words import query_terms
@@ -44,7 +44,7 @@ SURE = 0.90
 LIKELY = 1 / 3
 """How sure a contradiction or an update has to be to count as one: the likeliest of three is. What may hold beside the
 other (who speaks French may speak German) is not."""
-_WORD = re.compile(r"\w+")
+_WORD = lazy(r"\w+")
 
 
 def find_for(

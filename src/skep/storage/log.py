@@ -9,10 +9,12 @@ from skep.clock import tick
 from skep.model import Event
 from skep.private import public_json
 from skep.storage.connection import Connection
-from skep.storage.fold import SETTING, mentioned, voided
 from skep.storage.newest import Newest
 from skep.storage.rows import encode_body, event_of
+from skep.storage.subjects import SETTING, mentioned, voided
 
+_OF_NOBODY_ELSE = ("remember", "use")
+"""Events that are not found by what they speak of: the id of a memory is that of the first, and uses are counted."""
 COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
 _INSERT = f"INSERT INTO events({COLUMNS}) VALUES(?,?,?,?,?,?,?)"
 _OF = "SELECT e.seq, e.actor, e.counter, e.hlc, e.kind, e.body, e.signature FROM"
@@ -105,7 +107,7 @@ class Log:
             body = bodies[at] if bodies else None
             actor, counter, hlc, kind = event.actor, event.counter, event.hlc, event.kind
             rows.append((seq, actor, counter, hlc, kind, body or encode_body(event.body), event.signature))
-            if kind != "remember":
+            if kind not in _OF_NOBODY_ELSE:
                 subjects.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
             before = reached.get(actor)
             reached[actor] = (counter, hlc if before is None or hlc > before[1] else before[1])

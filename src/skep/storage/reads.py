@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -12,13 +11,11 @@ import msgspec
 from skep.model import KINDS, Memory
 from skep.storage.base import Filter, IndexRow
 from skep.storage.connection import MEMORY, Connection
-from skep.storage.feeding import index_rows
 from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
 from skep.storage.rows import AT_REST, NEVER, SELECT, memory_of, where_clause
 from skep.storage.vectors import Space, Vectors
-from skep.storage.wording import waiting
 
 _SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
 _NEIGHBOUR = (
@@ -35,7 +32,6 @@ _BY_ROW = SELECT + _THESE
 _BY_ROW_AT_REST = AT_REST + _THESE
 _TEXTS = "SELECT row, title, text FROM memories WHERE row IN (:rows)"
 _VALIDITY = "SELECT valid_from, valid_to FROM memories WHERE id = ? AND forgotten = 0"
-_NAME = re.compile(r":([a-z]\w*)")
 MANY = 4096
 """Rows a statement has room for; more are written into it."""
 
@@ -144,6 +140,8 @@ class Reads(Linked):
             condition += " AND m.row < :before_row"
             values["before_row"] = before_row
         if terms:
+            from skep.storage.wording import waiting
+
             newest = [row for row, its in waiting(self.connection) if its.issuperset(terms)]
             also = f" UNION ALL VALUES {', '.join(f'({row})' for row in newest)}" if newest else ""
             condition += f" AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match{also})"
@@ -434,6 +432,8 @@ class Reads(Linked):
 
     def changed_since(self, seq: int) -> Iterator[IndexRow]:
         """See `IndexSource`."""
+        from skep.storage.feeding import index_rows
+
         space = self.active_space()
         return index_rows(self.connection, space.number if space else -1, seq, self.head())
 
@@ -495,4 +495,6 @@ def _with_room(sql: str, names: tuple[str, ...], room: int) -> str:
     """Bindings by number: giving them by name takes longer than the search itself."""
     numbers = {name: f"?{i}" for i, name in enumerate(names, 1)}
     numbers["rows"] = ", ".join(f"?{i}" for i in range(len(names) + 1, len(names) + room + 1))
-    return _NAME.sub(lambda match: numbers[match[1]], sql)
+    for name in sorted(numbers, key=len, reverse=True):  # so that none is taken for the beginning of another
+        sql = sql.replace(f":{name}", numbers[name])
+    return sql

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from skep.model import Event, Memory
 from skep.storage.connection import Connection
-from skep.storage.fold import order, unit
+from skep.storage.fold import unit
 from skep.storage.rows import SELECT, encode_body, memory_of, searched_text
+from skep.storage.subjects import order
 
 _NAMES = [name.strip() for name in SELECT.partition("FROM")[0].replace("SELECT", "").split(",")]
 _PLACES = {name.removeprefix("m."): place for place, name in enumerate(_NAMES) if name.startswith("m.")}

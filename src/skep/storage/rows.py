@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from skep.errors import CorruptBankError
 from skep.model import ANY, SHARED, Event, Memory, Scope
 from skep.storage.base import Filter
-from skep.storage.fold import State
+
+if TYPE_CHECKING:
+    from skep.storage.fold import State
 
 WORDED = "(SELECT coalesce(max(id), 0) FROM words_docsize)"
 """The last row whose words and tags are in their tables, as SQL; see `storage.wording`."""

@@ -8,7 +8,7 @@ import msgspec
 
 from skep.model import Event
 from skep.storage.connection import Connection
-from skep.storage.fold import SETTING
+from skep.storage.subjects import SETTING
 
 SET = "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)"
 

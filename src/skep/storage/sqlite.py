@@ -16,11 +16,11 @@ from skep.config import Settings
 from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, ReadOnlyError
 from skep.model import Event
 from skep.storage.connection import MEMORY, Connection, translated
-from skep.storage.fold import mentioned
 from skep.storage.log import scrubbed_body
 from skep.storage.opening import actor_of, claim_actor, connect, copy_file, migrate, prepare
 from skep.storage.reads import Reads
 from skep.storage.rows import searched_text
+from skep.storage.subjects import mentioned
 from skep.storage.vectors import SHIFT, Space
 
 if TYPE_CHECKING:
@@ -353,11 +353,10 @@ class SqliteStore(Reads):
         """Store vectors the queue has made; rows that were forgotten or have another text by now are left alone."""
         with self.writing():
             made = dict(zip(rows, zip(vectors, texts, strict=True), strict=True))
-            marks = ", ".join(str(int(row)) for row in rows)
             still = self.connection.rows(
                 "SELECT m.row, m.title, m.text FROM pending p JOIN memories m ON m.row = p.row"
-                f" WHERE p.space = ? AND p.row IN ({marks})",
-                (space,),
+                " WHERE p.space = ? AND p.row IN (SELECT value FROM json_each(?))",
+                (space, str([int(row) for row in rows])),
             )
             kept = [row for row, title, text in still if searched_text(title, text) == made[row][1]]
             self.vectors.put(space, kept, [made[row][0] for row in kept])

@@ -11,7 +11,6 @@ from skep.model import Event, Memory
 from skep.storage.births import TIMES, form_of
 from skep.storage.connection import Connection
 from skep.storage.fold import (
-    SETTING,
     Kept,
     Seen,
     State,
@@ -21,8 +20,6 @@ from skep.storage.fold import (
     fold_on,
     fold_setting,
     fold_whole,
-    mentioned,
-    order,
     revised,
     seen,
 )
@@ -32,6 +29,7 @@ from skep.storage.revising import revised_row
 from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
 from skep.storage.setting import SET, set_first
 from skep.storage.staleness import Staleness
+from skep.storage.subjects import SETTING, mentioned, order
 from skep.storage.vectors import Vectors
 from skep.storage.wording import Worded, Wording
 

@@ -98,7 +98,7 @@ class Watch:
             self.look()
 
     def _news(self, bank: Bank) -> set[str]:
-        from skep.storage.fold import mentioned
+        from skep.storage.subjects import mentioned
 
         version, last = _position(bank)
         known, seen = self._seen.get(bank, (None, 0))  # a bank that was made meanwhile is new as a whole

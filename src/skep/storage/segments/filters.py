@@ -332,6 +332,10 @@ def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tupl
     if where.min_confidence is None:
         return -inf, inf
     bar, decay, now = where.min_confidence, where.decay_per_day, where.now
+    if not decay:  # as nearly every search has it: what is stored decides, at any time
+        if table.least("confidence", part) < bar:
+            mask &= table.column("confidence")[part] >= bar
+        return -inf, inf
     if decay > 0 and bar > 0:
         first = _first_crossing(table, part, bar, decay) - SLACK
         if now < first:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skep.errors import BusyError
-from skep.storage.handover import handed_over
 from skep.storage.segments.codes import SAMPLE, Frame, fit_frame
 from skep.storage.segments.format import BadFileError
 from skep.storage.segments.reader import Segment, shown
@@ -190,6 +189,7 @@ class Upkeep:
 
     def _contents(self, rows: Iterator[IndexRow], head: int) -> Iterator[tuple[Content, int]]:
         """The tail and the rows after it, in portions of a segment each, with the event each portion ends at."""
+        from skep.storage.handover import handed_over
         from skep.storage.segments.builder import Builder
 
         entries = list(self.table.tail.entries.values())
