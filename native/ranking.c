@@ -212,6 +212,45 @@ static PyObject *read_off(PyObject *self, PyObject *const *given, Py_ssize_t cou
     return finished(&buffers, sound);
 }
 
+PyDoc_STRVAR(between_doc, "between(values, points, heights, out, /)\n--\n\n"
+                          "Values on a scale of straight lines between points that ascend; before the first and after the last it\n"
+                          "stays as it is there. Float32 in, float32 out; what is no number stays what it is.");
+
+static PyObject *between(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *values, *points, *heights, *out;
+    int sound = is_count("between", count, 4) && (values = array(&buffers, given[0], "values", 1, 4, 0)) != NULL &&
+                (points = array(&buffers, given[1], "points", 1, 8, 0)) != NULL &&
+                (heights = array(&buffers, given[2], "heights", 1, 8, 0)) != NULL &&
+                (out = array(&buffers, given[3], "out", 1, 4, 1)) != NULL && long_enough(points, "points", 2) &&
+                long_enough(heights, "heights", points->shape[0]) && long_enough(out, "out", values->shape[0]);
+    if (sound) {
+        const float *from = values->buf;
+        const double *p = points->buf, *h = heights->buf;
+        float *to = out->buf;
+        Py_ssize_t last = points->shape[0] - 1, left = 0;
+        for (Py_ssize_t i = 0; i < values->shape[0]; i++) {
+            double value = from[i], height = value;
+            if (value < p[0])
+                height = h[0];
+            else if (value >= p[last])
+                height = h[last];
+            else if (value == value) {
+                while (value < p[left])
+                    left--;
+                while (value >= p[left + 1])
+                    left++;
+                double rise = (h[left + 1] - h[left]) / (p[left + 1] - p[left]);
+                height = value == p[left] ? h[left] : rise * (value - p[left]) + h[left];
+            }
+            to[i] = (float)height;
+        }
+    }
+    return finished(&buffers, sound);
+}
+
 PyDoc_STRVAR(places_doc, "places(values, out, /)\n--\n\n"
                          "Places from 1 by falling value; equal values share the better one, what is no number the last.");
 
@@ -264,4 +303,7 @@ static PyObject *ordered(PyObject *self, PyObject *const *given, Py_ssize_t coun
     return finished(&buffers, sound);
 }
 
-PyMethodDef ranking_methods[] = {METHOD(rates), METHOD(stretch), METHOD(read_off), METHOD(places), METHOD(ordered), {NULL, NULL, 0, NULL}};
+PyMethodDef ranking_methods[] = {
+    METHOD(rates),  METHOD(stretch), METHOD(read_off),      METHOD(between),
+    METHOD(places), METHOD(ordered), {NULL, NULL, 0, NULL},
+};

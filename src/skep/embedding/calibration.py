@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from skep import kernels
 from skep.embedding.probes import PROBES
 from skep.errors import ConfigError
 
@@ -54,6 +55,10 @@ class Calibration:
 
         if self._arrays is None:
             self._arrays = (np.array(self._raw), np.array([common for _, common in self.knots]))
+        if kernels.native is not None and cosines.dtype == np.float32 and cosines.flags.c_contiguous:
+            out = np.empty(cosines.shape, dtype=np.float32)
+            kernels.native.between(cosines.reshape(-1), *self._arrays, out.reshape(-1))
+            return out
         return np.interp(cosines, *self._arrays).astype(np.float32)
 
     def inverse(self, common: float) -> float:

@@ -245,7 +245,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
     rows, outdated = found.rows, found.outdated
     count = len(rows)
-    signals, ranks = _listed(found.signals), _listed(found.ranks)
+    signals, ranks = _listed(found.measured, found.at), _listed(found.places, found.at)
     odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
         odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
@@ -272,18 +272,17 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     return tuple(hits)
 
 
-def _listed(columns: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
-    """Columns of values as lists."""
-    return {name: values.tolist() for name, values in columns.items()}
+def _listed(columns: Mapping[str, NDArray[Any]], at: NDArray[np.int64]) -> dict[str, list[Any]]:
+    """What stands at some places of columns, as lists."""
+    return {name: values.take(at).tolist() for name, values in columns.items()}
 
 
 def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]]:
     """Columns of values as one mapping per hit."""
-    mappings: list[dict[str, Any]] = [{} for _ in range(count)]
-    for name, values in columns.items():
-        for mapping, value in zip(mappings, values, strict=True):
-            mapping[name] = value
-    return mappings
+    if not columns:
+        return [{} for _ in range(count)]
+    names = tuple(columns)
+    return [dict(zip(names, values, strict=False)) for values in zip(*columns.values(), strict=True)]
 
 
 def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:
