@@ -55,9 +55,9 @@ class Calibration:
 
         if self._arrays is None:
             self._arrays = (np.array(self._raw), np.array([common for _, common in self.knots]))
-        if kernels.native is not None and cosines.dtype == np.float32 and cosines.flags.c_contiguous:
-            out = np.empty(cosines.shape, dtype=np.float32)
-            kernels.native.between(cosines.reshape(-1), *self._arrays, out.reshape(-1))
+        if kernels.native is not None and cosines.ndim == 1 and cosines.dtype.char == "f":
+            out = np.empty(len(cosines), np.float32)
+            kernels.native.between(cosines, *self._arrays, out)
             return out
         return np.interp(cosines, *self._arrays).astype(np.float32)
 

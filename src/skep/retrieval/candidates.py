@@ -6,11 +6,13 @@ a list of places in those columns, so that cutting and sorting touch one array, 
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from skep import kernels
 from skep.model import Stage
 from skep.retrieval import fusion, signals
 from skep.retrieval.config import QUERY_SIGNALS
@@ -199,6 +201,28 @@ def rate(columns: Columns, call: Call) -> Candidates:
         values |= _priors(columns, call)
     score = _fuse(columns, values, ranks, call.config)
     return Candidates(columns, values, ranks, _as_found(len(score)), score, trace=call.trace)
+
+
+def rated(columns: Columns, call: Call) -> Candidates:
+    """Signals and the fused score, best first."""
+    ranked = None if kernels.native is None else _ranked(columns, call.config)
+    if ranked is None:
+        return rate(columns, call).ordered()
+    return Candidates(columns, *ranked, frozenset(), call.trace)
+
+
+def _ranked(
+    columns: Columns, config: RecallConfig
+) -> tuple[dict[str, Floats], dict[str, Ints], Ints, Floats] | None:
+    """Signals, ranks, order and scores where words and meaning alone decide, in one compiled call; None elsewhere."""
+    k, weights = config.rrf_k if config.fusion == "rrf" else -1, config.weights
+    if config.fusion not in ("rrf", "weighted") or k < -1 or not weights.keys() <= _BY_QUERY:
+        return None
+    one, other = weights.get("lexical", 0), weights.get("semantic", 0)
+    if not (0 <= one < inf and 0 <= other < inf and one + other > 0):
+        return None
+    ties = columns.importance, columns.created_at, columns.rows
+    return signals.ranked(columns.words, columns.cosine, (one, other), k, *ties)
 
 
 def _fuse(

@@ -54,7 +54,7 @@ def reciprocal(ranks: Sequence[NDArray[np.int64]], weights: Sequence[float], *, 
 
 def _shares(ranks: NDArray[np.int64], weight: float, k: int) -> Floats:
     """What a signal gives to each rank; ranks lie between 1 and how many there are."""
-    return _first_shares(weight, k).take(ranks) if len(ranks) < FEW else weight / (k + ranks)
+    return _first_shares(weight, k)[ranks] if len(ranks) < FEW else weight / (k + ranks)
 
 
 @lru_cache(maxsize=16)

@@ -136,8 +136,7 @@ def _gather(call: Call) -> Candidates:
     if not len(columns.rows):
         found = stage.unrated(columns, call)
     else:
-        found = stage.rate_by_matches(columns, call) if by_matches else stage.rate(columns, call)
-    found = found.ordered()
+        found = stage.rate_by_matches(columns, call).ordered() if by_matches else stage.rated(columns, call)
     if not call.explain:
         return found
     found = found.noted(
@@ -274,15 +273,23 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
 
 def _listed(columns: Mapping[str, NDArray[Any]], at: NDArray[np.int64]) -> dict[str, list[Any]]:
     """What stands at some places of columns, as lists."""
-    return {name: values.take(at).tolist() for name, values in columns.items()}
+    return {name: values[at].tolist() for name, values in columns.items()}
 
 
 def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]]:
     """Columns of values as one mapping per hit."""
-    if not columns:
-        return [{} for _ in range(count)]
     names = tuple(columns)
-    return [dict(zip(names, values, strict=False)) for values in zip(*columns.values(), strict=True)]
+    if len(names) == 1:
+        (name,) = names
+        return [{name: value} for value in columns[name]]
+    if len(names) == 2:
+        one, other = names
+        return [{one: first, other: second} for first, second in zip(*columns.values(), strict=True)]
+    mappings: list[dict[str, Any]] = [{} for _ in range(count)]
+    for name, values in columns.items():
+        for mapping, value in zip(mappings, values, strict=True):
+            mapping[name] = value
+    return mappings
 
 
 def _flags(memory: Memory, *, disagreement: bool, outdated: bool) -> tuple[str, ...]:

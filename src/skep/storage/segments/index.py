@@ -358,13 +358,11 @@ def _pool(
     ranked = table.ranked if kernels.native is not None else None
     if kernels.native is None or ranked is None:
         return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, vectors_total)
-    rows, (created_at, last_evidence_at) = np.empty(len(slots), dtype=np.int64), np.empty((2, len(slots)))
-    words, confidence, importance = np.empty((3, len(slots)), dtype=np.float32)
-    kernels.native.gather(
-        (table.rows, scores, *ranked),
-        slots,
-        (rows, words, created_at, confidence, last_evidence_at, importance),
-    )
+    count, single = len(slots), np.float32
+    rows, created_at, last_evidence_at = np.empty(count, np.int64), np.empty(count), np.empty(count)
+    words, confidence, importance = np.empty(count, single), np.empty(count, single), np.empty(count, single)
+    out = (rows, words, created_at, confidence, last_evidence_at, importance)
+    kernels.native.gather((table.rows, scores, *ranked), slots, out)
     return Pool(
         *(rows, words, cosine, created_at, confidence, last_evidence_at, importance),
         *(words_total, vectors_total),
