@@ -45,8 +45,8 @@ class _Kept(NamedTuple):
     answer: Recalled
     told: bytes
     """Signals and ranks of each hit."""
-    metadata: list[dict[str, Any]]
-    """Of the memory of each."""
+    metadata: list[dict[str, Any] | None]
+    """Of the memory of each; None where it has none."""
 
 
 class Recaller:
@@ -299,7 +299,7 @@ def _fades(answer: Recalled, bar: float, rate: float, until: float) -> float:
 def _kept(since: float, until: float, answer: Recalled) -> _Kept:
     """An answer, and apart from it whatever a caller could change of it."""
     told = _pack([(hit.signals, hit.ranks) for hit in answer.hits])
-    metadata = [deepcopy(hit.memory.metadata) if hit.memory.metadata else {} for hit in answer.hits]
+    metadata = [deepcopy(hit.memory.metadata) if hit.memory.metadata else None for hit in answer.hits]
     return _Kept(since, until, answer, told, metadata)
 
 

@@ -47,9 +47,12 @@ class Admitted:
     def __init__(self, mask: Mask | None, version: int, *, slots: Ints | None = None, room: int = 0) -> None:
         self.version = version
         """The state of the table it is true of."""
+        self.all = False
+        """Whether it is every slot there is."""
         if mask is not None:
             self.mask = mask
             self.count = int(np.count_nonzero(mask))
+            self.all = self.count == len(mask)
         elif slots is not None:
             self.slots = slots
             self.count = len(slots)

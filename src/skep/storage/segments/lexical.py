@@ -170,12 +170,13 @@ class WordScores:
         """The `k` best of the admitted slots, ties broken by row; and how many of them match."""
         if not self._filled and not self._lists:
             return np.zeros(0, dtype=np.int64), 0
-        mask = admitted.mask
         if self._filled:
-            out = np.empty(min(k, self._filled), dtype=np.int64)
+            out = np.empty(min(k, self._filled), np.int64)
             touched = self._touched[: self._filled]
+            mask = None if admitted.all else admitted.mask
             found, total = kernels.native.best(self.scores, True, touched, mask, rows, k, out)
             return out[:found], total
+        mask = admitted.mask
         scores = self.scores[: len(mask)]
         if sum(len(docs) for _, docs in self._lists) * SPARSE < len(mask):
             slots = distinct_sorted(np.concatenate([docs + np.int64(base) for base, docs in self._lists]))
