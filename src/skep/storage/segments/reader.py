@@ -126,7 +126,11 @@ class Segment:
         known, offsets = self.words.keys, self.words.offsets
         if kernels.native is not None:
             count = len(keys)
-            starts, sizes, live = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+            starts, sizes, live = (
+                np.empty(count, np.int64),
+                np.empty(count, np.int64),
+                np.empty(count, np.int64),
+            )
             kernels.native.find(known, offsets, self._dead, keys, starts, sizes, live)
             return starts, sizes, live
         if not len(known):
