@@ -215,13 +215,14 @@ def _ranked(
     columns: Columns, config: RecallConfig
 ) -> tuple[dict[str, Floats], dict[str, Ints], Ints, Floats] | None:
     """Signals, ranks, order and scores where words and meaning alone decide, in one compiled call; None elsewhere."""
-    k, weights = config.rrf_k if config.fusion == "rrf" else -1, config.weights
-    if config.fusion not in ("rrf", "weighted") or k < -1 or not weights.keys() <= _BY_QUERY:
+    by_ranks, weights = config.fusion == "rrf", config.weights
+    if not (by_ranks or config.fusion == "weighted") or config.rrf_k < 0 or not weights.keys() <= _BY_QUERY:
         return None
     one, other = weights.get("lexical", 0), weights.get("semantic", 0)
     if not (0 <= one < inf and 0 <= other < inf and one + other > 0):
         return None
     ties = columns.importance, columns.created_at, columns.rows
+    k = config.rrf_k if by_ranks else -1
     return signals.ranked(columns.words, columns.cosine, (one, other), k, *ties)
 
 
