@@ -1,4 +1,4 @@
-/* The best of many, and where rows stand. */
+/* The best of many, where rows stand, and what is known of them. */
 
 #include <stdlib.h>
 
@@ -339,8 +339,125 @@ static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count
     return finished(&buffers, sound);
 }
 
+PyDoc_STRVAR(gather_doc, "gather(columns, slots, out, /)\n--\n\n"
+                         "Put what stands at some slots in each of some columns into the array beside it. A column of one entry\n"
+                         "has it at every slot; a slot below 0 gives 0. Where the array has four bytes per entry and the column\n"
+                         "eight, doubles become floats.");
+
+#define COLUMNS 7 /* so many have room among the buffers */
+
+/* An array of four or eight bytes per entry. */
+static Py_buffer *either(Buffers *buffers, PyObject *from, const char *name, int writable)
+{
+    Py_buffer *view = &buffers->held[buffers->count];
+    if (PyObject_GetBuffer(from, view, writable ? PyBUF_STRIDES | PyBUF_WRITABLE : PyBUF_STRIDES) < 0)
+        return NULL;
+    buffers->count++;
+    if (view->ndim != 1 || (view->itemsize != 4 && view->itemsize != 8) ||
+        (view->shape[0] > 1 && view->strides[0] != view->itemsize)) {
+        PyErr_Format(PyExc_ValueError, "%s: not arrays of one axis of four or eight bytes side by side", name);
+        return NULL;
+    }
+    return view;
+}
+
+/* One column, whose slots were looked at. */
+static void take(const char *from, Py_ssize_t item, Py_ssize_t step, const int64_t *slots, Py_ssize_t count, char *to,
+                 Py_ssize_t into)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        uint64_t eight = 0;
+        uint32_t four = 0;
+        if (slots[i] >= 0)
+            item == 8 ? memcpy(&eight, from + slots[i] * step, 8) : memcpy(&four, from + slots[i] * step, 4);
+        if (item == 8 && into == 4) {
+            double wide;
+            memcpy(&wide, &eight, 8);
+            float narrow = (float)wide;
+            memcpy(&four, &narrow, 4);
+        }
+        memcpy(to + i * into, into == 8 ? (const void *)&eight : (const void *)&four, (size_t)into);
+    }
+}
+
+static PyObject *gather(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("gather", count, 3))
+        return NULL;
+    if (!PyTuple_Check(given[0]) || !PyTuple_Check(given[2])) {
+        PyErr_SetString(PyExc_TypeError, "columns, out: not tuples");
+        return NULL;
+    }
+    Buffers buffers = {.count = 0};
+    Py_ssize_t number = PyTuple_Size(given[0]);
+    Py_buffer *slots = array(&buffers, given[1], "slots", 1, 8, 0);
+    int sound = slots != NULL && told(number <= COLUMNS && PyTuple_Size(given[2]) == number,
+                                      "columns, out: too many, or not as many of one as of the other");
+    int64_t last = -1;
+    for (Py_ssize_t i = 0; sound && i < slots->shape[0]; i++)
+        last = ((const int64_t *)slots->buf)[i] > last ? ((const int64_t *)slots->buf)[i] : last;
+    for (Py_ssize_t i = 0; sound && i < number; i++) {
+        Py_buffer *column = either(&buffers, PyTuple_GetItem(given[0], i), "columns", 0);
+        Py_buffer *out = column ? either(&buffers, PyTuple_GetItem(given[2], i), "out", 1) : NULL;
+        sound = out != NULL && long_enough(out, "out", slots->shape[0]) &&
+                told(column->itemsize >= out->itemsize, "out: wider than its column");
+        if (sound && column->shape[0] <= last && column->shape[0] != 1) {
+            PyErr_SetString(PyExc_IndexError, "slots: not all of them lie in the columns");
+            sound = 0;
+        }
+        if (sound)
+            take(column->buf, column->itemsize, column->shape[0] == 1 ? 0 : column->itemsize, slots->buf,
+                 slots->shape[0], out->buf, out->itemsize);
+    }
+    return finished(&buffers, sound);
+}
+
+PyDoc_STRVAR(admit_doc, "admit(lists, mask, out, /)\n--\n\n"
+                        "Put the slots of some lists (base, places) that the mask admits into `out`, each once; says how many.\n"
+                        "Places ascend within a list, and slots from one list to the next.");
+
+static PyObject *admit(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("admit", count, 3))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Py_buffer *mask = array(&buffers, given[1], "mask", 1, 1, 0);
+    Py_buffer *out = mask ? array(&buffers, given[2], "out", 1, 8, 1) : NULL;
+    int sound = out != NULL;
+    if (sound && !PyTuple_Check(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "lists: not a tuple");
+        sound = 0;
+    }
+    Py_ssize_t found = 0;
+    int64_t last = -1;
+    for (Py_ssize_t i = 0; sound && i < PyTuple_Size(given[0]); i++) {
+        PyObject *item = PyTuple_GetItem(given[0], i);
+        Buffers own = {.count = 0};
+        sound = told(PyTuple_Check(item) && PyTuple_Size(item) == 2, "lists: not tuples of two");
+        int64_t base = sound ? PyLong_AsLongLong(PyTuple_GetItem(item, 0)) : -1;
+        Py_buffer *places = sound && !PyErr_Occurred() ? array(&own, PyTuple_GetItem(item, 1), "places", 1, 4, 0) : NULL;
+        sound = places != NULL;
+        for (Py_ssize_t at = 0; sound && at < places->shape[0]; at++) {
+            int64_t slot = base + ((const uint32_t *)places->buf)[at];
+            if (slot < 0 || slot < last || slot >= mask->shape[0] || found >= out->shape[0]) {
+                PyErr_SetString(PyExc_IndexError, "lists: slots that do not ascend, or lie outside");
+                sound = 0;
+            } else if (slot != last && ((const uint8_t *)mask->buf)[slot])
+                ((int64_t *)out->buf)[found++] = slot;
+            last = slot;
+        }
+        release(&own);
+    }
+    release(&buffers);
+    return sound ? PyLong_FromSsize_t(found) : NULL;
+}
+
 PyMethodDef choose_methods[] = {
+    METHOD(admit),
     METHOD(best),
+    METHOD(gather),
     METHOD(locate),
     {NULL, NULL, 0, NULL},
 };

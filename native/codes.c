@@ -187,13 +187,13 @@ static PyObject *vectors(PyObject *self, PyObject *const *given, Py_ssize_t coun
     return finished(&buffers, sound);
 }
 
-PyDoc_STRVAR(turn_doc, "turn(vector, signs, shrink, unit, steps, /)\n--\n\n"
-                       "A vector in the turned axes, in steps of one divided by the unit.");
+PyDoc_STRVAR(turn_doc, "turn(vector, signs, shrink, unit, steps, single, /)\n--\n\n"
+                       "A vector in the turned axes: in steps of one divided by the unit, and as it is.");
 
 static PyObject *turn(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("turn", count, 5))
+    if (!is_count("turn", count, 6))
         return NULL;
     Buffers buffers = {.count = 0};
     Py_buffer *vector = array(&buffers, given[0], "vector", 1, 4, 0);
@@ -201,8 +201,10 @@ static PyObject *turn(PyObject *self, PyObject *const *given, Py_ssize_t count)
     double shrink = signs ? PyFloat_AsDouble(given[2]) : 0;
     double unit = signs && !PyErr_Occurred() ? PyFloat_AsDouble(given[3]) : 0;
     Py_buffer *steps = signs && !PyErr_Occurred() ? array(&buffers, given[4], "steps", 1, 8, 1) : NULL;
+    Py_buffer *single = steps ? array(&buffers, given[5], "single", 1, 4, 1) : NULL;
     Py_ssize_t dim = vector ? vector->shape[0] : 0, size = part_of(dim);
-    int sound = steps != NULL && long_enough(signs, "signs", size) && long_enough(steps, "steps", dim);
+    int sound = single != NULL && long_enough(signs, "signs", size) && long_enough(steps, "steps", dim) &&
+                long_enough(single, "single", dim);
     if (sound && dim > 0) {
         double *data = steps->buf;
         const float *flip = signs->buf;
@@ -222,8 +224,11 @@ static PyObject *turn(PyObject *self, PyObject *const *given, Py_ssize_t count)
             for (Py_ssize_t d = 0; d < size; d++)
                 mine[d] *= shrink;
         }
-        for (Py_ssize_t d = 0; d < dim; d++)
+        double per = 1 / unit;
+        for (Py_ssize_t d = 0; d < dim; d++) {
             data[d] = rint(data[d]);
+            ((float *)single->buf)[d] = (float)(data[d] * per);
+        }
     }
     return finished(&buffers, sound);
 }

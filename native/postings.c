@@ -1,7 +1,11 @@
 /* BM25 over postings: `storage/segments/lexical.py` says what it means. Everything is added in the order numpy adds
    it, so scores are the same to the last bit. */
 
+#include <stdlib.h>
+
 #include "native.h"
+
+#define FEW 8 /* where one slot in so many was touched, all are set to 0 */
 
 PyDoc_STRVAR(find_doc, "find(keys, offsets, dead, asked, starts, sizes, live, /)\n--\n\n"
                        "Where the postings of each term asked for begin, how many there are, and how many of them are of\n"
@@ -44,7 +48,7 @@ static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
     return finished(&buffers, sound);
 }
 
-/* The postings of some terms in one part of the table, rarest term first. */
+/* The postings of some terms in one part of the table. */
 typedef struct {
     const uint32_t *docs;
     const void *classes; /* NULL: each posting has an impact of its own */
@@ -58,8 +62,15 @@ typedef struct {
 typedef struct {
     float *scores;
     int64_t *slots;
-    Py_ssize_t count, room, filled, base;
+    Py_ssize_t count, room, filled;
 } Sums;
+
+/* A term: the rarest is added first, so that sums are rounded alike whatever the segments. */
+typedef struct {
+    float worth;
+    uint64_t key;
+    Py_ssize_t at;
+} Term;
 
 #define OUTSIDE "postings: they lead out of the arrays"
 
@@ -106,12 +117,12 @@ static inline Py_ssize_t kind_of(const Lists *lists, Py_ssize_t at)
 }
 
 /* 0 where a posting leads out of the arrays. */
-static int add_up(const Lists *lists, Sums *sums)
+static int add_up(const Lists *lists, const Term *terms, Py_ssize_t base, Sums *sums)
 {
-    Py_ssize_t left = sums->count - sums->base;
-    float *scores = sums->scores + sums->base;
-    for (Py_ssize_t term = 0; term < lists->terms; term++) {
-        Py_ssize_t end = (Py_ssize_t)(lists->starts[term] + lists->sizes[term]);
+    Py_ssize_t left = sums->count - base;
+    float *scores = sums->scores + base;
+    for (Py_ssize_t rank = 0; rank < lists->terms; rank++) {
+        Py_ssize_t term = terms[rank].at, end = (Py_ssize_t)(lists->starts[term] + lists->sizes[term]);
         float worth = lists->worths[term];
         for (Py_ssize_t i = (Py_ssize_t)lists->starts[term]; i < end; i++) {
             Py_ssize_t doc = lists->docs[i], kind = kind_of(lists, i);
@@ -119,47 +130,113 @@ static int add_up(const Lists *lists, Sums *sums)
                 return 0;
             float before = scores[doc], after = before + lists->impacts[kind] * worth;
             scores[doc] = after;
-            sums->slots[sums->filled] = sums->base + doc;
+            sums->slots[sums->filled] = base + doc;
             sums->filled += before == 0 && after != 0;
         }
     }
     return 1;
 }
 
+/* Take back what an earlier query added, of which the slots are known unless `filled` is below 0. */
+static int clear(Sums *sums)
+{
+    if (sums->filled < 0 || sums->filled > sums->room || sums->filled > sums->count / FEW)
+        memset(sums->scores, 0, (size_t)sums->count * sizeof *sums->scores);
+    else
+        for (Py_ssize_t i = 0; i < sums->filled; i++) {
+            if ((uint64_t)sums->slots[i] >= (uint64_t)sums->count)
+                return 0;
+            sums->scores[sums->slots[i]] = 0;
+        }
+    sums->filled = 0;
+    return 1;
+}
+
+static int rarest_first(const void *left, const void *right)
+{
+    const Term *one = left, *other = right;
+    if (one->worth != other->worth)
+        return one->worth > other->worth ? -1 : 1;
+    if (one->key != other->key)
+        return one->key < other->key ? -1 : 1;
+    return (one->at > other->at) - (one->at < other->at);
+}
+
+/* One part from (base, docs, classes, impacts, starts, sizes), added to the sums. */
+static int add_part(PyObject *given, PyObject *worths, const Term *terms, Py_ssize_t count, Sums *sums)
+{
+    PyObject *items[6];
+    Buffers buffers = {.count = 0};
+    Lists lists;
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != 6) {
+        PyErr_SetString(PyExc_TypeError, "parts: not tuples of six");
+        return 0;
+    }
+    for (int i = 0; i < 5; i++)
+        items[i] = PyTuple_GetItem(given, i + 1);
+    items[5] = worths;
+    Py_ssize_t base = PyLong_AsSsize_t(PyTuple_GetItem(given, 0));
+    int sound = !PyErr_Occurred() && lists_of(&buffers, items, &lists) &&
+                told(lists.terms == count, "parts: postings of another number of terms");
+    if (sound) {
+        sound = base >= 0 && base <= sums->count;
+        if (sound) {
+            Py_BEGIN_ALLOW_THREADS
+            sound = add_up(&lists, terms, base, sums);
+            Py_END_ALLOW_THREADS
+        }
+        if (!sound)
+            PyErr_SetString(PyExc_IndexError, OUTSIDE);
+    }
+    release(&buffers);
+    return sound;
+}
+
 PyDoc_STRVAR(score_doc,
-             "score(scores, base, docs, classes, impacts, starts, sizes, worths, touched, filled, /)\n--\n\n"
-             "Add the postings of some terms to the scores of the slots from `base` on. The slots whose score was 0 are\n"
-             "put after the `filled` ones; says how many there are then. Room for one more than slots is needed.");
+             "score(scores, touched, filled, keys, worths, parts, /)\n--\n\n"
+             "Add up the postings of some terms, each with a key and a worth, part by part: (base, docs, classes, impacts,\n"
+             "starts, sizes). The scores of the `filled` touched slots, of all where it is below 0, are set to 0 before.\n"
+             "The slots whose score is not 0 are then the touched ones; says how many. Room for one more than slots is\n"
+             "needed.");
 
 static PyObject *score(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("score", count, 10))
+    if (!is_count("score", count, 6))
         return NULL;
     Buffers buffers = {.count = 0};
-    PyObject *answer = NULL;
-    Lists lists;
+    Term *terms = NULL;
+    Sums sums = {0};
     Py_buffer *scores = array(&buffers, given[0], "scores", 1, 4, 1);
-    Py_ssize_t base = scores ? PyLong_AsSsize_t(given[1]) : -1;
-    int sound = scores && !PyErr_Occurred() && lists_of(&buffers, given + 2, &lists);
-    Py_buffer *touched = sound ? array(&buffers, given[8], "touched", 1, 8, 1) : NULL;
-    Py_ssize_t filled = touched ? PyLong_AsSsize_t(given[9]) : -1;
-    if (touched == NULL || PyErr_Occurred())
-        goto end;
-    Sums sums = {scores->buf, touched->buf, scores->shape[0], touched->shape[0], filled, base};
-    sound = base >= 0 && base <= sums.count && filled >= 0;
-    if (sound) {
-        Py_BEGIN_ALLOW_THREADS
-        sound = add_up(&lists, &sums);
-        Py_END_ALLOW_THREADS
+    Py_buffer *touched = scores ? array(&buffers, given[1], "touched", 1, 8, 1) : NULL;
+    Py_ssize_t filled = touched ? PyLong_AsSsize_t(given[2]) : -1;
+    Py_buffer *keys = touched && !PyErr_Occurred() ? array(&buffers, given[3], "keys", 1, 8, 0) : NULL;
+    Py_buffer *worths = keys ? array(&buffers, given[4], "worths", 1, 4, 0) : NULL;
+    int sound = worths != NULL && long_enough(worths, "worths", keys->shape[0]);
+    if (sound && !PyTuple_Check(given[5])) {
+        PyErr_SetString(PyExc_TypeError, "parts: not a tuple");
+        sound = 0;
     }
-    if (sound)
-        answer = PyLong_FromSsize_t(sums.filled);
-    else
-        PyErr_SetString(PyExc_IndexError, OUTSIDE);
-end:
+    if (sound) {
+        sums = (Sums){scores->buf, touched->buf, scores->shape[0], touched->shape[0], filled};
+        if ((terms = PyMem_Malloc((size_t)(keys->shape[0] + 1) * sizeof *terms)) == NULL) {
+            PyErr_NoMemory();
+            sound = 0;
+        } else if (!clear(&sums)) {
+            PyErr_SetString(PyExc_IndexError, OUTSIDE);
+            sound = 0;
+        }
+    }
+    if (sound) {
+        for (Py_ssize_t i = 0; i < keys->shape[0]; i++)
+            terms[i] = (Term){((const float *)worths->buf)[i], ((const uint64_t *)keys->buf)[i], i};
+        qsort(terms, (size_t)keys->shape[0], sizeof *terms, rarest_first);
+    }
+    for (Py_ssize_t i = 0; sound && i < PyTuple_Size(given[5]); i++)
+        sound = add_part(PyTuple_GetItem(given[5], i), given[4], terms, keys->shape[0], &sums);
+    PyMem_Free(terms);
     release(&buffers);
-    return answer;
+    return sound ? PyLong_FromSsize_t(sums.filled) : NULL;
 }
 
 /* Where a row stands among the ascending rows of a term, or would stand. */

@@ -212,6 +212,45 @@ static PyObject *read_off(PyObject *self, PyObject *const *given, Py_ssize_t cou
     return finished(&buffers, sound);
 }
 
+PyDoc_STRVAR(between_doc, "between(values, points, heights, out, /)\n--\n\n"
+                          "Values on a scale of straight lines between points that ascend; before the first and after the last it\n"
+                          "stays as it is there. Float32 in, float32 out; what is no number stays what it is.");
+
+static PyObject *between(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *values, *points, *heights, *out;
+    int sound = is_count("between", count, 4) && (values = array(&buffers, given[0], "values", 1, 4, 0)) != NULL &&
+                (points = array(&buffers, given[1], "points", 1, 8, 0)) != NULL &&
+                (heights = array(&buffers, given[2], "heights", 1, 8, 0)) != NULL &&
+                (out = array(&buffers, given[3], "out", 1, 4, 1)) != NULL && long_enough(points, "points", 2) &&
+                long_enough(heights, "heights", points->shape[0]) && long_enough(out, "out", values->shape[0]);
+    if (sound) {
+        const float *from = values->buf;
+        const double *p = points->buf, *h = heights->buf;
+        float *to = out->buf;
+        Py_ssize_t last = points->shape[0] - 1, left = 0;
+        for (Py_ssize_t i = 0; i < values->shape[0]; i++) {
+            double value = from[i], height = value;
+            if (value < p[0])
+                height = h[0];
+            else if (value >= p[last])
+                height = h[last];
+            else if (value == value) {
+                while (value < p[left])
+                    left--;
+                while (value >= p[left + 1])
+                    left++;
+                double rise = (h[left + 1] - h[left]) / (p[left + 1] - p[left]);
+                height = value == p[left] ? h[left] : rise * (value - p[left]) + h[left];
+            }
+            to[i] = (float)height;
+        }
+    }
+    return finished(&buffers, sound);
+}
+
 PyDoc_STRVAR(places_doc, "places(values, out, /)\n--\n\n"
                          "Places from 1 by falling value; equal values share the better one, what is no number the last.");
 
@@ -264,4 +303,85 @@ static PyObject *ordered(PyObject *self, PyObject *const *given, Py_ssize_t coun
     return finished(&buffers, sound);
 }
 
-PyMethodDef ranking_methods[] = {METHOD(rates), METHOD(stretch), METHOD(read_off), METHOD(places), METHOD(ordered), {NULL, NULL, 0, NULL}};
+/* One score of two signals: their weighted mean, less those that are missing, or the shares that their places give. */
+static void fuse(const double *signals[2], const int64_t *places[2], const double weights[2], double k, int known,
+                 Py_ssize_t size, double *score)
+{
+    double total = 0.0;
+    int used[2];
+    for (int i = 0; i < 2; i++) {
+        used[i] = weights[i] > 0.0 && (k >= 0.0 || (known & (i ? PLACED : WORDED)));
+        total += used[i] ? weights[i] : 0.0;
+    }
+    memset(score, 0, (size_t)size * sizeof *score);
+    for (int i = 0; i < 2; i++)
+        for (Py_ssize_t at = 0; used[i] && at < size; at++)
+            score[at] += k >= 0.0 ? weights[i] / (k + (double)places[i][at]) : weights[i] / total * signals[i][at];
+}
+
+PyDoc_STRVAR(rank_doc,
+             "rank(words, cosine, weights, k, importance, created_at, rows, signals, places, at, score, /)\n--\n\n"
+             "Candidates by two signals: writes what `rates` writes, then which of them stand where, best first, and their\n"
+             "scores. A score is the weighted mean of the signals, where `k` is below 0, or else the sum of weight / (k +\n"
+             "place); `weights` are those of words and cosine. Ties are broken as by `ordered`; gives what `rates` gives.");
+
+static PyObject *rank(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers = {.count = 0};
+    Py_buffer *words, *cosine, *importance, *created_at, *rows, *signals, *ranks, *at_out, *score_out;
+    Entry few[2 * FEW], *asked = NULL, *found = NULL;
+    double weights[2], k = -1.0;
+    int known = 0;
+    if (!is_count("rank", count, 11))
+        return NULL;
+    if (!PyTuple_Check(given[2])) {
+        PyErr_SetString(PyExc_TypeError, "weights: not a tuple");
+        return NULL;
+    }
+    int sound = PyArg_ParseTuple(given[2], "dd", &weights[0], &weights[1]);
+    k = sound ? PyFloat_AsDouble(given[3]) : -1.0;
+    sound = sound && !PyErr_Occurred() && (words = array(&buffers, given[0], "words", 1, 8, 0)) != NULL &&
+            (cosine = array(&buffers, given[1], "cosine", 1, 8, 0)) != NULL &&
+            (importance = array(&buffers, given[4], "importance", 1, 8, 0)) != NULL &&
+            (created_at = array(&buffers, given[5], "created_at", 1, 8, 0)) != NULL &&
+            (rows = array(&buffers, given[6], "rows", 1, 8, 0)) != NULL &&
+            (signals = array(&buffers, given[7], "signals", 2, 8, 1)) != NULL &&
+            (ranks = array(&buffers, given[8], "places", 2, 8, 1)) != NULL &&
+            (at_out = array(&buffers, given[9], "at", 1, 8, 1)) != NULL &&
+            (score_out = array(&buffers, given[10], "score", 1, 8, 1)) != NULL;
+    Py_ssize_t size = sound ? words->shape[0] : 0;
+    sound = sound && long_enough(cosine, "cosine", size) && long_enough(importance, "importance", size) &&
+            long_enough(created_at, "created_at", size) && long_enough(rows, "rows", size) &&
+            long_enough(signals, "signals", 2) && long_enough(ranks, "places", 2) && long_enough(at_out, "at", size) &&
+            long_enough(score_out, "score", size) &&
+            told(signals->shape[1] >= size && ranks->shape[1] >= size, "signals, places: too short for the words");
+    if (sound) {
+        const double *measured[2] = {signals->buf, (double *)((char *)signals->buf + signals->strides[0])};
+        const int64_t *placed[2] = {ranks->buf, (int64_t *)((char *)ranks->buf + ranks->strides[0])};
+        int64_t *at = at_out->buf;
+        double *score = score_out->buf;
+        known = share_out(words->buf, cosine->buf, size, (double *)measured[0], (double *)measured[1]);
+        sound = rank_into(words->buf, size, (int64_t *)placed[0]) && rank_into(cosine->buf, size, (int64_t *)placed[1]);
+        if (sound) {
+            for (Py_ssize_t i = 0; i < size; i++)
+                at[i] = i;
+            fuse(measured, placed, weights, k, known, size, score);
+            const Ties ties = {importance->buf, created_at->buf, rows->buf, at};
+            found = by_value(score, size, &ties, few, &asked);
+            sound = found != NULL;
+        }
+        for (Py_ssize_t i = 0; sound && i < size; i++) {
+            at[i] = found[i].at;
+            score[i] = found[i].value;
+        }
+    }
+    PyMem_Free(asked);
+    release(&buffers);
+    return sound ? PyLong_FromLong(known) : NULL;
+}
+
+PyMethodDef ranking_methods[] = {
+    METHOD(rates),  METHOD(stretch), METHOD(read_off), METHOD(between),
+    METHOD(places), METHOD(ordered), METHOD(rank),     {NULL, NULL, 0, NULL},
+};

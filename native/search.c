@@ -411,8 +411,8 @@ PyDoc_STRVAR(nearest_doc,
              "nearest(parts, frame, single, steps, worth, mask, given, limits, chosen, rows, slots, values, room, out,\n"
              "cosines, /)\n--\n\n"
              "Put the slots of the nearest rows, and those that were chosen before, into `out` in the order of their\n"
-             "rows, and their cosines beside them; say how many. Without a frame all that is given is looked at, and\n"
-             "without anything given all that the mask admits.");
+             "rows, and their cosines beside them; say how many. Without a frame all that is given is looked at, and no\n"
+             "mask is needed; without anything given all that the mask admits.");
 
 static PyObject *nearest(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
@@ -427,9 +427,11 @@ static PyObject *nearest(PyObject *self, PyObject *const *given, Py_ssize_t coun
         !PyArg_ParseTuple(given[7], "nddpnnn", &search.tail, &search.first, &search.admitted, &search.masked,
                           &search.second, &search.third, &search.k))
         goto end;
-    Py_buffer *mask = array(&buffers, given[5], "mask", 1, 1, 0);
-    Py_buffer *some = mask && given[6] != Py_None ? array(&buffers, given[6], "given", 1, 8, 0) : NULL;
-    Py_buffer *chosen = mask && (some || given[6] == Py_None) ? array(&buffers, given[8], "chosen", 1, 8, 0) : NULL;
+    int masked = given[5] != Py_None || search.axes != NULL;
+    Py_buffer *mask = masked ? array(&buffers, given[5], "mask", 1, 1, 0) : NULL;
+    int sound = mask != NULL || !masked;
+    Py_buffer *some = sound && given[6] != Py_None ? array(&buffers, given[6], "given", 1, 8, 0) : NULL;
+    Py_buffer *chosen = sound && (some || given[6] == Py_None) ? array(&buffers, given[8], "chosen", 1, 8, 0) : NULL;
     Py_buffer *rows = chosen ? array(&buffers, given[9], "rows", 1, 8, 0) : NULL;
     Py_buffer *slots = rows ? array(&buffers, given[10], "slots", 1, 8, 1) : NULL;
     Py_buffer *values = slots ? array(&buffers, given[11], "values", 1, 4, 1) : NULL;
@@ -438,7 +440,7 @@ static PyObject *nearest(PyObject *self, PyObject *const *given, Py_ssize_t coun
     Py_buffer *cosines = out ? array(&buffers, given[14], "cosines", 1, 4, 1) : NULL;
     if (cosines == NULL)
         goto end;
-    search.mask = mask->buf;
+    search.mask = mask ? mask->buf : NULL;
     search.row = rows->buf;
     search.chosen = chosen->buf;
     search.chosen_count = chosen->shape[0];
@@ -454,7 +456,7 @@ static PyObject *nearest(PyObject *self, PyObject *const *given, Py_ssize_t coun
         PyErr_SetString(PyExc_ValueError, "limits: too few or too many");
         goto end;
     }
-    if (!long_enough(mask, "mask", search.count) || !long_enough(rows, "rows", search.count) ||
+    if ((mask && !long_enough(mask, "mask", search.count)) || !long_enough(rows, "rows", search.count) ||
         !long_enough(slots, "slots", search.count) || !long_enough(room, "room", 2 * most) ||
         !long_enough(values, "values", most + search.dim + search.axes_count) || !long_enough(out, "out", pool) ||
         !long_enough(cosines, "cosines", pool) ||

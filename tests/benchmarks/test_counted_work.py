@@ -35,12 +35,13 @@ NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
 STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 6}
 """SQLite statements per recall of five hits, by kind of recall."""
-STEPS = {"hybrid": 380, "words": 380, "meaning": 380, "default": 1020}
+STEPS = {"hybrid": 350, "words": 350, "meaning": 350, "default": 970}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 ASKED = (1235, 77, 903, 2204)
-CALLS = {"hybrid": 5700, "words": 2400, "meaning": 5300, "default": 5400}
-"""Python and C function calls per recall, the mean of those four; pairs of hits are compared for the first time."""
-PLAIN_CALLS = {"hybrid": 900, "words": 560, "meaning": 660, "default": 3300}
+CALLS = {"hybrid": (5600, 4800), "words": (2250, 1850), "meaning": (5300, 4700), "default": (5200, 4600)}
+"""Python and C function calls per recall, with numpy alone and compiled, the mean of those four; pairs of hits are
+compared for the first time."""
+PLAIN_CALLS = {"hybrid": (860, 520), "words": (520, 330), "meaning": (610, 360), "default": (3000, 2850)}
 """The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
 PEAK_KB = {"hybrid": 320, "words": 60, "meaning": 320, "default": 340}
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
@@ -221,7 +222,7 @@ def test_a_recall_makes_few_calls(tmp_path: Path, kind: str) -> None:
             for n in ASKED
         ]
 
-    assert sum(calls) / len(calls) <= CALLS[kind], calls
+    assert sum(calls) / len(calls) <= CALLS[kind][native is not None], calls
 
 
 @pytest.mark.parametrize("kind", RECALLS)
@@ -234,7 +235,7 @@ def test_a_recall_of_conversations_makes_few_calls_and_asks_sqlite_few_things(ta
     assert found
     assert len(counted.statements) <= STATEMENTS[kind], counted.statements
     assert counted.steps <= 2 * STEPS[kind]
-    assert calls <= PLAIN_CALLS[kind]
+    assert calls <= PLAIN_CALLS[kind][native is not None]
 
 
 def test_memories_that_were_replaced_cost_a_recall_a_few_statements_more(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep import kernels
+from skep.embedding.calibration import Calibration
 from skep.engine.embeddings import read_off
+from skep.errors import ConfigError
 from skep.retrieval import fusion, signals
+from skep.retrieval.candidates import Columns, rated
+from skep.retrieval.config import RecallConfig
 
 NAN, INFINITY = float("nan"), float("inf")
 FEW = st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0, 3.0])
@@ -93,6 +98,52 @@ def test_a_scale_is_read_off_alike(native: Any, cosines: list[float]) -> None:
     np.testing.assert_array_equal(read_off(*given), in_numpy(read_off, *given))
 
 
+@given(
+    st.lists(st.one_of(COSINES, st.floats(-1, 1)), max_size=60), st.lists(st.floats(-0.99, 0.99), max_size=5)
+)
+def test_knots_give_the_same_scale(native: Any, cosines: list[float], knots: list[float]) -> None:
+    inner = sorted({round(knot, 3) for knot in knots})
+    scale = Calibration([(knot, knot / 2) for knot in inner])
+    given = np.array([*cosines, *inner, 1.0, -1.0, INFINITY], dtype=np.float32)
+
+    np.testing.assert_array_equal(scale.many(given), in_numpy(scale.many, given))
+
+
+WEIGHTS = st.sampled_from([0.0, 0.2, 1, 3.0])
+
+
+@given(
+    st.lists(st.tuples(st.one_of(FEW, st.floats(-2, 9)), COSINES, FEW, FEW), min_size=1, max_size=40),
+    st.tuples(WEIGHTS, WEIGHTS).filter(any),
+    st.sampled_from([-1, 0, 1, 60]),
+)
+def test_two_signals_are_ranked_alike_in_one_call(
+    native: Any, given: list[tuple[float, ...]], weights: tuple[float, float], k: int
+) -> None:
+    words, cosine, importance, created_at = (np.array(values) for values in zip(*given, strict=True))
+    named = {name: w for name, w in zip(("lexical", "semantic"), weights, strict=True) if w}
+    config = RecallConfig(fusion="weighted" if k < 0 else "rrf", weights=named, rrf_k=max(k, 0))
+    rest = np.full(len(words), NAN), np.full(len(words), -1)
+    columns = Columns(np.arange(len(words)), words, cosine, created_at, importance, rest[0], rest[0], rest[1])
+    call: Any = SimpleNamespace(config=config, trace=None)
+
+    mine, theirs = rated(columns, call), in_numpy(rated, columns, call)
+
+    assert_same(mine.measured, theirs.measured)
+    assert_same(mine.places, theirs.places)
+    assert mine.at.tolist() == theirs.at.tolist()
+    assert mine.score.tobytes() == theirs.score.tobytes()
+
+
+@pytest.mark.parametrize("weights", [{"lexical": -1.0}, {"semantic": NAN}, {"semantic": INFINITY}, {}])
+def test_weights_that_cannot_rank_are_refused_by_both(native: Any, weights: dict[str, float]) -> None:
+    columns = Columns(*(np.ones(2) for _ in range(7)), np.full(2, -1))
+    call: Any = SimpleNamespace(config=RecallConfig(fusion="weighted", weights=weights), trace=None)
+    for answer in (rated, lambda *given: in_numpy(rated, *given)):
+        with pytest.raises(ConfigError):
+            answer(columns, call)
+
+
 def test_many_are_sorted_alike(native: Any) -> None:
     draw = np.random.default_rng(3)
     score, importance = draw.integers(0, 40, MANY) / 8, draw.integers(0, 3, MANY) / 2
@@ -120,6 +171,29 @@ WRONG = {
     "read_off": (
         [SINGLES, FLOATS, FLOATS, FLOATS[:3], SINGLES.copy()],
         [(0, FLOATS), (1, FLOATS[:1]), (2, FLOATS[:3]), (3, FLOATS[:2]), (4, SINGLES[:3])],
+    ),
+    "between": (
+        [SINGLES, FLOATS, FLOATS, SINGLES.copy()],
+        [(0, FLOATS), (1, FLOATS[:1]), (1, SINGLES), (2, FLOATS[:3]), (3, SINGLES[:3]), (3, FLOATS)],
+    ),
+    "rank": (
+        [
+            *(FLOATS, FLOATS, (1.0, 1.0), 60, FLOATS, FLOATS, INTS),
+            *(np.zeros((2, 4)), np.zeros((2, 4), dtype=np.int64), INTS.copy(), FLOATS.copy()),
+        ],
+        [
+            (0, SINGLES),
+            (1, FLOATS[:3]),
+            (4, FLOATS[:3]),
+            (5, FLOATS[:3]),
+            (6, INTS[:3]),
+            (7, np.zeros((1, 4))),
+            (7, np.zeros((2, 3))),
+            (8, np.zeros((2, 3), dtype=np.int64)),
+            (8, INTS),
+            (9, INTS[:3]),
+            (10, FLOATS[:3]),
+        ],
     ),
     "places": ([FLOATS, INTS.copy()], [(1, INTS[:3]), (0, np.zeros(8)[::2]), (0, np.zeros((2, 2)))]),
     "ordered": (

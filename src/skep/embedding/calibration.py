@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from skep import kernels
 from skep.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class Calibration:
 
         if self._arrays is None:
             self._arrays = (np.array(self._raw), np.array([common for _, common in self.knots]))
+        if kernels.native is not None and cosines.ndim == 1 and cosines.dtype.char == "f":
+            out = np.empty(len(cosines), np.float32)
+            kernels.native.between(cosines, *self._arrays, out)
+            return out
         return np.interp(cosines, *self._arrays).astype(np.float32)
 
     def inverse(self, common: float) -> float:

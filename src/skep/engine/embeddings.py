@@ -212,14 +212,14 @@ class Embeddings:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
-                return Asked(known)
+                return Asked(known, "", False)
         said = self.outages.now(space.fingerprint)
         if said is not None:
             return Asked(None, _words_alone(said), passing=True)
         import numpy as np
 
         once = getattr(embedder, "embed_once", None)
-        ask = (lambda: embedder.embed([text])) if once is None else (lambda: once([text], QUERY_SECONDS))
+        ask = partial(embedder.embed, [text]) if once is None else partial(once, [text], QUERY_SECONDS)
         try:
             rows = checked(guarded(space.fingerprint, ask), 1, space.dim, space.fingerprint)
         except EmbeddingError as error:
@@ -234,7 +234,7 @@ class Embeddings:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
-        return Asked(vector)
+        return Asked(vector, "", False)
 
     def _note(self, name: str, error: EmbeddingError) -> None:
         """Note that an embedder failed."""

@@ -45,8 +45,8 @@ class _Kept(NamedTuple):
     answer: Recalled
     told: bytes
     """Signals and ranks of each hit."""
-    metadata: list[dict[str, Any]]
-    """Of the memory of each."""
+    metadata: list[dict[str, Any] | None]
+    """Of the memory of each; None where it has none."""
 
 
 class Recaller:
@@ -301,7 +301,7 @@ def _fades(answer: Recalled, bar: float, rate: float, until: float) -> float:
 def _kept(since: float, until: float, answer: Recalled) -> _Kept:
     """An answer, and apart from it whatever a caller could change of it."""
     told = _pack([(hit.signals, hit.ranks) for hit in answer.hits])
-    metadata = [_copied(hit.memory.metadata) for hit in answer.hits]
+    metadata = [_copied(hit.memory.metadata) if hit.memory.metadata else None for hit in answer.hits]
     return _Kept(since, until, answer, told, metadata)
 
 
@@ -322,7 +322,7 @@ def _apart(kept: _Kept) -> Recalled:
     return replace(kept.answer, hits=tuple(hits))
 
 
-def _copied(metadata: dict[str, Any]) -> dict[str, Any]:
+def _copied(metadata: dict[str, Any] | None) -> dict[str, Any]:
     if not metadata:
         return {}
     from copy import deepcopy  # few memories have any

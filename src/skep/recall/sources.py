@@ -64,7 +64,9 @@ class BankSources:
         """The vector of a query in the active space."""
         self.asked = self._engine.embeddings.asked(text)
         vector = self.asked.vector
-        if vector is None or (vector @ vector == 0.0 and not vector.any()):  # the product is the quicker look
+        if vector is None or (
+            vector.dot(vector) == 0.0 and not vector.any()
+        ):  # the product is the quicker look
             return None
         return vector
 

@@ -6,11 +6,13 @@ a list of places in those columns, so that cutting and sorting touch one array, 
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from skep import kernels
 from skep.model import Stage
 from skep.retrieval import fusion, signals
 from skep.retrieval.config import QUERY_SIGNALS
@@ -32,8 +34,11 @@ if TYPE_CHECKING:
 COUNTED = ("confirmations", "trust", "usage")
 """Signals that need the use counters."""
 MATCHED_CONFIDENCE = 0.01
+_BY_QUERY = frozenset(QUERY_SIGNALS)
 _NONE = np.full(1024, -1, dtype=np.int64)
 _NONE.flags.writeable = False
+_PLACES = np.arange(1024)
+_PLACES.flags.writeable = False
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -108,21 +113,12 @@ class Candidates(msgspec.Struct, frozen=True):
         """When each was made."""
         return self.columns.created_at[self.at]
 
-    @property
-    def signals(self) -> dict[str, Floats]:
-        """Every signal of each."""
-        return {name: values[self.at] for name, values in self.measured.items()}
-
-    @property
-    def ranks(self) -> dict[str, Ints]:
-        """Every rank of each."""
-        return {name: places[self.at] for name, places in self.places.items()}
-
     def first(self, count: int) -> Candidates:
         """The best of them."""
         if count >= len(self.at):
             return self
-        return msgspec.structs.replace(self, at=self.at[:count], score=self.score[:count])
+        at, score = self.at[:count], self.score[:count]
+        return Candidates(self.columns, self.measured, self.places, at, score, self.outdated, self.trace)
 
     def take(self, index: Ints | Sequence[int]) -> Candidates:
         """The candidates at these positions, in that order."""
@@ -159,28 +155,34 @@ class Candidates(msgspec.Struct, frozen=True):
         at, score = fusion.best_first(
             self.score, self.at, columns.importance, columns.created_at, columns.rows
         )
-        return msgspec.structs.replace(self, at=at, score=score)
+        return Candidates(columns, self.measured, self.places, at, score, self.outdated, self.trace)
 
 
 def of_pool(pool: Pool, call: Call) -> Columns:
     """A pool as columns."""
     cosine = pool.cosine if call.vector is None else call.sources.calibrate(pool.cosine)
+    rows = np.asarray(pool.rows, dtype=np.int64)
     return Columns(
-        rows=np.asarray(pool.rows, dtype=np.int64),
-        words=np.asarray(pool.words, dtype=np.float64),
-        cosine=np.asarray(cosine, dtype=np.float64),
-        created_at=np.asarray(pool.created_at, dtype=np.float64),
-        importance=np.asarray(pool.importance, dtype=np.float64),
-        confidence=np.asarray(pool.confidence, dtype=np.float64),
-        last_evidence_at=np.asarray(pool.last_evidence_at, dtype=np.float64),
-        before=_alone(len(pool.rows)),
-        former=_alone(len(pool.rows)),
+        rows,
+        np.asarray(pool.words, dtype=np.float64),
+        np.asarray(cosine, dtype=np.float64),
+        np.asarray(pool.created_at, dtype=np.float64),
+        np.asarray(pool.importance, dtype=np.float64),
+        np.asarray(pool.confidence, dtype=np.float64),
+        np.asarray(pool.last_evidence_at, dtype=np.float64),
+        _alone(len(rows)),
+        _alone(len(rows)),
     )
 
 
 def _alone(count: int) -> Ints:
     """So many that have none before them; not to be written to."""
     return _NONE[:count] if count <= len(_NONE) else np.full(count, -1, dtype=np.int64)
+
+
+def _as_found(count: int) -> Ints:
+    """So many in the order found; not to be written to."""
+    return _PLACES[:count] if count <= len(_PLACES) else np.arange(count)
 
 
 def join(first: Columns, second: Columns) -> Columns:
@@ -203,9 +205,33 @@ def unrated(columns: Columns, call: Call) -> Candidates:
 def rate(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, in the order found."""
     values, ranks = signals.by_query(columns.words, columns.cosine)
-    values |= _priors(columns, call)
+    if not call.config.weights.keys() <= _BY_QUERY:
+        values |= _priors(columns, call)
     score = _fuse(columns, values, ranks, call.config)
-    return Candidates(columns, values, ranks, np.arange(len(score)), score, trace=call.trace)
+    return Candidates(columns, values, ranks, _as_found(len(score)), score, trace=call.trace)
+
+
+def rated(columns: Columns, call: Call) -> Candidates:
+    """Signals and the fused score, best first."""
+    ranked = None if kernels.native is None else _ranked(columns, call.config)
+    if ranked is None:
+        return rate(columns, call).ordered()
+    return Candidates(columns, *ranked, frozenset(), call.trace)
+
+
+def _ranked(
+    columns: Columns, config: RecallConfig
+) -> tuple[dict[str, Floats], dict[str, Ints], Ints, Floats] | None:
+    """Signals, ranks, order and scores where words and meaning alone decide, in one compiled call; None elsewhere."""
+    by_ranks, weights = config.fusion == "rrf", config.weights
+    if not (by_ranks or config.fusion == "weighted") or config.rrf_k < 0 or not weights.keys() <= _BY_QUERY:
+        return None
+    one, other = weights.get("lexical", 0), weights.get("semantic", 0)
+    if not (0 <= one < inf and 0 <= other < inf and one + other > 0):
+        return None
+    ties = columns.importance, columns.created_at, columns.rows
+    k = config.rrf_k if by_ranks else -1
+    return signals.ranked(columns.words, columns.cosine, (one, other), k, *ties)
 
 
 def _fuse(
@@ -270,4 +296,4 @@ def rate_by_matches(columns: Columns, call: Call) -> Candidates:
     score = matched + MATCHED_CONFIDENCE * confidence
     shown = {"matched": matched, "confidence": confidence}
     ranks = {"lexical": signals.ranks(matched)}
-    return Candidates(columns, shown, ranks, np.arange(len(score)), score, trace=call.trace)
+    return Candidates(columns, shown, ranks, _as_found(len(score)), score, trace=call.trace)

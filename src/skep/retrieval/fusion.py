@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 RRF_K = 60
+FEW = 1024
+"""What the ranks of fewer candidates are worth is remembered."""
 
 
 def fuse_ranks(rankings: Mapping[str, Sequence[str]], *, k: int = RRF_K) -> dict[str, float]:
@@ -43,10 +46,21 @@ def fuse_ranks(rankings: Mapping[str, Sequence[str]], *, k: int = RRF_K) -> dict
 
 def reciprocal(ranks: Sequence[NDArray[np.int64]], weights: Sequence[float], *, k: int = RRF_K) -> Floats:
     """`fuse_ranks` on arrays of ranks, one per signal, with a weight each."""
-    total = weights[0] / (k + ranks[0])
+    total = _shares(ranks[0], weights[0], k)
     for rank, weight in zip(ranks[1:], weights[1:], strict=True):
-        total += weight / (k + rank)
+        total += _shares(rank, weight, k)
     return total
+
+
+def _shares(ranks: NDArray[np.int64], weight: float, k: int) -> Floats:
+    """What a signal gives to each rank; ranks lie between 1 and how many there are."""
+    return _first_shares(weight, k)[ranks] if len(ranks) < FEW else weight / (k + ranks)
+
+
+@lru_cache(maxsize=16)
+def _first_shares(weight: float, k: int) -> Floats:
+    """What a signal gives to each of the first ranks; there is no rank 0."""
+    return weight / (k + np.maximum(np.arange(FEW + 1), 1))
 
 
 def weighted(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:

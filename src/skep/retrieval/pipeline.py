@@ -161,8 +161,7 @@ def _gather(call: Call) -> Candidates:
     if not len(columns.rows):
         found = stage.unrated(columns, call)
     else:
-        found = stage.rate_by_matches(columns, call) if by_matches else stage.rate(columns, call)
-    found = found.ordered()
+        found = stage.rate_by_matches(columns, call).ordered() if by_matches else stage.rated(columns, call)
     if not call.explain:
         return found
     found = found.noted(
@@ -297,7 +296,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
     rows, outdated = found.rows, found.outdated
     count, heirs = len(rows), _replaced(found, call)
-    signals, ranks = _listed(found.signals), _listed(found.ranks)
+    signals, ranks = _listed(found.measured, found.at), _listed(found.places, found.at)
     odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
         odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
@@ -335,13 +334,20 @@ def _replaced(found: Candidates, call: Call) -> dict[int, str]:
     return {row: memory.id for row, memory in zip(found.rows[heirs].tolist(), old, strict=True)}
 
 
-def _listed(columns: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
-    """Columns of values as lists."""
-    return {name: values.tolist() for name, values in columns.items()}
+def _listed(columns: Mapping[str, NDArray[Any]], at: NDArray[np.int64]) -> dict[str, list[Any]]:
+    """What stands at some places of columns, as lists."""
+    return {name: values[at].tolist() for name, values in columns.items()}
 
 
 def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]]:
     """Columns of values as one mapping per hit."""
+    names = tuple(columns)
+    if len(names) == 1:
+        (name,) = names
+        return [{name: value} for value in columns[name]]
+    if len(names) == 2:
+        one, other = names
+        return [{one: first, other: second} for first, second in zip(*columns.values(), strict=True)]
     mappings: list[dict[str, Any]] = [{} for _ in range(count)]
     for name, values in columns.items():
         for mapping, value in zip(mappings, values, strict=True):

@@ -38,6 +38,39 @@ def by_query(words: Floats, calibrated: Floats) -> tuple[dict[str, Floats], dict
     shape = 2, len(words)
     measured, places = np.empty(shape), np.empty(shape, dtype=np.int64)
     known = kernels.native.rates(words, calibrated, measured, places)
+    return _named(known, measured, places)
+
+
+def ranked(
+    words: Floats,
+    calibrated: Floats,
+    weights: tuple[float, float],
+    k: int,
+    importance: Floats,
+    created_at: Floats,
+    rows: Ints,
+) -> tuple[dict[str, Floats], dict[str, Ints], Ints, Floats]:
+    """The same, and then the order and the scores that `fusion` gives; only with compiled loops.
+
+    Args:
+        words: BM25 scores; at least one.
+        calibrated: As many cosines.
+        weights: Of words and of cosines.
+        k: As in `fusion.reciprocal`; below 0, scores are those of `fusion.weighted`.
+        importance: What decides between equal scores first.
+        created_at: What decides then.
+        rows: What decides last.
+    """
+    shape = 2, len(words)
+    measured, places = np.empty(shape), np.empty(shape, np.int64)
+    at, score = np.empty(len(words), np.int64), np.empty(len(words))
+    known = kernels.native.rank(
+        words, calibrated, weights, k, importance, created_at, rows, measured, places, at, score
+    )
+    return *_named(known, measured, places), at, score
+
+
+def _named(known: int, measured: Floats, places: Ints) -> tuple[dict[str, Floats], dict[str, Ints]]:
     values = {"lexical": measured[0]} if known & WORDED else {}
     if known & PLACED:
         values["semantic"] = measured[1]

@@ -190,7 +190,7 @@ class Connection:
         """All rows of a query, under the lock, with errors translated."""
         try:
             with self.lock:
-                if not self.db.in_transaction:
+                if not self.moment and not self.db.in_transaction:
                     self._stay()
                 return self._all(sql, bindings)
         except FAILED as error:
@@ -200,7 +200,7 @@ class Connection:
         """The first column of the only row, or None."""
         try:
             with self.lock:
-                if not self.db.in_transaction:
+                if not self.moment and not self.db.in_transaction:
                     self._stay()
                 found = self._all(sql, bindings)
                 return found[0][0] if found else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,9 @@ NEVER = float("-inf")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
+SHORT = 120
+"""Sets of tags that take no more room than this are remembered: most repeat."""
+_labels = lru_cache(maxsize=1 << 9)(_decode_list)
 
 STATE_COLUMNS = (
     "kind",
@@ -132,7 +136,7 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None, now: float = NEVER)
     if status == "active":
         status = "expired" if expires is not None and expires <= now else "pending" if waits else "active"
     try:
-        labels = () if tags == "[]" else _decode_list(tags)
+        labels = () if tags == "[]" else _labels(tags) if len(tags) <= SHORT else _decode_list(tags)
         support = () if evidence == "[]" else _decode_list(evidence)
         more: dict[str, Any] = {} if metadata == "{}" else _decode(metadata)
     except (msgspec.MsgspecError, TypeError) as error:
@@ -142,11 +146,15 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None, now: float = NEVER)
         if user is None and project is None and session is None
         else Scope(user=user, project=project, session=session)
     )
+    superseded = merged = None
+    if replaced is not None:
+        superseded = replaced if status == "superseded" else None
+        merged = replaced if status == "merged" else None
     return Memory(  # by place: naming thirty fields takes longer than filling them
         id_, kind, text, title, domain, agent, scope, labels, source, confidence, importance, polarity,
-        status, bool(pinned), level, created, start, end, expires,
+        status, pinned != 0, level, created, start, end, expires,
         evidence_at, used_at, support, uses or 0, successes, failures, confirmations, disputes,
-        replaced if status == "superseded" else None, replaced if status == "merged" else None, bool(stale), more,
+        superseded, merged, stale != 0, more,
         None if waits else fingerprint,
     )  # fmt: skip
 

@@ -223,10 +223,11 @@ def test_queries_cosines_and_vectors_agree_to_the_last_bit(dim: int, monkeypatch
     for vector in vectors:
         unit = (vector / np.linalg.norm(vector)).astype(np.float32)
         monkeypatch.setattr(kernels, "native", native)
-        compiled = turn_one(unit)
+        compiled, single = turn_one(unit)
         monkeypatch.setattr(kernels, "native", None)
         query = turned(unit)
         assert compiled.tobytes() == query.steps.tobytes()
+        assert single.tobytes() == query.single.tobytes()
         cosines = np.empty(35, np.float32)
         native.cosines(*codes, places + 9, 9, query.steps, query.worth, cosines)
         assert cosines.tobytes() == fine_cosines(picked, query).tobytes()
@@ -296,19 +297,48 @@ def test_scores_are_added_in_order_and_each_slot_is_noted_once(small: Any) -> No
     impacts, worths = rng.random(9, dtype=np.float32), np.array([0.3, 5.0, 0.7], np.float32)
     impacts[4] = 0  # gives nothing, so it is no match
     starts, sizes = np.array([0, 40, 40]), np.array([40, 0, 70])
-    scores, touched = np.zeros(100, np.float32), np.empty(101, np.int64)
-    filled = native.score(scores, 10, docs, classes, impacts, starts, sizes, worths, touched, 0)
-    expected = np.zeros(100, np.float32)
-    for start, size, worth in zip(starts, sizes, worths, strict=True):
-        part = slice(start, start + size)
-        np.add.at(expected[10:], docs[part], impacts[classes[part]] * worth)
-    assert scores.tobytes() == expected.tobytes()
-    assert sorted(touched[:filled].tolist()) == np.flatnonzero(expected).tolist()
+    scores, touched = np.ones(800, np.float32), np.empty(801, np.int64)
+    keys = np.array([7, 8, 9], np.uint64)
+    part = (10, docs, classes, impacts, starts, sizes)
     own = rng.random(40, dtype=np.float32)
-    filled = native.score(scores, 0, docs[:40], None, own, starts[:1], sizes[:1], worths[:1], touched, filled)
-    np.add.at(expected, docs[:40], own * worths[0])
-    assert scores.tobytes() == expected.tobytes()
-    assert sorted(touched[:filled].tolist()) == np.flatnonzero(expected).tolist()
+    tail = (0, docs[:40], None, own, starts[[0, 0, 0]], sizes[[0, 1, 1]])
+    filled = -1  # nothing is known of what stands there
+    for tied in (False, True):
+        if tied:
+            keys, worths = keys[::-1].copy(), np.full(3, 0.3, np.float32)
+        filled = native.score(scores, touched, filled, keys, worths, (part, tail))
+        expected = np.zeros(800, np.float32)
+        for place in np.lexsort((keys, -worths)):
+            stretch = slice(starts[place], starts[place] + sizes[place])
+            np.add.at(expected[10:], docs[stretch], impacts[classes[stretch]] * worths[place])
+        np.add.at(expected, docs[:40], own * worths[0])
+        assert scores.tobytes() == expected.tobytes()
+        assert sorted(touched[:filled].tolist()) == np.flatnonzero(expected).tolist()
+
+
+def test_what_is_known_of_slots_is_put_beside_them() -> None:
+    rng = np.random.default_rng(5)
+    rows, doubles, floats = rng.permutation(60), rng.standard_normal(60), rng.random(60, dtype=np.float32)
+    slots = np.array([59, 0, -1, 7, 7])
+    out = np.empty(5, np.int64), np.empty(5), np.empty(5, np.float32), np.empty(5, np.float32), np.empty(5)
+    native.gather((rows, doubles, doubles, floats, np.array([0.3])), slots, out)
+    there = slots >= 0
+    expected = (rows, doubles, doubles.astype(np.float32), floats, np.full(60, 0.3))
+    for column, found in zip(expected, out, strict=True):
+        assert found.tobytes() == np.where(there, column[slots], 0).astype(found.dtype).tobytes()
+    native.gather((rows[:0], doubles[:0]), slots[:0], (out[0][:0], out[1][:0]))
+
+
+def test_the_slots_of_lists_are_admitted_by_a_mask_each_once() -> None:
+    rng = np.random.default_rng(6)
+    mask = rng.random(100) < 0.5
+    first, second = (np.sort(rng.permutation(40)[:30]).astype(np.uint32) for _ in range(2))
+    second[3] = second[2]
+    out = np.empty(60, np.int64)
+    found = native.admit(((0, first), (40, second)), mask, out)
+    every = np.unique(np.concatenate([first, second + np.uint32(40)]))
+    assert out[:found].tolist() == every[mask[every]].tolist()
+    assert native.admit((), mask, out) == 0
 
 
 @pytest.mark.parametrize("buried", [False, True])

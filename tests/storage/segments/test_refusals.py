@@ -18,6 +18,7 @@ SLOTS, PLACES = np.empty(10, np.int64), np.arange(4)
 CODES, HALVES = np.zeros((10, 8), np.int8), np.zeros((10, 4), np.uint8)
 DOCS, CLASSES = np.arange(6, dtype=np.uint32), np.zeros(6, np.uint16)
 ONES = np.ones(8, np.float32)
+KEYS, LISTS = np.zeros(1, np.uint64), (3, DOCS, CLASSES, ONES, np.array([1]), np.array([5]))
 
 
 def room(count: int = 10) -> Any:
@@ -38,6 +39,11 @@ ROOM = (
 def part(place: int, value: Any) -> tuple[Any, ...]:
     """The first part with another value in one place."""
     return (*PART[:place], value, *PART[place + 1 :])
+
+
+def lists(place: int, value: Any) -> tuple[Any, ...]:
+    """Postings with another value in one place."""
+    return (*LISTS[:place], value, *LISTS[place + 1 :])
 
 
 def frame(place: int, value: Any) -> tuple[Any, ...]:
@@ -141,8 +147,8 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
         ],
     ),
     "turn": (
-        [ONES, ONES, 1.0, 1.0, np.empty(8)],
-        [(0, np.ones(8)), (1, ONES[:7]), (4, np.empty(7)), (4, room(8))],
+        [ONES, ONES, 1.0, 1.0, np.empty(8), room(8)],
+        [(0, np.ones(8)), (1, ONES[:7]), (4, np.empty(7)), (4, room(8)), (5, room(7)), (5, np.empty(8))],
     ),
     "best": (
         [FLOATS, True, PLACES, np.ones(10, bool), np.arange(10), 2, np.empty(2, np.int64)],
@@ -188,38 +194,64 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
         ],
     ),
     "score": (
-        [
-            np.zeros(9, np.float32),
-            3,
-            DOCS,
-            CLASSES,
-            ONES,
-            np.array([1]),
-            np.array([5]),
-            ONES,
-            np.empty(10, np.int64),
-            0,
-        ],
+        [np.zeros(9, np.float32), np.empty(10, np.int64), 0, KEYS, ONES[:1], (LISTS,)],
         [
             (0, np.zeros(8, np.float32)),  # the last row lies behind the scores
-            (1, 4),
-            (1, -1),
-            (1, 2**62),
-            (2, DOCS[:5]),
-            (3, CLASSES[:5]),
-            (3, CLASSES + np.uint16(8)),
-            (3, CLASSES.astype(np.uint64)),
+            (1, np.empty(4, np.int64)),  # no room for the fifth
+            (3, KEYS[:0]),
+            (3, np.zeros(2, np.uint64)),
             (4, ONES[:0]),
-            (5, np.array([2])),
-            (5, np.array([-1])),
-            (5, np.array([2**62])),
-            (6, np.array([6])),
-            (6, np.array([-1])),
-            (6, np.array([2**63 - 1])),
-            (7, ONES[:0]),
-            (8, np.empty(4, np.int64)),  # no room for the fifth
-            (9, 9),
-            (9, -1),
+            (5, (lists(0, 4),)),
+            (5, (lists(0, -1),)),
+            (5, (lists(0, 2**62),)),
+            (5, (lists(1, DOCS[:5]),)),
+            (5, (lists(2, CLASSES[:5]),)),
+            (5, (lists(2, CLASSES + np.uint16(8)),)),
+            (5, (lists(2, CLASSES.astype(np.uint64)),)),
+            (5, (lists(3, ONES[:0]),)),
+            (5, (lists(4, np.array([2])),)),
+            (5, (lists(4, np.array([-1])),)),
+            (5, (lists(4, np.array([2**62])),)),
+            (5, (lists(4, np.array([1, 1])),)),
+            (5, (lists(5, np.array([6])),)),
+            (5, (lists(5, np.array([-1])),)),
+            (5, (lists(5, np.array([2**63 - 1])),)),
+            (5, (lists(5, np.array([], np.int64)),)),
+        ],
+    ),
+    "gather": (
+        [(np.arange(10.0), FLOATS, np.ones(1)), PLACES, (np.empty(4), room(4), room(4))],
+        [
+            (0, (np.arange(10.0), FLOATS)),
+            (0, (np.arange(10.0), FLOATS[:3], np.ones(1))),
+            (0, (np.arange(10.0), FLOATS, np.ones(0))),
+            (0, (np.arange(20.0)[::2], FLOATS, np.ones(1))),
+            (0, (np.ones((10, 1)), FLOATS, np.ones(1))),
+            (0, (FLOATS, FLOATS, np.ones(1))),  # half of what is written would be made up
+            (0, (CLASSES, FLOATS, np.ones(1))),
+            (0, (FLOATS,) * 8),
+            (1, PLACES + 7),
+            (1, PLACES.astype(np.int32)),
+            (2, (np.empty(4), room(4))),
+            (2, (np.empty(3), room(4), room(4))),
+            (2, (np.empty(4), np.empty(8, np.float32)[::2], room(4))),
+            (2, (np.empty(4), DOCS[:4].astype(np.uint16), room(4))),
+        ],
+    ),
+    "admit": (
+        [((0, DOCS), (6, DOCS)), np.ones(12, bool), np.empty(12, np.int64)],
+        [
+            (0, ((0, DOCS), (7, DOCS))),
+            (0, ((-1, DOCS), (6, DOCS))),
+            (0, ((6, DOCS), (0, DOCS))),
+            (0, ((0, DOCS[::-1].copy()),)),
+            (0, ((0, DOCS[::2]),)),
+            (0, ((0, CLASSES),)),
+            (0, ((0, DOCS, 1),)),
+            (1, np.ones(11, bool)),
+            (1, np.ones(12)),
+            (2, np.empty(11, np.int64)),
+            (2, room(12)),
         ],
     ),
     "gains": (
@@ -281,12 +313,13 @@ def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
         ("nearest", [10, 11, 12, 13, 14]),
         ("cosines", [7]),
         ("vectors", [8]),
-        ("turn", [4]),
+        ("turn", [4, 5]),
         ("best", [6]),
         ("locate", [5]),
         ("gains", [8]),
         ("find", [4, 5, 6]),
-        ("score", [0, 8]),
+        ("score", [0, 1]),
+        ("admit", [2]),
     ],
 )
 def test_nothing_is_written_to_what_may_only_be_read(name: str, places: list[int]) -> None:

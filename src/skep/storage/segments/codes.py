@@ -12,6 +12,7 @@ The *frame* (mean and axes) only serves the sketch. All segments of one index sh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,7 +82,12 @@ class Query(NamedTuple):
     @property
     def worth(self) -> float:
         """What a step of it times a step of a fine code is worth, per unit of the row's scale."""
-        return 1 / (unit_of_one(len(self.steps)) * float(_PARTS))
+        return _worth(len(self.steps))
+
+
+@lru_cache(maxsize=8)
+def _worth(dim: int) -> float:
+    return 1 / (unit_of_one(dim) * float(_PARTS))
 
 
 class Frame(NamedTuple):
@@ -177,8 +183,7 @@ def original(codes: FineCodes) -> Floats:
 
 def turned(vector: Floats) -> Query:
     """A query of length 1 as fine codes are asked."""
-    steps = turn_one(vector)
-    return Query(steps, (steps * (1 / unit_of_one(len(steps)))).astype(np.float32))
+    return Query(*turn_one(vector))
 
 
 def fine_cosines(codes: FineCodes, query: Query) -> Floats:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skep import kernels
 from skep.model import ANY, Scope
 from skep.storage.segments.columns import KIND_CODES, STATUS_CODES
 from skep.storage.segments.hashing import key_of, maybe_key, scope_key
@@ -46,9 +47,12 @@ class Admitted:
     def __init__(self, mask: Mask | None, version: int, *, slots: Ints | None = None, room: int = 0) -> None:
         self.version = version
         """The state of the table it is true of."""
+        self.all = False
+        """Whether it is every slot there is."""
         if mask is not None:
             self.mask = mask
             self.count = int(np.count_nonzero(mask))
+            self.all = self.count == len(mask)
         elif slots is not None:
             self.slots = slots
             self.count = len(slots)
@@ -81,7 +85,9 @@ class _Kept:
 
     def holds(self, times: tuple[float | None, float | None]) -> bool:
         """Whether it is true at these times."""
-        return all(t is None or low <= t < high for t, (low, high) in zip(times, self.moments, strict=True))
+        (low, high), (first, last) = self.moments
+        at, now = times
+        return (at is None or low <= at < high) and (now is None or first <= now < last)
 
 
 Kept = OrderedDict[tuple[Any, ...], _Kept]
@@ -119,7 +125,10 @@ class Masks:
         if known is not None and known[0] is standing and known[1].version == version:
             self._both.move_to_end(key)
             return known[1]
-        admitted = self._tagged(where, standing.admitted)
+        admitted = None
+        if where.tags:
+            alone = narrowing_key[:3] == _EVERYTHING[:3] and narrowing_key[4:] == _EVERYTHING[4:]
+            admitted = self._tagged(where, standing.admitted, alone=alone)
         if admitted is None:
             narrowing = self._part(self._narrowing, narrowing_key, where, (None, None), _narrows)
             admitted = Admitted(narrowing.mask[: self.table.count] & standing.admitted.mask, version)
@@ -128,23 +137,24 @@ class Masks:
             self._both.popitem(last=False)
         return admitted
 
-    def _tagged(self, where: Filter, standing: Admitted) -> Admitted | None:
-        """What a filter by tags admits, decided for the rows that carry them alone; None if they are many."""
-        if not where.tags:
-            return None
+    def _tagged(self, where: Filter, standing: Admitted, *, alone: bool) -> Admitted | None:
+        """What a filter by tags admits, decided for the rows that carry them alone; None if they are many.
+
+        `alone` says that it asks for nothing but tags.
+        """
         table = self.table
-        found = min((_tagged(table, group) for group in where.tags), key=len)
-        if len(found) * FEW > table.count:
+        found = _carrying(table, where.tags, standing.mask)
+        if found is None:
             return None
-        found = distinct_sorted(found)
-        found = found[standing.mask[found]]
-        mask = np.ones(len(found), dtype=bool)
-        _by_scope(table, where, found, mask)
-        _by_values(table, where, found, mask)
-        if len(where.tags) > 1:
-            for group in where.tags:
-                mask &= np.isin(found, _tagged(table, group))
-        return Admitted(None, standing.version, slots=found[mask], room=table.count)
+        if not alone or len(where.tags) > 1:
+            mask = np.ones(len(found), dtype=bool)
+            _by_scope(table, where, found, mask)
+            _by_values(table, where, found, mask)
+            if len(where.tags) > 1:
+                for group in where.tags:
+                    mask &= np.isin(found, _tagged(table, group))
+            found = found[mask]
+        return Admitted(None, standing.version, slots=found, room=table.count)
 
     def _part(
         self,
@@ -290,16 +300,40 @@ def _by_tags(table: Table, where: Filter, part: slice, mask: Mask) -> None:
         mask &= tagged
 
 
+def _carrying(table: Table, groups: tuple[tuple[str, ...], ...], mask: Mask) -> Ints | None:
+    """The slots of a mask that meet the rarest of some groups of tags, ascending; None if many do."""
+    if kernels.native is not None and len(groups) == 1 and len(groups[0]) == 1:
+        lists = _lists(table, groups[0][0])
+        size = sum(len(slots) for _base, slots in lists)
+        if size * FEW > table.count:
+            return None
+        found = np.empty(size, dtype=np.int64)
+        return found[: kernels.native.admit(tuple(lists), mask, found)]
+    found = min((_tagged(table, group) for group in groups), key=len)
+    if len(found) * FEW > table.count:
+        return None
+    found = distinct_sorted(found)
+    return found[mask[found]]
+
+
 def _tagged(table: Table, group: tuple[str, ...], start: int = 0) -> Ints:
     """The slots that carry one of some tags, dead ones too; those of segments that end before `start` are left out."""
-    parts: list[Ints] = []
-    for tag in group:
-        key = key_of(tag)
-        for base, segment in zip(table.bases, table.segments, strict=False):
-            if base + segment.count > start:
-                parts.append(segment.tagged(key) + np.int64(base))
-        parts.append(np.array(table.tail.tagged(key), dtype=np.int64) + table.base)
+    parts = [slots + np.int64(base) for tag in group for base, slots in _lists(table, tag, start)]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def _lists(table: Table, tag: str, start: int = 0) -> list[tuple[int, NDArray[np.uint32]]]:
+    """Part by part where it begins and which of its places carry a tag, ascending."""
+    key = key_of(tag)
+    lists = [
+        (base, segment.tagged(key))
+        for base, segment in zip(table.bases, table.segments, strict=False)
+        if base + segment.count > start
+    ]
+    newest = table.tail.tagged(key)
+    if newest:
+        lists.append((table.base, np.array(newest, dtype=np.uint32)))
+    return lists
 
 
 def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:

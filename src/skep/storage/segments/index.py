@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from skep import kernels
 from skep.errors import EmbedderMismatchError
 from skep.storage.segments.codes import turned
 from skep.storage.segments.filters import Masks
@@ -17,8 +18,8 @@ from skep.storage.segments.lexical import (
     look_up,
     term_parts,
 )
-from skep.storage.segments.postings import idf
 from skep.storage.segments.scan import Scanner, cosines_of, vectors_of
+from skep.storage.segments.table import RANKED
 from skep.storage.segments.timelines import Timelines
 from skep.storage.segments.upkeep import Upkeep
 from skep.tuples import NamedTuple
@@ -238,8 +239,7 @@ class SegmentIndex:
         """How rare each term is in the whole bank."""
 
         def answer() -> Floats:
-            table = self._upkeep.table
-            return idf(table.live, look_up(table, terms).found)
+            return look_up(self._upkeep.table, terms).rarity
 
         return self._trusting(answer)
 
@@ -322,12 +322,12 @@ class SegmentIndex:
         dim = self._upkeep.table.dim
         if vector is None or not dim:
             return None
-        query = np.asarray(vector, dtype=np.float32).reshape(-1)
+        query = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
         if len(query) != dim:
             raise EmbedderMismatchError(
                 f"the query has {len(query)} dimensions and the bank {dim}; embed it with the bank's embedder"
             )
-        norm = math.sqrt(np.vecdot(query, query))
+        norm = math.sqrt(query.dot(query))
         return turned(query / np.float32(norm)) if math.isfinite(norm) and norm > 0 else None
 
     def _search(
@@ -343,16 +343,34 @@ class SegmentIndex:
         k_words, k_vectors = min(k_words, table.count), min(k_vectors, table.count)
         admitted = self._masks.admitted(where)
         scores = self._scores.score(table, terms, weights)
-        chosen, words_total = self._scores.best(table.rows, admitted.mask, k_words)
+        chosen, words_total = self._scores.best(table.rows, admitted, k_words)
         if query is None:
-            slots = chosen[np.argsort(table.rows[chosen])]
+            slots = chosen[table.rows[chosen].argsort()]
             cosine = np.full(len(slots), np.nan, dtype=np.float32)
-            return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, 0)
+            return _pool(table, slots, scores, cosine, words_total, 0)
         vectors_total = admitted.count
         if not table.all_vectors:
             vectors_total = int(np.count_nonzero(table.has_vector[admitted.slots]))
         slots, cosine = self._scanner.pool(table, query, admitted, chosen, k_vectors)
+        return _pool(table, slots, scores, cosine, words_total, vectors_total)
+
+
+def _pool(
+    table: Table, slots: Ints, scores: Singles, cosine: Singles, words_total: int, vectors_total: int
+) -> Pool:
+    """Some slots as a pool."""
+    ranked = table.ranked if kernels.native is not None else None
+    if kernels.native is None or ranked is None:
         return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, vectors_total)
+    count, single = len(slots), np.float32
+    rows, created_at, last_evidence_at = np.empty(count, np.int64), np.empty(count), np.empty(count)
+    words, confidence, importance = np.empty(count, single), np.empty(count, single), np.empty(count, single)
+    out = (rows, words, created_at, confidence, last_evidence_at, importance)
+    kernels.native.gather((table.rows, scores, *ranked), slots, out)
+    return Pool(
+        *(rows, words, cosine, created_at, confidence, last_evidence_at, importance),
+        *(words_total, vectors_total),
+    )
 
 
 def _as_pool(
@@ -364,14 +382,8 @@ def _as_pool(
     words_total: int,
     vectors_total: int,
 ) -> Pool:
+    created_at, confidence, last_evidence_at, importance = (table.values(name, slots) for name in RANKED)
     return Pool(
-        rows=rows,
-        words=words,
-        cosine=cosine,
-        created_at=table.values("created_at", slots),
-        confidence=table.values("confidence", slots).astype(np.float32, copy=False),
-        last_evidence_at=table.values("last_evidence_at", slots),
-        importance=table.values("importance", slots).astype(np.float32, copy=False),
-        words_total=words_total,
-        vectors_total=vectors_total,
+        *(rows, words, cosine, created_at, confidence.astype(np.float32, copy=False), last_evidence_at),
+        *(importance.astype(np.float32, copy=False), words_total, vectors_total),
     )

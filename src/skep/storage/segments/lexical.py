@@ -15,6 +15,7 @@ from skep.tuples import NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from skep.storage.segments.filters import Admitted
     from skep.storage.segments.table import Table
 
     Ints = NDArray[np.int64]
@@ -30,25 +31,28 @@ class Lookup(NamedTuple):
     """The terms of a query as the index knows them."""
 
     keys: list[int]
-    starts: list[list[int]]
+    asked: NDArray[np.uint64]
+    """The same as an array."""
+    starts: list[Ints]
     """Per segment, per term: where its postings begin."""
-    sizes: list[list[int]]
+    sizes: list[Ints]
     """Per segment, per term: how many postings it has."""
     found: Ints
     """In how many live rows each term stands."""
+    rarity: NDArray[np.float64]
+    """How rare each term is."""
 
     def some(self, places: Sequence[int]) -> Lookup:
         """Some of the terms, in another order."""
+        at = np.array(places, dtype=np.int64)
         return Lookup(
             [self.keys[place] for place in places],
-            [[starts[place] for place in places] for starts in self.starts],
-            [[sizes[place] for place in places] for sizes in self.sizes],
-            self.found[places],
+            self.asked[at],
+            [starts[at] for starts in self.starts],
+            [sizes[at] for sizes in self.sizes],
+            self.found[at],
+            self.rarity[at],
         )
-
-    def stretches(self, number: int) -> NDArray[np.int64]:
-        """Where the postings of each term begin in a segment, and how many there are: two rows."""
-        return np.array([self.starts[number], self.sizes[number]], dtype=np.int64)
 
 
 def look_up(table: Table, terms: Sequence[str]) -> Lookup:
@@ -63,14 +67,14 @@ def _look_up(table: Table, terms: Sequence[str]) -> Lookup:
     keys = [key_of(term) for term in terms]
     asked = np.array(keys, dtype=np.uint64)
     found = np.array([table.tail.found_in(key) for key in keys], dtype=np.int64)
-    starts: list[list[int]] = []
-    sizes: list[list[int]] = []
+    starts: list[Ints] = []
+    sizes: list[Ints] = []
     for segment in table.segments:
         start, size, live = segment.find(asked)
-        found += live
-        starts.append(start.tolist())
-        sizes.append(size.tolist())
-    return Lookup(keys, starts, sizes, found)
+        found = found + live
+        starts.append(start)
+        sizes.append(size)
+    return Lookup(keys, asked, starts, sizes, found, idf(table.live, found))
 
 
 class WordScores:
@@ -93,47 +97,49 @@ class WordScores:
         weights: Mapping[str, float] | None = None,
     ) -> Floats:
         """Score every slot."""
-        self._clear(table)
-        scores = self.scores[: table.count]
+        if len(self.scores) < table.count:
+            self.scores = np.zeros(len(table.rows), dtype=np.float32)
+            self._touched = np.empty(len(table.rows) + 1, dtype=np.int64)
+            self._lists, self._filled = [], 0
         distinct = list(dict.fromkeys(terms))
         if weights is not None:
             distinct = [term for term in distinct if weights.get(term, 1.0) > 0]
         if not distinct or not table.live:
-            return scores
+            self._clear()
+            return self.scores[: table.count]
         lookup = look_up(table, distinct)
-        worth = idf(table.live, lookup.found)
+        worth = lookup.rarity
         if weights is not None:
             worth = worth * np.array([weights.get(term, 1.0) for term in distinct])
         single = worth.astype(np.float32)
-        each = single.tolist()
-        order = sorted(range(len(distinct)), key=lambda i: (-each[i], lookup.keys[i]))
         if kernels.native is not None:
-            self._add_compiled(table, lookup, order, single)
-        else:
-            for term in order:
-                self._add(table, lookup, term, single[term])
-        return scores
+            self._add_compiled(table, lookup, single)
+            return self.scores[: table.count]
+        self._clear()
+        each = single.tolist()
+        for term in sorted(range(len(distinct)), key=lambda i: (-each[i], lookup.keys[i])):
+            self._add(table, lookup, term, single[term])
+        return self.scores[: table.count]
 
-    def _clear(self, table: Table) -> None:
+    def _clear(self) -> None:
+        """Take back what the last query added."""
+        if not self._filled and not self._lists:
+            return
         noted = sum(len(docs) for _, docs in self._lists) + self._filled
-        if len(self.scores) < table.count:
-            self.scores = np.zeros(len(table.rows), dtype=np.float32)
-            self._touched = np.empty(len(table.rows) + 1, dtype=np.int64)
-        elif self._filled >= 0 and noted * 8 < len(self.scores):
+        if self._filled >= 0 and noted * 8 < len(self.scores):
             self.scores[self._touched[: self._filled]] = 0
             for base, docs in self._lists:
                 self.scores[base:][docs] = 0
         else:
             self.scores.fill(0)
-        self._lists = []
-        self._filled = 0
+        self._lists, self._filled = [], 0
 
     def _add(self, table: Table, lookup: Lookup, term: int, worth: np.float32) -> None:
         mean = table.mean_length
         for number, segment in enumerate(table.segments):
-            size = lookup.sizes[number][term]
+            size = int(lookup.sizes[number][term])
             if size:
-                docs, impacts = segment.postings(lookup.starts[number][term], size, mean)
+                docs, impacts = segment.postings(int(lookup.starts[number][term]), size, mean)
                 self._put(table.bases[number], docs, impacts, worth)
         held = table.tail.postings(lookup.keys[term], mean)
         if held is not None:
@@ -144,48 +150,45 @@ class WordScores:
         np.add.at(self.scores[base:], docs, impacts)
         self._lists.append((base, docs))
 
-    def _add_compiled(self, table: Table, lookup: Lookup, order: list[int], worth: Floats) -> None:
+    def _add_compiled(self, table: Table, lookup: Lookup, worth: Floats) -> None:
         """The same part by part: within a slot terms follow each other in the same order."""
-        mean = table.mean_length
-        filled, self._filled = 0, -1
-        worths = worth.take(order)
-        for number, segment in enumerate(table.segments):
-            words = segment.words
-            filled = kernels.native.score(
-                *(self.scores, table.bases[number], words.docs, words.classes, segment.impacts(mean)),
-                *lookup.stretches(number).take(order, axis=1),
-                *(worths, self._touched, filled),
-            )
+        filled, self._filled = self._filled if not self._lists else -1, -1
+        self._lists = []
+        parts = [
+            (*held, start, size)
+            for held, start, size in zip(table.lists, lookup.starts, lookup.sizes, strict=True)
+        ]
         if table.tail.entries:
-            sizes, docs, impacts = table.tail.many_postings([lookup.keys[term] for term in order], mean)
+            sizes, docs, impacts = table.tail.many_postings(lookup.keys, table.mean_length)
             counts = np.array(sizes, dtype=np.int64)
-            filled = kernels.native.score(
-                *(self.scores, table.base, docs, None, impacts, counts.cumsum() - counts, counts),
-                *(worths, self._touched, filled),
-            )
-        self._filled = filled
+            parts.append((table.base, docs, None, impacts, counts.cumsum() - counts, counts))
+        self._filled = kernels.native.score(
+            self.scores, self._touched, filled, lookup.asked, worth, tuple(parts)
+        )
 
-    def best(self, rows: Ints, mask: Mask, k: int) -> tuple[Ints, int]:
-        """The `k` best slots that the mask admits, ties broken by row; and how many it admits that match."""
+    def best(self, rows: Ints, admitted: Admitted, k: int) -> tuple[Ints, int]:
+        """The `k` best of the admitted slots, ties broken by row; and how many of them match."""
+        if not self._filled and not self._lists:
+            return np.zeros(0, dtype=np.int64), 0
         if self._filled:
-            out = np.empty(min(k, self._filled), dtype=np.int64)
+            out = np.empty(min(k, self._filled), np.int64)
             touched = self._touched[: self._filled]
+            mask = None if admitted.all else admitted.mask
             found, total = kernels.native.best(self.scores, True, touched, mask, rows, k, out)
             return out[:found], total
-        if not self._lists:
-            return np.zeros(0, dtype=np.int64), 0
+        mask = admitted.mask
         scores = self.scores[: len(mask)]
         if sum(len(docs) for _, docs in self._lists) * SPARSE < len(mask):
             slots = distinct_sorted(np.concatenate([docs + np.int64(base) for base, docs in self._lists]))
             slots = slots[mask[slots] & (scores[slots] > 0)]
             total = len(slots)
         else:
-            admitted = scores > 0
-            admitted &= mask
-            total = int(np.count_nonzero(admitted))
-            np.greater_equal(scores, self._floor(mask, k), out=admitted)
-            admitted &= mask
-            slots = np.flatnonzero(admitted)
+            matching = scores > 0
+            matching &= mask
+            total = int(np.count_nonzero(matching))
+            np.greater_equal(scores, self._floor(mask, k), out=matching)
+            matching &= mask
+            slots = np.flatnonzero(matching)
         return best_of(scores[slots], rows, slots, k), total
 
     def _floor(self, mask: Mask, k: int) -> float:
@@ -205,7 +208,7 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
     if not len(terms) or not len(slots) or not table.live:
         return out
     lookup = look_up(table, terms)
-    worth = idf(table.live, lookup.found).astype(np.float32)
+    worth = lookup.rarity.astype(np.float32)
     mean = table.mean_length
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
@@ -217,7 +220,7 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
             )
             kernels.native.gains(
                 *(words.docs, words.classes, table.segments[number].impacts(mean)),
-                *lookup.stretches(number),
+                *(lookup.starts[number], lookup.sizes[number]),
                 *(worth, ordered[part], table.bases[number], mine),
             )
             out[order[part]] = mine
@@ -225,7 +228,7 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
         mine = ordered[part] - table.bases[number]
         for term in range(len(terms)):
             if number < len(table.segments):
-                start, size = lookup.starts[number][term], lookup.sizes[number][term]
+                start, size = int(lookup.starts[number][term]), int(lookup.sizes[number][term])
                 held = table.segments[number].postings(start, size, mean) if size else None
             else:
                 held = table.tail.postings(lookup.keys[term], mean)

@@ -125,7 +125,12 @@ class Segment:
         """Per term: where its postings begin, how many there are, and how many of them are of live rows."""
         known, offsets = self.words.keys, self.words.offsets
         if kernels.native is not None:
-            starts, sizes, live = np.empty((3, len(keys)), dtype=np.int64)
+            count = len(keys)
+            starts, sizes, live = (
+                np.empty(count, np.int64),
+                np.empty(count, np.int64),
+                np.empty(count, np.int64),
+            )
             kernels.native.find(known, offsets, self._dead, keys, starts, sizes, live)
             return starts, sizes, live
         if not len(known):

@@ -184,19 +184,26 @@ class Scanner:
         self, table: Table, query: Query, admitted: Admitted, chosen: Ints, k: int, wanted: int
     ) -> tuple[Ints, Floats]:
         """All rounds in one compiled call."""
-        plan = self._plan(table, admitted, k)
+        frame, given, count, first = self._plan(table, admitted, k)
         if self._room is None or self._room.count < table.count:
             self._room = _Room(len(table.rows))
         room = min(k, table.count) + len(chosen)
         slots, cosine = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float32)
+        framed = mask = None
+        if frame is not None:
+            framed, mask = self._sampled(table).framed(frame), admitted.mask
         limits = (
-            *(table.base, plan.wanted, float(plan.admitted), plan.admitted < table.base),
-            *(max(SECOND, SECOND_SHARE * k), wanted, k),
+            table.base,
+            first,
+            float(count),
+            count < table.base,
+            max(SECOND, SECOND_SHARE * k),
+            wanted,
+            k,
         )
         found = kernels.native.nearest(
-            *(table.compiled, None if plan.frame is None else self._sampled(table).framed(plan.frame)),
-            *(query.single, query.steps, query.worth, admitted.mask, plan.slots, limits, chosen, table.rows),
-            *(*self._room.arrays, slots, cosine),
+            *(table.compiled, framed, query.single, query.steps, query.worth, mask, given, limits, chosen),
+            *(table.rows, *self._room.arrays, slots, cosine),
         )
         return slots[:found], cosine[:found]
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROOM = 1024
+RANKED = ("created_at", "confidence", "last_evidence_at", "importance")
+"""The columns that come with every candidate."""
 PICKS = 8
 """So often values of a column are picked from where they lie; after that, one array serves quicker."""
 
@@ -50,6 +52,10 @@ class Table:
         """The terms that were looked up last, and at which version."""
         self._compiled: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
         """The parts as compiled calls take them, and at which version."""
+        self._ranked: tuple[int, tuple[Array, ...]] | None = None
+        """The columns of `RANKED` as compiled calls take them, and at which version."""
+        self._lists: tuple[int, list[tuple[Any, ...]]] | None = None
+        """The postings of every segment as compiled calls take them, and at which version."""
         self._columns: dict[str, Array] = {}
         """Columns that were put together, with room for more."""
         self._same: dict[str, Array | None] = {}
@@ -113,6 +119,32 @@ class Table:
             )
             self._compiled = (self.version, listed)
         return self._compiled[1]
+
+    @property
+    def ranked(self) -> tuple[Array, ...] | None:
+        """The columns of `RANKED`, one value where all slots share it; None while they are picked from segments."""
+        if self._ranked is None or self._ranked[0] != self.version:
+            alone = len(self.segments) == 1 and self.count == self.base
+            held: list[Array] = []
+            for name in RANKED:
+                if not (alone or name in self._columns) and self._same_throughout(name) is None:
+                    return None
+                column = self.column(name)
+                held.append(column[:1] if column.strides == (0,) else column)
+            self._ranked = (self.version, tuple(held))
+        return self._ranked[1]
+
+    @property
+    def lists(self) -> list[tuple[Any, ...]]:
+        """Where every segment begins, and its postings with what a class of them gives to BM25."""
+        if self._lists is None or self._lists[0] != self.version:
+            mean = self.mean_length
+            listed = [
+                (base, segment.words.docs, segment.words.classes, segment.impacts(mean))
+                for base, segment in zip(self.bases, self.segments, strict=False)
+            ]
+            self._lists = (self.version, listed)
+        return self._lists[1]
 
     @property
     def mean_length(self) -> float:

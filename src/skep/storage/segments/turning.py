@@ -79,20 +79,27 @@ def turn_back(steps: Floats) -> Floats:
     return data
 
 
-def turn_one(vector: Floats) -> Doubles:
-    """A single vector of length 1 in the turned axes, in whole steps of one divided by `unit_of_one`."""
+def turn_one(vector: Floats) -> tuple[Doubles, Floats]:
+    """A single vector of length 1 in the turned axes: in whole steps of one divided by `unit_of_one`, and as it is."""
     dim = len(vector)
-    size = 1 << (dim.bit_length() - 1)
-    signs, shrink, unit = _signs(size), size**-0.5, unit_of_one(dim)
+    signs, shrink, unit = _one(dim)
     if kernels.native is not None:
-        steps = np.empty(dim)
-        kernels.native.turn(np.ascontiguousarray(vector), signs, shrink, unit, steps)
-        return steps
+        steps, single = np.empty(dim), np.empty(dim, dtype=np.float32)
+        kernels.native.turn(vector, signs, shrink, unit, steps, single)
+        return steps, single
     data = vector * np.float64(unit)
     for part in _parts(dim):
         whole = np.rint(data[part]) * signs
         data[part] = _mixed(whole.reshape(1, -1))[0] * shrink
-    return np.rint(data, out=data)
+    np.rint(data, out=data)
+    return data, (data * (1 / unit)).astype(np.float32)
+
+
+@lru_cache(maxsize=8)
+def _one(dim: int) -> tuple[Floats, float, float]:
+    """What turning a single vector needs: the signs, how much a part shrinks, and a length of 1 in steps."""
+    size = 1 << (dim.bit_length() - 1)
+    return _signs(size), size**-0.5, unit_of_one(dim)
 
 
 def turning_of(dim: int) -> tuple[Floats, float, float]:
@@ -101,6 +108,7 @@ def turning_of(dim: int) -> tuple[Floats, float, float]:
     return _signs(size), float(_shrink(slice(0, size))), float(grid(dim))
 
 
+@lru_cache(maxsize=8)
 def unit_of_one(dim: int) -> float:
     """Steps of a single vector per length of 1: no sum of its products with rows of 12 bits leaves 53 bits."""
     return 2.0 ** (DOUBLE_BITS - STEP_BITS - 1 - (dim.bit_length() + 1) // 2)
