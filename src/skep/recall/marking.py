@@ -179,8 +179,7 @@ def _alike(texts: list[str]) -> list[tuple[int, int, float]]:
             words[place] = whole_words(texts[place])
         return words[place]
 
-    near = ((i, j, in_common(of(i), of(j))) for i, j in roughly_alike(texts))
-    return [(i, j, shared) for i, j, shared in near if shared >= MOSTLY]
+    return [(i, j, shared) for i, j in roughly_alike(texts) if (shared := in_common(of(i), of(j))) >= MOSTLY]
 
 
 def roughly_alike(texts: list[str]) -> list[tuple[int, int]]:

@@ -131,8 +131,12 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
     found: list[tuple[int, int, Span]] = []
     taken: list[tuple[int, int]] = []
     for pattern, read, needed in _READERS:
-        if needed and not any(map(lowered.__contains__, needed)):
-            continue
+        for each in needed:
+            if each in lowered:
+                break
+        else:
+            if needed:
+                continue
         for match in pattern.finditer(lowered):
             low, high = match.span()
             if any(low < end and start < high for start, end in taken):

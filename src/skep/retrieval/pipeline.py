@@ -327,8 +327,8 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
 def _replaced(found: Candidates, call: Call) -> dict[int, str]:
     """Of the rows that are there for what they replaced: the id of that."""
     former = found.columns.former[found.at]
-    heirs = np.flatnonzero(former >= 0)
-    if not len(heirs):
+    heirs = (former >= 0).nonzero()[0]
+    if not heirs.size:
         return {}
     old = call.sources.memories(former[heirs])
     return {row: memory.id for row, memory in zip(found.rows[heirs].tolist(), old, strict=True)}
