@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import statistics
 import tempfile
@@ -56,6 +57,7 @@ def texts(root: Path | None, count: int, seed: int = 0) -> list[str]:
 def measure(root: Path | None, size: int, new: int, rounds: int = ROUNDS, turns: int = 20) -> dict[str, Any]:
     """A bank of one size in a file: maintained with nothing new, and in rounds with some new memories."""
     compare("warm", "the model is loaded once per process", similarity=0.5)
+    load = round(os.getloadavg()[0], 1)
     every = texts(root, size + (rounds + 1) * new)
     there = len(every) - (rounds + 1) * new
     old, fresh = every[:there], [every[at : at + new] for at in range(there, len(every), new)]
@@ -76,6 +78,7 @@ def measure(root: Path | None, size: int, new: int, rounds: int = ROUNDS, turns:
         "memories": len(old),
         "new": new,
         "processor": processor(),
+        "load": load,
         "nothing_new_s": round(min(nothing), 4),
         **summed_up,
         "rounds_within_3x": sum(each["ratio"] <= GOAL for each in found),

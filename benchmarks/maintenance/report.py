@@ -56,7 +56,8 @@ def _verdict(each: Measured) -> str:
     )
     reached = "reached" if median <= GOAL else "not reached"
     return (
-        f"Medians (lowest to highest) of {rounds} rounds, {how}. With {each['memories']:,} memories the goal is"
+        f"Medians (lowest to highest) of {rounds} rounds, {how}; the machine's load average was {each['load']:.1f}"
+        f" before the last size was measured. With {each['memories']:,} memories the goal is"
         f" **{reached} by the median** ({median:.2f}), and in {within} of {rounds} rounds: {ratios};"
         f" the warm-up, which does not count, {each['warm_up']['ratio']:.2f}."
     )

@@ -51,6 +51,7 @@ def measured(memories: int, ratios: list[float]) -> dict[str, Any]:
         "memories": memories,
         "new": 1000,
         "processor": {"compiled": True, "neighbours": "AVX-512"},
+        "load": 0.5,
         "nothing_new_s": 0.002,
         "nothing_new_after_s": 0.01,
         **spread,

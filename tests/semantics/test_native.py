@@ -61,7 +61,8 @@ def test_words_meet_as_they_do_with_numpy(monkeypatch: pytest.MonkeyPatch) -> No
         assert [s.cosine for s in plain.swaps] == pytest.approx([s.cosine for s in compiled.swaps], abs=1e-5)
 
 
-def test_the_numbers_about_a_pair_are_the_same_to_the_last_bit() -> None:
+def test_the_numbers_about_a_pair_are_the_same_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "native", native)
     words = scorer.load()[1]
     said = [
         "Never deploy on Fridays", "Deploy on Fridays", "The limit is 30 seconds", "The limit is 2 minutes",
