@@ -124,7 +124,9 @@ def test_two_signals_are_ranked_alike_in_one_call(
     named = {name: w for name, w in zip(("lexical", "semantic"), weights, strict=True) if w}
     config = RecallConfig(fusion="weighted" if k < 0 else "rrf", weights=named, rrf_k=max(k, 0))
     rest = np.full(len(words), NAN), np.full(len(words), -1)
-    columns = Columns(np.arange(len(words)), words, cosine, created_at, importance, rest[0], rest[0], rest[1])
+    columns = Columns(
+        np.arange(len(words)), words, cosine, created_at, importance, *(rest[0],) * 2, *(rest[1],) * 2
+    )
     call: Any = SimpleNamespace(config=config, trace=None)
 
     mine, theirs = rated(columns, call), in_numpy(rated, columns, call)
@@ -137,7 +139,7 @@ def test_two_signals_are_ranked_alike_in_one_call(
 
 @pytest.mark.parametrize("weights", [{"lexical": -1.0}, {"semantic": NAN}, {"semantic": INFINITY}, {}])
 def test_weights_that_cannot_rank_are_refused_by_both(native: Any, weights: dict[str, float]) -> None:
-    columns = Columns(*(np.ones(2) for _ in range(7)), np.full(2, -1))
+    columns = Columns(*(np.ones(2) for _ in range(7)), np.full(2, -1), np.full(2, -1))
     call: Any = SimpleNamespace(config=RecallConfig(fusion="weighted", weights=weights), trace=None)
     for answer in (rated, lambda *given: in_numpy(rated, *given)):
         with pytest.raises(ConfigError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from skep.storage.connection import MEMORY, Connection
 from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
-from skep.storage.rows import AT_REST, NEVER, SELECT, memory_of, where_clause
+from skep.storage.rows import AT_REST, NEVER, SELECT, memory_of, where_clause, with_room
 from skep.storage.vectors import Space, Vectors
 
 _SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
@@ -335,7 +335,7 @@ class Reads(Linked):
             return self.connection.rows(sql.replace(":rows", listed), values or {})
         room = len(rows) + 1 & ~1 if len(rows) <= FEW_ROWS else 1 << (len(rows) - 1).bit_length()
         named = values or {}
-        text = _with_room(sql, tuple(named), room)
+        text = with_room(sql, tuple(named), room)
         return self.connection.rows(text, (*named.values(), *map(int, rows), *(-1,) * (room - len(rows))))
 
     def setting(self, key: str) -> Any:
@@ -491,13 +491,3 @@ def _walk(
 
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
-
-
-@lru_cache(maxsize=256)
-def _with_room(sql: str, names: tuple[str, ...], room: int) -> str:
-    """Bindings by number: giving them by name takes longer than the search itself."""
-    numbers = {name: f"?{i}" for i, name in enumerate(names, 1)}
-    numbers["rows"] = ", ".join(f"?{i}" for i in range(len(names) + 1, len(names) + room + 1))
-    for name in sorted(numbers, key=len, reverse=True):  # so that none is taken for the beginning of another
-        sql = sql.replace(f":{name}", numbers[name])
-    return sql
