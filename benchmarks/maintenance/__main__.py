@@ -17,8 +17,10 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is loaded
 
 from benchmarks.maintenance import cost, merging, report, updates
+from benchmarks.speed import machine
 from skep.lifecycle.judge import RulesJudge
 
+ROOT = Path(__file__).parent.parent.parent
 PARTS = ("updates", "planted", "pairs", "cost")
 SEEDS = (101, 102, 103)
 """None of them was looked at while the rules were made."""
@@ -43,6 +45,8 @@ def main() -> None:
     )
     args = options.parse_args()
     found: dict[str, Any] = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
+    here = machine.describe() | machine.commit(ROOT)
+    found["taken"] = found.get("taken", {}) | dict.fromkeys(args.parts, here)
     found |= measure(args.data, args.parts, args.originals, args.sizes, args.new, args.rounds)
     text = json.dumps(found, indent=1)
     if args.out:

@@ -94,10 +94,18 @@ def maintenance(results: dict[str, Any] | None) -> str:
         rows.append(
             [
                 f"{each['new']:,} new among {each['memories']:,}",
-                f"{each['maintain_s']:.2f} s of CPU",
-                f"×{each['ratio']:.2g} of embedding and indexing them",
+                f"{each['maintain_s']['median']:.2f} s of CPU",
+                "×{median:.2g} ({lowest:.2g} to {highest:.2g}) of embedding and indexing them".format(
+                    **each["ratio"]
+                )
+                + f"; within ×3 in {each['rounds_within_3x']} of {len(each['rounds'])} rounds",
             ]
         )
     lines = ["", "## Maintenance", "", markdown(["", "measured", ""], rows)]
-    lines += ["", f"{_where(results)} How, and how to run it again: [maintenance](maintenance/REPORT.md)."]
+    taken = results.get("taken", {})
+    for part in ("planted", "updates", "cost"):
+        if part in results:
+            where = _where({"environment": taken[part]} if part in taken else None)
+            lines += ["", f"{part.capitalize()}: {where[0].lower()}{where[1:]}"]
+    lines += ["", "How, and how to run it again: [maintenance](maintenance/REPORT.md)."]
     return "\n".join(lines) + "\n"

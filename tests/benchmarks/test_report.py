@@ -274,3 +274,12 @@ def test_the_table_of_the_readme_marks_the_best_sound_answer() -> None:
     assert "| synced write | 0.21 (r .99) | – | failed | – | – | – |" in said
     assert put(f"a {START} old {END} b", made) == f"a {START}\n{said}\n{END} b"
     assert put("no marks", made) == "no marks"
+
+
+def test_the_committed_results_make_a_report(tmp_path: Path) -> None:
+    here = Path(__file__).parents[2] / "benchmarks"
+    written = write(here / "results" / "speed-full.json", tmp_path / "REPORT.md", plots=False, others=here)
+    said = written.read_text(encoding="utf-8")
+
+    for heading in ("## Goals", "## Speed", "## Quality", "## Maintenance", "## Hive"):
+        assert heading in said
