@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.report import quality
@@ -205,7 +206,9 @@ def test_hive_and_maintenance_have_a_chapter_when_they_were_measured() -> None:
             row | {"topology": "sharded", "agents": 9, "points_one_author": -1.5},
         ]
     }
-    made = {"planted": [{"edits": 1, "seed": 5, "merged": 0.9, "copies": 10, "wrong": 1, "merges": 9}]}
+    made: dict[str, Any] = {
+        "planted": [{"edits": 1, "seed": 5, "merged": 0.9, "copies": 10, "wrong": 1, "merges": 9}]
+    }
 
     assert "| a set | sharded, 9 agents | 0.8000 | 0.8000 | -1.50 | 100.0% |" in chapter(parity, None)
     assert (
@@ -213,9 +216,9 @@ def test_hive_and_maintenance_have_a_chapter_when_they_were_measured() -> None:
         in maintenance(made)
     )
     assert chapter(None, None) == maintenance(None) == ""
-    assert "The results do not say at which commit" in maintenance(made)
-    made["environment"] = {"commit": "0123456789abcdef", "load_before": 0.5}
-    assert "Measured at commit `0123456789ab`, load average 0.5." in maintenance(made)
+    assert "Planted: the results do not say at which commit" in maintenance(made)
+    made["taken"] = {"planted": {"commit": "0123456789abcdef", "load_before": 0.5}}
+    assert "Planted: measured at commit `0123456789ab`, load average 0.5." in maintenance(made)
 
 
 HERE = Path(__file__).resolve().parents[2]
