@@ -438,10 +438,10 @@ static PyObject *admit(PyObject *self, PyObject *const *given, Py_ssize_t count)
         sound = told(PyTuple_Check(item) && PyTuple_Size(item) == 2, "lists: not tuples of two");
         int64_t base = sound ? PyLong_AsLongLong(PyTuple_GetItem(item, 0)) : -1;
         Py_buffer *places = sound && !PyErr_Occurred() ? array(&own, PyTuple_GetItem(item, 1), "places", 1, 4, 0) : NULL;
-        sound = places != NULL;
+        sound = places != NULL && all_within(&base, 1, 0, mask->shape[0] + 1); /* so that nothing overflows */
         for (Py_ssize_t at = 0; sound && at < places->shape[0]; at++) {
             int64_t slot = base + ((const uint32_t *)places->buf)[at];
-            if (slot < 0 || slot < last || slot >= mask->shape[0] || found >= out->shape[0]) {
+            if (slot < last || slot >= mask->shape[0] || found >= out->shape[0]) {
                 PyErr_SetString(PyExc_IndexError, "lists: slots that do not ascend, or lie outside");
                 sound = 0;
             } else if (slot != last && ((const uint8_t *)mask->buf)[slot])

@@ -86,7 +86,7 @@ def beside(results: Results) -> str:
 
 
 def reached(results: Results) -> str:
-    """The sets that have a goal: rankers beside each other."""
+    """The sets that have a goal: rankers beside each other, the best in bold, whichever it is."""
     goals = {(name, key): (sign, wanted) for name, key, sign, wanted in QUALITY}
     rows: list[list[str]] = []
     for title, name, key in LINES:
@@ -98,8 +98,10 @@ def reached(results: Results) -> str:
             continue
         good = mine >= wanted if sign == "≥" else mine <= wanted
         cells = [share(each) for each in figures]
-        verdict = f"{share(wanted, 2)}, {'reached' if good else 'missed'}"
-        rows.append([title, *cells[:-1], f"**{cells[-1]}**", verdict])
+        known = {cell for cell, figure in zip(cells, figures, strict=True) if figure is not None}
+        best = (max if sign == "≥" else min)(known, key=float) if len(known) > 1 else None
+        cells = [f"**{cell}**" if cell == best else cell for cell in cells]
+        rows.append([title, *cells, f"{share(wanted, 2)}, {'reached' if good else 'missed'}"])
     return markdown(["set", "BM25", "vectors", "mem0's scoring", "`hybrid`", "`default`", "goal"], rows)
 
 

@@ -267,6 +267,19 @@ def test_rankers_are_level_where_they_find_the_same_and_sets_without_scopes_coun
     )
 
 
+def test_the_best_ranker_is_bold_whichever_it_is() -> None:
+    silence = "abstained where right"
+    made = {
+        "sets": {"precisionmem": {"default": {silence: 0.4}, "bm25": {silence: 0.5}, "mem0": {silence: 0.5}}}
+    }
+    made["sets"]["nomiracl_en"] = {"default": {silence: 0.0}, "bm25": {silence: 0.0}}
+
+    said = quality.reached(made)
+
+    assert "| precisionmem, silent where right | **.500** | – | **.500** | – | .400 | .70, missed |" in said
+    assert "| nomiracl_en, silent where right | .000 | – | – | – | .000 | .70, missed |" in said
+
+
 def test_the_table_of_the_readme_marks_the_best_sound_answer() -> None:
     made = at(100_000, hybrid=0.95, write=0.211)
     made["sizes"]["100000"]["chroma"] = {"status": "failed", "reason": "write: it hung", "ops": {}}

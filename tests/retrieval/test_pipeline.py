@@ -212,6 +212,10 @@ def test_a_question_about_a_time_alone_is_answered_by_whatever_is_of_that_time(w
     assert found(bank, "what did we do about parrots yesterday?") == []
     assert found(bank, "what did we do the day before yesterday?") == []
     assert found(bank, "what did we do yesterday?", temporal="off") == []
+    for times, there in (((100, 0), ["m-0", "m-1"]), ((100, 2), []), ((1, 0), ["m-0", "m-1"]), ((0, -1), [])):
+        since, until = (NOW - days * DAY for days in times)
+        answer = run("yesterday", PRESETS["default"], bank, NOW, where=Filter(since=since, until=until))
+        assert sorted(hit.memory.id for hit in answer) == there, "of that time, and of the time of the call"
 
 
 def test_what_speaks_of_the_time_that_is_asked_about_goes_before_what_is_of_it(world: World) -> None:

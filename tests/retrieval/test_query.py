@@ -72,7 +72,11 @@ def test_a_named_time_becomes_an_interval(
 
 @pytest.mark.parametrize(
     "text",
-    ["you may deploy", "port 8080", "march on", "step 3", "the letter of 03/04/2023", "port 1.2.3.2023"],
+    [
+        *("you may deploy", "port 8080", "march on", "step 3", "the letter of 03/04/2023", "port 1.2.3.2023"),
+        *("valid to 9999-12-31", "valid to 31.12.9999", "valid to 12/31/9999", "until 31 December 9999"),
+        "from 30 to 31 December 9999",
+    ],
 )
 def test_what_is_no_time_is_not_read_as_one(text: str) -> None:
     assert spans(text, NOW) == ()

@@ -86,7 +86,7 @@ def test_the_numbers_about_a_pair_are_the_same_to_the_last_bit(monkeypatch: pyte
 PIECES = (
     "Tea tea. is the NOT no one ever cannot can't don't 'tis 12 1,000 1,0000 1.5 1.2.34a 1.2a 9:30 9:30pm 2024-05-05"
     " 2024-05-051 foo_bar foo._bar foo_ _foo a.b.c C++ C# $5 50% #7 (so) what? Wow! x: y; -LRB- `q` don’t Ünder ² ΟΔΟΣ"
-    " McDonald USA two twenty five half"
+    " McDonald USA two twenty five half n't N't (n't)"
 )
 pieces = st.sampled_from(PIECES.split())
 

@@ -37,6 +37,13 @@ def test_every_spelling_of_a_negation_is_one_negation(text: str) -> None:
     assert analyse(text).negations == 1
 
 
+@pytest.mark.parametrize(
+    "text", ["N't is short", "(n't) is short", "`n't` is short", "'n't' is short", "n’t is short"]
+)
+def test_half_a_contraction_is_the_negation_alone(text: str) -> None:
+    assert [word for word in analyse(text).words if word.isalpha()] == ["not", "is", "short"]
+
+
 def test_a_negation_reaches_to_the_end_of_its_clause() -> None:
     found = analyse("I do not like tea; I like coffee")
     negated = [w for w, n in zip(found.words, found.negated, strict=True) if n]

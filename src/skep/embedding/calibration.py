@@ -54,7 +54,8 @@ class Calibration:
 
         if self._arrays is None:
             self._arrays = (np.array(self._raw), np.array([common for _, common in self.knots]))
-        if kernels.native is not None and cosines.ndim == 1 and cosines.dtype.char == "f":
+        plain = cosines.strides == (4,) and cosines.dtype.char == "f" and cosines.dtype.isnative
+        if plain and kernels.native is not None:
             out = np.empty(len(cosines), np.float32)
             kernels.native.between(cosines, *self._arrays, out)
             return out

@@ -215,6 +215,8 @@ Bounds = tuple[datetime, datetime] | None
 
 
 def _date(year: int, month: int, day: int) -> datetime | None:
+    if year not in YEARS:  # "31.12.9999" stands for never, and no day comes after it
+        return None
     try:
         return datetime(year, month, day, tzinfo=UTC)
     except ValueError:

@@ -140,9 +140,11 @@ def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float
             changes["decay_per_day"] = 0.0
     if base.min_importance is None and config.min_importance > 0:
         changes["min_importance"] = config.min_importance
-    if config.temporal == "filter" and asked.spans and base.since is None and base.until is None:
-        changes["since"] = min(span.start for span in asked.spans)
-        changes["until"] = max(span.end for span in asked.spans)
+    free = base.since is None and base.until is None
+    if config.temporal == "filter" and asked.spans and (free or asked.time_alone):
+        since, until = min(span.start for span in asked.spans), max(span.end for span in asked.spans)
+        changes["since"] = since if base.since is None else max(since, base.since)
+        changes["until"] = until if base.until is None else min(until, base.until)
     return msgspec.structs.replace(base, **changes) if changes else base
 
 

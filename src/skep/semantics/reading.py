@@ -154,8 +154,9 @@ def _split(text: str) -> tuple[list[str], list[bool]]:
                 tail = _ENDINGS.get(ending, "")
         if low == "cannot":
             low, tail = "can", "not"
-        words.append(low)
-        capital.append(upper)
+        if low:  # a lone "n't" is nothing but "not"
+            words.append(low)
+            capital.append(upper)
         if tail:
             words.append(tail)
             capital.append(False)

@@ -243,6 +243,8 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
         [
             (0, ((0, DOCS), (7, DOCS))),
             (0, ((-1, DOCS), (6, DOCS))),
+            (0, ((-1, DOCS[1:]), (6, DOCS))),
+            (0, ((2**63 - 1, DOCS[1:]),)),
             (0, ((6, DOCS), (0, DOCS))),
             (0, ((0, DOCS[::-1].copy()),)),
             (0, ((0, DOCS[::2]),)),

@@ -131,7 +131,8 @@ def recall(
     call: Call,
     *,
     query: Annotated[str, Meta(description="A question or a few words.", min_length=1)],
-    limit: Annotated[int, Meta(description="5 if not said.", ge=1, le=MAX_RESULTS)] | None = None,
+    limit: Annotated[int, Meta(description="5 if not said, or as deployed.", ge=1, le=MAX_RESULTS)]
+    | None = None,
     kind: Kind | None = None,
     tags: Annotated[list[str], Meta(description="Only memories with all of these.")] = [],  # noqa: B006
     domain: str | None = None,
