@@ -6,6 +6,7 @@ them are skipped with the reason.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import shutil
 import subprocess
@@ -31,24 +32,31 @@ def installed(name: str, packages: tuple[str, ...]) -> Path | str:
     if npm is None:
         return "npm is not installed"
     folder = FOLDER / name
-    if not (folder / "done").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (FOLDER / ".gitignore").write_text("*\n")
-        (folder / "package.json").write_text('{"private": true}')
-        command = [
-            npm,
-            "install",
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "--engine-strict=false",
-            *packages,
-        ]
-        try:
-            subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=300)
-        except (subprocess.SubprocessError, OSError) as error:
-            return f"{', '.join(packages)} cannot be installed: {error}"
-        (folder / "done").touch()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(
+            lock, fcntl.LOCK_EX
+        )  # tests run side by side, and npm spoils a folder that two of it fill
+        return folder if (folder / "done").exists() else _install(npm, folder, packages)
+
+
+def _install(npm: str, folder: Path, packages: tuple[str, ...]) -> Path | str:
+    (FOLDER / ".gitignore").write_text("*\n")
+    (folder / "package.json").write_text('{"private": true}')
+    command = [
+        npm,
+        "install",
+        "--no-audit",
+        "--no-fund",
+        "--ignore-scripts",
+        "--engine-strict=false",
+        *packages,
+    ]
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=300)
+    except (subprocess.SubprocessError, OSError) as error:
+        return f"{', '.join(packages)} cannot be installed: {error}"
+    (folder / "done").touch()
     return folder
 
 
