@@ -88,12 +88,11 @@ def test_times_are_relative_to_the_injected_now() -> None:
     assert spans("yesterday", later)[0].start == spans("today", NOW)[0].start
 
 
-def test_identifiers_phrases_and_names_are_seen() -> None:
+def test_phrases_and_names_are_seen() -> None:
     query = understand(
         'Why did Ana Reyes revert "blue green" in MemoryStore.recall for PROJ-42 and v1.2.3?', NOW
     )
 
-    assert query.identifiers == ("MemoryStore.recall", "PROJ-42", "v1.2.3")
     assert query.phrases == ("blue green",)
     assert "Ana Reyes" in query.names
     assert query.wants == "reason"
@@ -120,7 +119,6 @@ def test_the_kind_of_answer_is_seen(text: str, wants: str) -> None:
 
 
 def test_questions_about_now_and_about_before_are_told_apart() -> None:
-    assert understand("What is the current limit?", NOW).current
     assert understand("What was the limit originally?", NOW).former
     assert understand("Who leads Atlas?", NOW).present
     assert not understand("Who did lead Atlas?", NOW).present

@@ -1,4 +1,7 @@
-"""What a query asks for, understood without a model: its words, names, phrases, identifiers and times."""
+"""What a query asks for, understood without a model: its words, names, phrases and times.
+
+Identifiers need nothing here: words are cut so that they stay whole and can be found by their parts.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,8 @@ if TYPE_CHECKING:
 Wants = Literal["time", "person", "place", "number", "reason", "thing"]
 
 _quoted = lazy(r"\"([^\"]{2,})\"|“([^”]{2,})”|`([^`]{2,})`|(?<!\w)'([^']{2,}?)'(?!\w)")
-_identifier = lazy(
-    r"""(?<![\w.])(?:
-        [A-Za-z_]\w*(?:(?:\.|::|/|-(?=\d))[\w]+)+(?:\(\))?   # dotted, pathed, versioned
-        | [A-Za-z]+(?:_[A-Za-z0-9]+)+                        # snake_case
-        | [a-z]+(?:[A-Z][a-z0-9]+)+ | (?:[A-Z][a-z0-9]+){2,} # camelCase
-        | [A-Z]{2,}-\d+ | \#\d+ | v?\d+(?:\.\d+)+            # tickets, numbers, versions
-        | (?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{3,}      # letters with digits
-    )""",
-    re.VERBOSE,
-)
 _name = lazy(r"\b[A-Z][\w'’-]*(?:\.[A-Z])*\.?(?: (?:of |the |de |van |von |al |el )?[A-Z][\w'’-]*)*")
 _blanks = lazy(r"\s+")
-_current = lazy(
-    r"\b(?:current(?:ly)?|now|latest|newest|most recent(?:ly)?|today|up[- ]to[- ]date|still|at present)\b"
-)
 _former = lazy(
     r"\b(?:previous(?:ly)?|former(?:ly)?|original(?:ly)?|initial(?:ly)?|used to|old(?:er)?|earlier|before|"
     r"at first|first|history|historical(?:ly)?|over time|change[ds]?|evolve[ds]?|back then|past)\b"
@@ -102,7 +92,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """The text without what only says how to answer."""
     terms: tuple[str, ...]
     """The distinct index terms to look up."""
-    identifiers: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
     """What stood in quotes."""
     names: tuple[str, ...] = ()
@@ -110,8 +99,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     spans: tuple[Span, ...] = ()
     """Times it names, relative ones resolved against now."""
     wants: Wants = "thing"
-    current: bool = False
-    """It asks for what holds now."""
     former: bool = False
     """It asks for what held before, or for how things changed."""
     present: bool = True
@@ -131,8 +118,8 @@ def understand(text: str, now: float) -> Query:
     """Read a query.
 
     >>> q = understand('When did Ana deploy "blue green" with store_sync in May 2023?', 1.7e9)
-    >>> q.wants, q.names, q.phrases, q.identifiers, q.spans[0].text
-    ('time', ('Ana', 'May'), ('blue green',), ('store_sync',), 'may 2023')
+    >>> q.wants, q.names, q.phrases, q.spans[0].text
+    ('time', ('Ana', 'May'), ('blue green',), 'may 2023')
     """
     from skep.retrieval.dates import spans
 
@@ -143,12 +130,10 @@ def understand(text: str, now: float) -> Query:
         text=text,
         about=about,
         terms=tuple(query_terms(about)),
-        identifiers=_identifiers(text),
         phrases=_phrases(text),
         names=names(text),
         spans=named,
         wants=_wanted(lowered),
-        current=_current.search(lowered) is not None,
         former=_former.search(lowered) is not None,
         present=_past.search(lowered) is None,
         over_all=_over_all.search(lowered) is not None,
@@ -174,14 +159,6 @@ def subject_matter(text: str) -> str:
         return text
     rest = _blanks.sub(" ", _framing.sub(" ", text)).strip()
     return rest if any(term not in STOP for term in query_terms(rest)) else text
-
-
-def _identifiers(text: str) -> tuple[str, ...]:
-    if (
-        text.replace(" ", "").rstrip("?.!").isalpha() and text[1:].islower()
-    ):  # plain words, as most queries are
-        return ()
-    return tuple(dict.fromkeys(match.group() for match in _identifier.finditer(text)))
 
 
 def _phrases(text: str) -> tuple[str, ...]:
