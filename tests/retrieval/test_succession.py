@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from skep import Bank
-from skep.retrieval.succession import STEPS
 
 OLD = "We lint TypeScript with TSLint."
 NEW = "Biome checks and formats all our code."
@@ -47,7 +46,7 @@ def test_a_chain_shows_only_its_end(bank: Bank) -> None:
 
 
 def test_a_long_chain_is_followed_to_its_end(bank: Bank) -> None:
-    ids = replaced(bank, OLD, *(f"Step {n} of a long story" for n in range(STEPS // 2)), NEW)
+    ids = replaced(bank, OLD, *(f"Step {n} of a long story" for n in range(150)), NEW)
     assert [hit.memory.id for hit in bank.recall("TSLint")] == [ids[-1]]
 
 

@@ -331,6 +331,10 @@ class Union:
         """None: members send what is current, and another round of asking would cost as much as the recall."""
         return None
 
+    def heirs(self, rows: Ints) -> list[str | None]:
+        """None of them: nothing that was replaced is asked for."""
+        return [None] * len(rows)
+
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole hive."""
         known = dict(zip(self._terms, self._having.tolist(), strict=True))

@@ -91,6 +91,11 @@ class BankSources:
             return None
         return index.search(terms, vector, former, k_words=count, k_vectors=count)
 
+    def heirs(self, rows: Ints) -> list[str | None]:
+        """What stands in place of each replaced row now."""
+        found = self._engine.store.heirs(rows.tolist())
+        return [found.get(row) for row in rows.tolist()]
+
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""
         key = tuple(terms)

@@ -143,6 +143,20 @@ class InMemorySources:
         former = Filter(scope=where.scope, include_shared=where.include_shared, statuses=REPLACED)
         return self.search(terms, vector, former, count, count) if self.mask(former).any() else None
 
+    def heirs(self, rows: Ints) -> list[str | None]:
+        """What stands in place of each replaced row now."""
+        return [self._heir(memory) for memory in self.memories(rows)]
+
+    def _heir(self, memory: Memory) -> str | None:
+        seen: set[str] = set()
+        while memory.status in REPLACED and memory.id not in seen:
+            seen.add(memory.id)
+            after = memory.superseded_by if memory.status == "superseded" else memory.merged_into
+            if after not in self._row:
+                return None
+            memory = self.all[self._row[after]]
+        return None if memory.id in seen else memory.id
+
     def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> ArrayPool:
         """These very rows as a pool."""
         cosine = np.full(len(rows), np.nan, dtype=np.float32)

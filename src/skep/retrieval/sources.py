@@ -137,6 +137,10 @@ class Sources(Protocol):
         """
         ...
 
+    def heirs(self, rows: Ints) -> list[str | None]:
+        """What stands in place of each replaced row now, at the end of its chain; None where nothing does."""
+        ...
+
     def idf(self, terms: Sequence[str]) -> Floats:
         """ln(1 + (N - df + 0.5) / (df + 0.5)) of each term over the whole bank; unknown terms have df 0."""
         ...

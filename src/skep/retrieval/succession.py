@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from skep.model import STATUSES
 from skep.retrieval import candidates as stage
-from skep.storage.base import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from skep.model import Memory
     from skep.retrieval.candidates import Call, Candidates, Columns
 
     Floats = NDArray[np.float64]
@@ -28,8 +25,6 @@ MOST = 20
 """How many replaced memories are looked at by words, and how many by meaning."""
 FIRST = 20
 """A replaced memory is followed if it would stand among so many first candidates, by words or by meaning."""
-STEPS = 64
-"""So many replacements of replacements are followed; no chain of a real bank is near it."""
 
 
 def followed(found: Candidates, call: Call) -> Candidates:
@@ -50,8 +45,10 @@ def followed(found: Candidates, call: Call) -> Candidates:
     if not (heirs >= 0).any():
         return found
     columns = _inherited(_with(found.columns, heirs, call), former, heirs)
-    joined = len(columns.rows) - len(found.columns.rows)
     speaking = int(np.count_nonzero(columns.former >= 0))
+    if not speaking:  # each is a better candidate by itself
+        return found
+    joined = len(columns.rows) - len(found.columns.rows)
     by_matches = call.config.matched_terms and call.vector is None
     rated = stage.rate_by_matches(columns, call) if by_matches else stage.rate(columns, call)
     rated = replace(rated, trace=found.trace).ordered()
@@ -66,35 +63,13 @@ def _among_the_first(values: Floats) -> float:
 
 def _heirs(rows: Ints, call: Call) -> Ints:
     """The row of what is current in place of each row; -1 where that is gone or the filter does not admit it."""
-    where, sources = call.where, call.sources
-    anything = Filter(scope=where.scope, include_shared=where.include_shared, statuses=STATUSES)
-    at: list[str | None] = [_successor(memory) for memory in sources.memories(rows)]
-    for _ in range(STEPS):
-        ids = sorted({each for each in at if each is not None})
-        there = {
-            each: row
-            for each, row in zip(ids, sources.rows_of(ids, anything), strict=True)
-            if row is not None
-        }
-        memories = sources.memories(np.array(list(there.values()), dtype=np.int64))
-        further = {memory.id: after for memory in memories if (after := _successor(memory)) is not None}
-        if not further:
-            break
-        at = [further.get(each, each) if each is not None else None for each in at]
+    at = call.sources.heirs(rows)
     ids = sorted({each for each in at if each is not None})
-    admitted = dict(zip(ids, sources.rows_of(ids, where), strict=True))
-    return np.array([_or_none(admitted.get(each) if each else None) for each in at], dtype=np.int64)
-
-
-def _successor(memory: Memory) -> str | None:
-    """What a memory points to as its replacement."""
-    if memory.status == "superseded":
-        return memory.superseded_by
-    return memory.merged_into if memory.status == "merged" else None
-
-
-def _or_none(row: int | None) -> int:
-    return -1 if row is None else row
+    admitted: dict[str | None, int | None] = dict(
+        zip(ids, call.sources.rows_of(ids, call.where), strict=True)
+    )
+    found = [admitted.get(each) for each in at]
+    return np.array([-1 if row is None else row for row in found], dtype=np.int64)
 
 
 def _with(columns: Columns, rows: Ints, call: Call) -> Columns:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from skep.model import Link
 from skep.storage.connection import Connection
 
@@ -16,6 +18,18 @@ _IN_DOUBT = (
     "SELECT 1 FROM memories m WHERE m.id = ?1 AND m.pinned = 0 AND EXISTS"
     f" (SELECT 1 FROM memories o WHERE o.id IN ({_ENDS}) AND o.status = 'active' AND o.forgotten = 0)"
 )
+
+_HEIRS = """
+    WITH RECURSIVE chain(start, id) AS (
+        SELECT row, replaced_by FROM memories
+        WHERE row IN (SELECT value FROM json_each(?)) AND status IN ('superseded', 'merged')
+        UNION
+        SELECT chain.start, m.replaced_by FROM chain JOIN memories m ON m.id = chain.id
+        WHERE m.status IN ('superseded', 'merged')
+    )
+    SELECT chain.start, chain.id FROM chain JOIN memories m ON m.id = chain.id
+    WHERE m.status NOT IN ('superseded', 'merged') AND m.forgotten = 0
+"""
 
 
 def any_contradicts(connection: Connection) -> bool:
@@ -73,6 +87,10 @@ class Linked:
             if rel in (None, link.rel)
             and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
         ]
+
+    def heirs(self, rows: Sequence[int]) -> dict[int, str]:
+        """What stands in place of replaced rows now: of each the end of its chain, where there is one."""
+        return dict(self.connection.rows(_HEIRS, (msgspec.json.encode(rows).decode(),)))
 
     def contradicted(self, memory_id: str) -> bool:
         """Whether a link puts a memory in doubt: the other end stands, and the memory is not pinned."""
