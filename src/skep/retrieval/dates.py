@@ -71,13 +71,13 @@ _quarter = lazy(rf"\bq([1-4])(?:(?: of)?[ -]?{_year})?\b|\b({'|'.join(ORDINALS)}
 _month_of = lazy(rf"\b(?:in )?{_month},?(?: of)? (last|this|previous|next) year\b")
 _decade = lazy(r"\b(\d{3})0s\b")
 _half_year = lazy(r"\bhalf a year (?:ago|back|before|earlier)\b")
-_day_month = lazy(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_month},?(?: {_year})?\b")
-_month_day = lazy(rf"\b{_month} (\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,? {_year}\b)?")
+_day_month = lazy(rf"\b(\d{{1,2}}){_th}(?: of)? {_month},?(?: {_year})?\b")
+_month_day = lazy(rf"\b{_month} (\d{{1,2}}){_th}\b(?!:)(?:,? {_year}\b)?")
 _month_year = lazy(rf"\b{_month},?(?: of)? {_year}\b")
 _month_alone = lazy(
     rf"\b(in|during|since|by|last|this|early|late|mid|before|after|until|till) {_month}(?=\W|$)"
 )
-_year_range = lazy(rf"\b(?:from|between) {_year} (?:to|and|until|till|through) {_year}\b")
+_year_range = lazy(rf"\b(?:from|between) {_year} {_to} {_year}\b")
 _year_alone = lazy(rf"\b(?:in|during|since|of|by|year|early|late|mid|around|before|after) {_year}\b")
 _ago = lazy(rf"(?<![.,])\b{_count}(?: of)? {_unit} (?:ago|back|before|earlier)\b")
 _past = lazy(rf"\b(?:in|over|during|within|for)? ?(?:the )?(?:last|past|previous) {_count} {_unit}\b")

@@ -269,29 +269,24 @@ class Reads(Linked):
         """Those of the rows that pass a filter."""
         if not rows:
             return set()
-        condition, values = where_clause(where, where.now or self.now())
-        space = self.active_space()
-        values["space"] = space.number if space else -1
-        sql = (
-            "SELECT m.row FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
-            f" WHERE m.row IN (:rows) AND {condition}"
-        )
-        found = self._of_rows(sql, rows, values)
-        return {row for (row,) in found}
+        passing, values = self._passing(where)
+        return {row for (row,) in self._of_rows(f"SELECT m.row {passing} AND m.row IN (:rows)", rows, values)}
 
     def admitted_ids(self, ids: Sequence[str], where: Filter) -> set[str]:
         """Those of some memories that pass a filter."""
         if not ids:
             return set()
-        condition, values = where_clause(where, where.now or self.now())
-        space = self.active_space()
-        values["space"] = space.number if space else -1
-        sql = (
-            "SELECT m.id FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
-            f" WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {condition}"
-        )
+        passing, values = self._passing(where)
+        sql = f"SELECT m.id {passing} AND m.id IN (SELECT value FROM json_each(:ids))"
         found = self.connection.rows(sql, {**values, "ids": msgspec.json.encode(ids).decode()})
         return {memory_id for (memory_id,) in found}
+
+    def _passing(self, where: Filter) -> tuple[str, dict[str, Any]]:
+        """From where what passes a filter is selected, and what is bound there."""
+        condition, values = where_clause(where, where.now or self.now())
+        space = self.active_space()
+        joined = "FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :space"
+        return f"{joined} WHERE {condition}", {**values, "space": space.number if space else -1}
 
     def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Title and text of rows, as indexed; kept, within bounds, for as long as nobody changes a memory."""
