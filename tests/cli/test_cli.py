@@ -54,7 +54,9 @@ def test_search_goes_by_the_config_of_the_bank_unless_told_otherwise(run: Any, b
     for number in range(4):
         run("add", f"kettle {number} stands in room {number}", "--importance", f"0.{number}")
     with Bank.open(bank_path) as bank:
-        bank.set_setting("recall/config", {"limit": 2, "relative_floor": 0, "short_floor": 0})
+        bank.set_setting(
+            "recall/config", {"limit": 2, "relative_floor": 0, "short_floor": 0, "brief_floor": 0}
+        )
 
     def count(*options: str) -> int:
         return len(as_json(run("search", "kettle in room", "--json", *options))["hits"])

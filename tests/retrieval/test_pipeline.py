@@ -117,8 +117,29 @@ def test_a_short_question_is_not_padded_with_what_merely_shares_a_word(world: Wo
     asked = "how does the scheduler retry a failed job"
 
     assert found(sources, asked) == ["m-0", "m-3"]
-    assert found(sources, asked, short_floor=0.0) == ["m-0", "m-3", "m-1"]
+    assert found(sources, asked, short_floor=0.0, brief_floor=0.0) == ["m-0", "m-3", "m-1"]
     assert run(asked, PRESETS["default"], sources, NOW).reason == "2 far behind the best"
+
+
+def test_a_brief_question_outside_a_conversation_gets_the_answer_alone(world: World) -> None:
+    def memories(session: str | None) -> InMemorySources:
+        scope = Scope(project="yard", session=session)
+        said = [
+            memory(at, text, scope=scope)
+            for at, text in enumerate(("Ana retired the old scheduler", *RETRIES))
+        ]
+        return world(*said, embedder=default_embedder())
+
+    brief, longer = (
+        "how often does the scheduler retry?",
+        "how often does the scheduler of the old yard in Porto retry?",
+    )
+
+    assert found(memories(None), brief)[0] == "m-1"
+    assert "m-0" not in found(memories(None), brief)
+    assert "m-0" in found(memories("talk"), brief)
+    assert "m-0" in found(memories(None), brief, brief_floor=0.0)
+    assert found(memories(None), longer) == found(memories(None), longer, brief_floor=0.0)
 
 
 def test_a_long_question_or_one_over_many_memories_keeps_what_is_far_behind(world: World) -> None:
@@ -155,8 +176,8 @@ def test_what_only_stands_beside_an_answer_is_withheld_outside_conversations(wor
     asked = "what did the audit of the harbour cranes find"
 
     assert found(memories("talk"), asked)[:2] == ["m-0", "m-1"]
-    assert "m-1" not in found(memories(None), asked, short_floor=0.0)
-    assert "m-1" in found(memories(None), asked, short_floor=0.0, meaning_floor=0.0)
+    assert "m-1" not in found(memories(None), asked, short_floor=0.0, brief_floor=0.0)
+    assert "m-1" in found(memories(None), asked, short_floor=0.0, brief_floor=0.0, meaning_floor=0.0)
 
 
 def test_an_empty_bank_answers_with_a_reason(world: World) -> None:

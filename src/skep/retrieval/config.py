@@ -133,6 +133,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     short_floor: float = 0.0
     """The same for short questions, which one memory often answers alone: hits below this share of the best are
     withheld if they are not half as near by meaning either."""
+    brief_floor: float = 0.0
+    """The same for the shortest questions, outside conversations, where hits do not explain one another."""
     meaning_floor: float = 0.0
     """Hits that hold no word of the query and no relative of one are withheld if their cosine (calibrated) is below
     this; they are there for the words of their neighbours. Needs `context`, `coverage` or `numbers`."""
@@ -283,6 +285,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("floor", 0, 1),
     ("relative_floor", 0, 1),
     ("short_floor", 0, 1),
+    ("brief_floor", 0, 1),
     ("meaning_floor", 0, 1),
     ("min_confidence", 0, 1),
     ("min_importance", 0, 1),

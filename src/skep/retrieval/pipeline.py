@@ -38,7 +38,7 @@ AT_FIRST = (
     *("name", "fusion", "weights", "k_words", "k_vectors", "rrf_k", "matched_terms"),
     *("recency_rate", "recency_basis", "reach", "shortlist", "window", "temporal_boost"),
     *("select", "mmr_lambda", "similarity", "dynamic_k", "cliff", "min_results", "max_results"),
-    *("floor", "relative_floor", "short_floor", "meaning_floor"),
+    *("floor", "relative_floor", "short_floor", "brief_floor", "meaning_floor"),
     *("min_confidence", "min_importance", "disagreement", "expand"),
 )
 """Fields of a config that ask nothing of the second look by themselves."""
@@ -48,6 +48,8 @@ IDLE = _again(RecallConfig())
 """The values with which they ask nothing."""
 SHORT = 8
 """So many distinct terms make a short question."""
+BRIEF = 5
+"""So many make a brief one."""
 HALF = 0.5
 """The share of the best hit's cosine from which a hit is near by meaning."""
 RELATED = 0.05
@@ -215,7 +217,7 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
         return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
     if "reranker" in found.measured:  # its scale is its own, and it has read the texts
         return found, reason
-    if (config.relative_floor > 0 or config.short_floor > 0) and len(found):
+    if max(config.relative_floor, config.short_floor, config.brief_floor) > 0 and len(found):
         kept = found.take(np.flatnonzero(_near(found, call)))
         cut = len(found) - len(kept)
         reason = f"{cut} far behind the best" if cut else ""
@@ -230,18 +232,18 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
 
 def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:
     """Which hits are not far behind the best: by score, and where the question is short by score or by meaning."""
-    config, best = call.config, found.score[0]
+    config, best, terms = call.config, found.score[0], len(call.asked.terms)
     near = found.score >= config.relative_floor * best
-    if (
-        config.short_floor > config.relative_floor
-        and len(call.asked.terms) <= SHORT
-        and not call.asked.over_all
-    ):
-        cosine = found.cosine
-        if cosine[0] > 0:
-            near &= (
-                (found.score >= config.short_floor * best) | ~(cosine < HALF * cosine[0]) | _brought(found)
-            )
+    short = config.short_floor if terms <= SHORT else 0.0
+    brief = config.brief_floor if terms <= BRIEF else 0.0
+    cosine = found.cosine
+    if call.asked.over_all or max(short, brief) <= config.relative_floor or not cosine[0] > 0:
+        return near
+    alike = ~(cosine < HALF * cosine[0]) | _brought(found)
+    near &= (found.score >= short * best) | alike
+    if brief > short:
+        behind = np.flatnonzero(near & ~alike & (found.score < brief * best))
+        near[behind[call.sources.scopes(found.rows[behind]).talk == 0]] = False
     return near
 
 

@@ -61,6 +61,7 @@ PRESETS: dict[str, RecallConfig] = {
             floor=0.2,
             relative_floor=0.25,
             short_floor=0.4,
+            brief_floor=0.6,
             meaning_floor=0.2,
         ),
     )
