@@ -15,7 +15,7 @@ from skep.model import Recalled
 from skep.retrieval.config import RecallConfig
 from skep.retrieval.inmemory import InMemorySources
 from skep.retrieval.pipeline import run
-from skep.retrieval.presets import PRESETS
+from skep.retrieval.presets import PRESETS, preset
 from skep.words import query_terms
 
 POOL = 60
@@ -51,7 +51,7 @@ def prepare(data: EvalSet, wanted: Sequence[str], model: Path | None = None) -> 
     if model is not None and (not wanted or set(wanted) & set(WITH_MODEL)):
         deep = InMemorySources(data.memories, open_embedder(f"minilm:{model}"))
         every["chroma"] = lambda question, limit: _by_scores(deep, question, limit, words=0.0, vectors=1.0)
-        every["default+minilm"] = _preset(deep, PRESETS["default"])
+        every["default+minilm"] = _preset(deep, preset("default", model=True))
     unknown = [name for name in wanted if name not in every]
     if unknown:
         raise SystemExit(f"no ranker {unknown[0]!r}; there are {', '.join(every)}")

@@ -15,7 +15,10 @@ from skep.retrieval.presets import PRESETS
 World = Callable[..., InMemorySources]
 NOW = 1_750_000_000.0
 PLAIN = msgspec.structs.replace(
-    PRESETS["default"], echo=0.0, relative_floor=0.0, short_floor=0.0, brief_floor=0.0, meaning_floor=0.0
+    PRESETS["default"],
+    **dict.fromkeys(
+        ("echo", "late", "close", "relative_floor", "short_floor", "brief_floor", "meaning_floor"), 0.0
+    ),
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from skep.embedding.base import Vectors
+    from skep.embedding.base import Embedder, Vectors
 
 DATA = os.path.join(os.path.dirname(__file__), "data")
 VOCABULARIES = ("vocab.bin", "vocab.z")
@@ -152,6 +152,16 @@ class StaticEmbedder:
         rows /= norms[:, None]
         rows *= weights[:, None]
         return rows
+
+
+def word_table(embedder: Embedder) -> StaticEmbedder:
+    """The word pieces that texts are compared by: those of the embedder, or the bundled ones where it has none."""
+    return cast("StaticEmbedder", embedder) if hasattr(embedder, "token_vectors") else _bundled_table()
+
+
+@lru_cache(maxsize=1)
+def _bundled_table() -> StaticEmbedder:
+    return StaticEmbedder()
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from skep.embedding.checking import checked, guarded
+from skep.embedding.static import word_table
 from skep.errors import EmbeddingError
 from skep.hive.admission import BETWEEN, admits_memory
 from skep.hive.bm25 import impact, inverse_frequency
@@ -138,8 +139,8 @@ class Union:
 
     @property
     def tokens(self) -> Tokens | None:
-        """The table for late interaction, if the embedder has one."""
-        return self._embedder if hasattr(self._embedder, "token_vectors") else None  # type: ignore[return-value]
+        """The table for late interaction: the embedder's own, or the bundled one."""
+        return word_table(self._embedder)
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query, embedded once for all shelves; None, and `problem` says why, if that fails."""

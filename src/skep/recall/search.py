@@ -63,7 +63,7 @@ class Recaller:
         self._answers: OrderedDict[Any, _Kept] = OrderedDict()
         self._position: tuple[int, int] | None = None
         self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
-        self._configs: dict[tuple[str | None, bytes] | None, tuple[RecallConfig, bytes]] = {}
+        self._configs: dict[tuple[str | None, bool, bytes] | None, tuple[RecallConfig, bytes]] = {}
         """Configs that were asked for, by what was asked, each with what stands for it in the keys of answers."""
         self.cache_hits = 0
 
@@ -122,14 +122,15 @@ class Recaller:
         bank: Mapping[str, Any] = {}
         if preset is None:
             bank = deployed if deployed is not None else self.deployed()
+        model = not self._engine.embeddings.embedder.instant
         try:
-            key = (preset, _encode((bank, config)))
+            key = (preset, model, _encode((bank, config)))
         except (TypeError, ValueError, msgspec.MsgspecError):
             key = None  # not plain JSON: what follows says what is wrong with it
         known = self._configs.get(key)
         if known is None:
             ranking = {name: value for name, value in bank.items() if name not in NARROWING}
-            merged = merge(preset_named(preset or "default"), ranking or None, config)
+            merged = merge(preset_named(preset or "default", model=model), ranking or None, config)
             known = (merged, _encode(merged))
             if len(self._configs) >= CONFIGS:
                 self._configs.clear()

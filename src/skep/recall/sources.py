@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skep.embedding.static import word_table
 from skep.engine import Engine
 from skep.model import REPLACED, Link, Memory
 from skep.storage.base import Filter
@@ -56,9 +57,8 @@ class BankSources:
 
     @property
     def tokens(self) -> Tokens | None:
-        """The table for late interaction, if the embedder has one."""
-        embedder = self._engine.embeddings.embedder
-        return embedder if hasattr(embedder, "token_vectors") else None  # type: ignore[return-value]
+        """The table for late interaction: the embedder's own, or the bundled one."""
+        return word_table(self._engine.embeddings.embedder)
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""

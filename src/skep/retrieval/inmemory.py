@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skep.embedding.static import word_table
 from skep.model import REPLACED
 from skep.retrieval.sources import Counters, Scopes, Tokens
 from skep.storage.base import Filter
@@ -106,8 +107,8 @@ class InMemorySources:
 
     @property
     def tokens(self) -> Tokens | None:
-        """The embedder itself, where it knows word pieces."""
-        return self.embedder if hasattr(self.embedder, "token_vectors") else None  # pyright: ignore
+        """The table for late interaction: the embedder's own, or the bundled one."""
+        return None if self.embedder is None else word_table(self.embedder)
 
     def embed(self, text: str) -> Singles | None:
         """The unit vector of a query."""

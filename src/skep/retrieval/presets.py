@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from skep.confidence import ABOVE, STREAMED
 from skep.errors import ConfigError
 from skep.retrieval.config import RecallConfig, did_you_mean, validate
@@ -69,9 +71,16 @@ PRESETS: dict[str, RecallConfig] = {
 """Every preset by name."""
 
 
-def preset(name: str) -> RecallConfig:
-    """The preset of that name."""
+BY_MODEL = {"default": {"semantic": 0.8}}
+"""Weights of presets where vectors come from a model that reads whole texts: it knows more than a sum of words."""
+
+
+def preset(name: str, *, model: bool = False) -> RecallConfig:
+    """The preset of that name, for vectors of a table of words or of a model."""
     try:
-        return PRESETS[name]
+        config = PRESETS[name]
     except KeyError:
         raise ConfigError(did_you_mean(name, tuple(PRESETS), "preset")) from None
+    if not model or name not in BY_MODEL:
+        return config
+    return replace(config, weights=config.weights | BY_MODEL[name])

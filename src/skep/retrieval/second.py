@@ -210,9 +210,11 @@ def _occasions(texts: Sequence[str], call: Call) -> dict[int, float] | None:
         return {}
     asked = late.pooled(call.asked.about, table)
     occasions = [late.pooled(guidance.occasion(texts[place]), table) for place in standing]
-    cosines = [np.nan if each is None or asked is None else float(each @ asked) for each in occasions]
-    found = call.sources.calibrate(np.array(cosines, dtype=np.float32))
-    return dict(zip(standing, found.tolist(), strict=True))
+    near = [
+        np.nan if each is None or asked is None else table.calibrate(float(each @ asked))
+        for each in occasions
+    ]
+    return dict(zip(standing, near, strict=True))
 
 
 def _company(found: Candidates, call: Call) -> Candidates:

@@ -105,13 +105,17 @@ class Tokens(Protocol):
         """How much each piece counts."""
         ...
 
+    def calibrate(self, cosine: float) -> float:
+        """A raw cosine of sums of these rows on the common scale."""
+        ...
+
 
 class Sources(Protocol):
     """The bank as a recall sees it. Rows are the integer keys of the index."""
 
     @property
     def tokens(self) -> Tokens | None:
-        """The table for late interaction, if the embedder has one."""
+        """The table for late interaction: the embedder's own, or the bundled one; None without an embedder."""
         ...
 
     def embed(self, text: str) -> Singles | None:
