@@ -17,7 +17,7 @@ PEERS = (
     ("mem0", "mem0's scoring, as published"),
     ("chroma", "Chroma's default, the nearest by MiniLM"),
 )
-RANKED = ("bm25", "vectors", "mem0", "hybrid", "default")
+RANKED = ("bm25", "vectors", "mem0", "hybrid", "default", "default+minilm")
 LINES: tuple[tuple[str, str, str], ...] = (
     ("locomo_obs (short facts)", "locomo_obs", "recall@10"),
     ("locomo_turns (raw turns)", "locomo_turns", "recall@10"),
@@ -93,7 +93,7 @@ def reached(results: Results) -> str:
         ranked = results["sets"].get(name, {})
         figures = [ranked.get(each, {}).get(key) for each in RANKED]
         sign, wanted = goals[name, key]
-        mine = figures[-1]
+        mine = figures[RANKED.index("default")]
         if mine is None:
             continue
         good = mine >= wanted if sign == "≥" else mine <= wanted
@@ -102,7 +102,8 @@ def reached(results: Results) -> str:
         best = (max if sign == "≥" else min)(known, key=float) if len(known) > 1 else None
         cells = [f"**{cell}**" if cell == best else cell for cell in cells]
         rows.append([title, *cells, f"{share(wanted, 2)}, {'reached' if good else 'missed'}"])
-    return markdown(["set", "BM25", "vectors", "mem0's scoring", "`hybrid`", "`default`", "goal"], rows)
+    header = ["set", "BM25", "vectors", "mem0's scoring", "`hybrid`", "`default`", "`default`, MiniLM"]
+    return markdown([*header, "goal of `default`"], rows)
 
 
 def put(text: str, made: str) -> str:
