@@ -461,3 +461,45 @@ def test_what_two_replicas_undid_is_brought_back_with_all_that_went_along(plain_
         other.apply(plain_bank.events())
         for bank in (plain_bank, other):
             assert [bank.get(i).status for i in (old, new)] == ["superseded", "active"]
+
+
+def test_merge_leads_what_led_to_the_copy_to_the_one_that_is_kept_and_undo_takes_it_back(
+    plain_bank: Bank,
+) -> None:
+    copy = plain_bank.remember("tea is hot", tags=["drink"], importance=0.9, metadata={"a": 1}).memory.id
+    kept = plain_bank.remember("hot is the tea", on_conflict="ignore").memory.id
+    note, cold = (plain_bank.remember(text, on_conflict="ignore").memory.id for text in ("a note", "ice"))
+    plain_bank.link(note, copy, "related", 0.5)
+    plain_bank.link(copy, cold, "contradicts")
+    before = plain_bank.get(kept)
+
+    winner = plain_bank.merge(copy, kept)
+
+    assert (winner.tags, winner.importance, winner.metadata) == (("drink",), 0.9, {"a": 1})
+    assert {
+        (k.src, k.dst, k.rel, k.strength) for k in plain_bank.neighbors(kept).links if k.rel != "duplicate_of"
+    } == {
+        (note, kept, "related", 0.5),
+        (kept, cold, "contradicts", 1.0),
+    }
+    merge = next(event for event in plain_bank.history(copy) if event.kind == "merge")
+    undone = plain_bank.undo(merge.id)
+    assert plain_bank.get(kept) == before
+    assert plain_bank.neighbors(kept).links == ()
+    assert {(k.src, k.dst, k.rel) for k in plain_bank.neighbors(copy).links} == {
+        (note, copy, "related"),
+        (copy, cold, "contradicts"),
+    }
+    plain_bank.undo(undone.id)
+    assert plain_bank.get(kept).tags == ("drink",)
+    assert [k.dst for k in plain_bank.neighbors(note).links] == [kept]
+    plain_bank.restore(copy)
+    assert [k.dst for k in plain_bank.neighbors(note).links] == [copy]
+    plain_bank.undo(next(event.id for event in plain_bank.history(copy) if event.kind == "restore"))
+    assert [k.dst for k in plain_bank.neighbors(note).links] == [kept]
+
+
+def test_merge_takes_nothing_that_a_copy_of_another_scope_says_of_itself(plain_bank: Bank) -> None:
+    copy = plain_bank.remember("tea is hot", scope={"user": "ann"}, metadata={"pin": 4711}).memory.id
+    kept = plain_bank.remember("hot is the tea").memory.id
+    assert plain_bank.merge(copy, kept).metadata == {}

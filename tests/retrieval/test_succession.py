@@ -95,6 +95,37 @@ def test_a_successor_that_is_gone_is_not_shown(bank: Bank, end: str) -> None:
     assert new not in {hit.memory.id for hit in bank.recall("TSLint")}
 
 
+@pytest.mark.parametrize("end", ["retract", "forget"])
+def test_a_link_of_a_chain_that_is_gone_is_passed_by(bank: Bank, end: str) -> None:
+    first, middle, last = replaced(bank, OLD, "ESLint took over from it.", NEW)
+    getattr(bank, end)(middle)
+    (hit,) = bank.recall("TSLint")
+    assert (hit.memory.id, hit.replaced) == (last, first)
+    assert middle not in {hit.memory.id for hit in bank.recall("ESLint")}
+
+
+def test_a_link_that_was_taken_back_and_then_forgotten_leaves_no_gap(bank: Bank) -> None:
+    start, first, middle, last = replaced(bank, "Nobody lints at all.", OLD, "ESLint took over from it.", NEW)
+    bank.retract(middle)
+    bank.retract(first)
+    bank.forget(middle)
+    assert [hit.memory.id for hit in bank.recall("Nobody at all?")] == [last]
+    assert bank.get(start).superseded_by == first
+    bank.restore(first)
+    assert [hit.memory.id for hit in bank.recall("Nobody at all?")] == [first]
+
+
+def test_a_link_that_came_back_is_the_end_of_its_chain(bank: Bank) -> None:
+    """Also where what replaced it never was; with the link itself gone for good, what it replaced stands again."""
+    first, middle, _ = replaced(bank, OLD, "ESLint took over from it.", NEW)
+    bank.restore(middle)
+    assert [hit.memory.id for hit in bank.recall("TSLint")] == [middle]
+    bank.undo(bank.history(middle)[-1].id)
+    assert [hit.memory.text for hit in bank.recall("TSLint")] == [NEW]
+    bank.undo(middle)
+    assert [hit.memory.id for hit in bank.recall("TSLint")] == [first]
+
+
 def test_what_was_forgotten_leads_nowhere(bank: Bank) -> None:
     old, new = replaced(bank, OLD, NEW)
     bank.forget(old)

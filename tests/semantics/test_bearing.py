@@ -82,6 +82,16 @@ def test_one_thing_with_two_values_does_not(a: str, b: str) -> None:
         ("The oven is set to 20 °C", "The oven is set to 68 °F"),
         ("The room is kept at 20 degrees Celsius", "The room is kept at 68 degrees Fahrenheit"),
         ("The trail is 5 miles long", "The trail is 8 km long"),
+        ("The disk has 1 TB", "The disk has 1000 GB"),
+        ("The disk has 1.1 TB", "The disk has 1,100 gigabytes"),
+        ("The disk has 1 TB", "The disk has 1024 GB"),
+        ("The build takes 90 minutes", "The build takes 1.5 hours"),
+        ("The build takes 90 min", "The build takes 1 hour and 30 minutes"),
+        ("The build takes 1h 30m", "The build takes 90 minutes"),
+        ("50% of the users are offline", "Half of the users are offline"),
+        ("The discount is 50 percent", "The discount is one half"),
+        ("Three quarters of the seats are taken", "75 % of the seats are taken"),
+        ("A third of the seats are taken", "33 % of the seats are taken"),
     ],
 )
 def test_the_same_in_other_words_or_units_is_a_clear_duplicate(a: str, b: str) -> None:
@@ -112,6 +122,10 @@ def test_the_same_seen_from_the_other_side_is_no_conflict_but_not_merged_alone(a
         ("The oven is set to 20 °C", "The oven is set to 20 °F"),
         ("The trail is 5 miles long", "The trail is 12 km long"),
         ("The parcel weighs 2 kg", "The parcel weighs 2 lbs"),
+        ("The disk has 1 TB", "The disk has 2000 GB"),
+        ("The disk has 1 TB", "The disk has 1 GB"),
+        ("The build takes 90 minutes", "The build takes 1 hour and 45 minutes"),
+        ("It costs 50 dollars", "It costs 50 euros"),
     ],
 )
 def test_another_measure_in_another_unit_is_another_value(a: str, b: str) -> None:
@@ -121,6 +135,11 @@ def test_another_measure_in_another_unit_is_another_value(a: str, b: str) -> Non
 def test_a_text_that_gives_a_measure_in_both_systems_stays_as_it_is() -> None:
     a, b = "It weighs 220 pounds (100 kg)", "It weighs 100 kilograms"
     assert in_one_unit(a, b)[0] == a
+
+
+def test_a_word_for_a_share_that_is_none_stays_as_it_is() -> None:
+    for text in ("Standup is at half past nine", "Sales grew in the third quarter", "It takes half an hour"):
+        assert in_one_unit(text, "It is 50 %, 25 % or 33 %")[0] == text
 
 
 MEASURES = (
@@ -134,6 +153,16 @@ MEASURES = (
     "-4 °C",
     "25 °F",
     "3 kg",
+    "1 TB",
+    "1000 GB",
+    "1,000,000 MB",
+    "1 TiB",
+    "90 min",
+    "1 hour 30 minutes",
+    "1.5 hours",
+    "half",
+    "50 %",
+    "a quarter of it",
 )
 
 

@@ -71,12 +71,10 @@ def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
         heir, merged = _heir(store, memory_id, gone)
         if heir is None:
             continue
-        for link in store.links(memory_id):
-            old = link.dst if link.src == memory_id else link.src
-            known = None if old in gone or old == heir else store.get(old)
-            if known is None or memory_id not in (known.superseded_by, known.merged_into):
+        for old, how in store.replaced_by(memory_id):
+            if old in gone or old == heir:
                 continue
-            if merged and known.merged_into is not None:
+            if merged and how == "merged":
                 plans.append(("merge", {"loser": old, "winner": heir}))
             else:
                 plans.append(("supersede", {"old": old, "new": heir}))
@@ -86,16 +84,14 @@ def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
 def _heir(store: SqliteStore, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
     """The first of a memory's successors that stays, and whether all on the way there were merged."""
     merged, seen = True, {memory_id}
-    memory = store.get(memory_id)
-    while memory is not None:
-        merged = merged and memory.merged_into is not None
-        after = memory.superseded_by or memory.merged_into
-        if after is None or after in seen:
-            return None, False
-        if after not in gone:
-            return after, merged
-        seen.add(after)
-        memory = store.get(after)
+    while (next_ := store.successor(memory_id)) is not None:
+        memory_id, how = next_
+        merged = merged and how == "merged"
+        if memory_id in seen:
+            break
+        if memory_id not in gone:
+            return memory_id, merged
+        seen.add(memory_id)
     return None, False
 
 

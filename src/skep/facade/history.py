@@ -114,7 +114,8 @@ class History(Base):
 
         What is undone already is refused: a second undo would stay in force when the first is taken back. Where two
         replicas have undone the same event unknown to each other, undoing either undo takes back both. With the making
-        of a memory, what it had replaced or taken in stands again. A memory whose end is undone after it has reached it
+        of a memory, what it had replaced or taken in stands again; with a merge, what went over to the winner goes
+        back. A memory whose end is undone after it has reached it
         has no end any more.
         """
         event = self.event(event_id)
@@ -157,10 +158,11 @@ class History(Base):
         return [other.id for other in same if other.id not in void and other.id != undo.id]
 
     def _meaningless_without(self, event: Event, targets: Sequence[str]) -> list[Event]:
-        """Events in force that go when an event is undone: what was replaced by a memory that then never was; and,
-        for an undo, the undos that were written along with it or with its twins."""
+        """Events in force that go when an event is undone: what was replaced by a memory that then never was;
+        what went over to a winner with a merge; and, for an undo or a restore, the undos that were written along with
+        it or with its twins."""
         undos = self._engine.store.log.undos()
-        if event.kind == "undo":
+        if event.kind in ("undo", "restore"):
             others = [undo for undo in undos if undo.body.get("along") in targets]
         elif event.kind == "remember":
             others = [
@@ -168,6 +170,10 @@ class History(Base):
                 for other in self._engine.store.log.of(event.id)
                 if other.body.get(REPLACING.get(other.kind, "")) == event.id
             ]
+        elif event.kind == "merge":
+            log = self._engine.store.log
+            about = {e.id: e for name in mentioned(event) for e in log.of(name)}
+            others = [other for other in about.values() if other.body.get("along") == event.id]
         else:
             return []
         void = voided(undos)

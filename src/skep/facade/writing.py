@@ -15,7 +15,6 @@ from skep.facade.base import BULK, Base, ScopeLike
 from skep.model import CURRENT, Memory, OnConflict, Receipt, Remembered
 from skep.private import marked
 from skep.semantics import links as graph
-from skep.storage.subjects import merge_body
 from skep.validation import (
     REMEMBER_KEYS,
     Time,
@@ -252,11 +251,20 @@ class Writing(Base):
         return self._engine.memory(memory_id)
 
     def restore(self, memory_id: str, reason: str | None = None) -> Memory:
-        """Make a memory current again after it was superseded, merged, retracted, deprecated or expired."""
+        """Make a memory current again after it was superseded, merged, retracted, deprecated or expired.
+
+        Links that led to it before it was merged lead to it again.
+        """
+        from skep.lifecycle.deciding import led_back
+
         memory = self._engine.memory(memory_id)
         if memory.status in CURRENT:
             return memory
-        self._write("restore", {"memory": memory_id}, reason)
+        body = {"memory": memory_id}
+        if reason is not None:
+            body["reason"] = public_text("reason", reason, self._engine.settings.text_limit)
+        with self._engine.store.writing():
+            self._engine.write([("restore", body), *led_back(self._engine, memory_id)])
         return self._engine.memory(memory_id)
 
     def supersede(self, old: str, new: str, reason: str | None = None) -> Memory:
@@ -267,10 +275,21 @@ class Writing(Base):
         return self._engine.memory(old)
 
     def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
-        """Fold a duplicate into the memory that is kept, with its evidence and record; nothing is deleted."""
+        """Fold a duplicate into the memory that is kept, with its evidence and record; nothing is deleted.
+
+        What led to the duplicate leads to the one that is kept, and what it contradicts that one contradicts. Of tags,
+        importance, title, domain and metadata it gets what it lacks, if both are of one scope. Undoing the merge takes
+        all of that back.
+        """
+        from skep.lifecycle.deciding import merge_plans
+
         self._engine.known(loser, winner)
-        graph.refuse_cycle(loser, winner, self._engine.store.get)
-        self._write("merge", merge_body(self._engine.memory(loser), winner), reason)
+        if reason is not None:
+            reason = public_text("reason", reason, self._engine.settings.text_limit)
+        with self._engine.store.writing():  # what links there are is looked at and moved at one moment
+            graph.refuse_cycle(loser, winner, self._engine.store.get)
+            copy, kept = self._engine.memory(loser), self._engine.memory(winner)
+            self._engine.write(merge_plans(self._engine, kept, [copy], reason=reason))
         return self._engine.memory(winner)
 
     def mark(self, memory_id: str, status: str, reason: str | None = None) -> Memory:

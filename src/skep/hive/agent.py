@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from skep.recall.search import Recaller
 
 
+REPLACES = {"supersede": "old", "merge": "loser"}
+"""The events by which something is replaced, and where they name it."""
+
+
 class Promoted(Remembered, frozen=True, kw_only=True):
     """What became of a memory: in the hive, waiting for review, or kept by its author alone."""
 
@@ -288,6 +292,10 @@ class AgentBank(Wholly):
     def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
         """Erase memories for good, from every member of the hive."""
         ids = (memory_ids,) if isinstance(memory_ids, str) else tuple(dict.fromkeys(memory_ids))
+        if not dry_run and self._holding(ids) is not self._own:  # what they replaced is passed on from here
+            events = self.home.events_of(ids)
+            before = [event.body.get(REPLACES.get(event.kind, "")) for event in events]
+            self.hive.adopt(self.home, dict.fromkeys(name for name in before if name not in (None, *ids)))
         with self._reaching(*ids) as bank:
             return bank.forget(ids, dry_run=dry_run)
 

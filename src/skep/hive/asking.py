@@ -12,10 +12,11 @@ import msgspec
 from skep.hive.scatter import Heard
 from skep.hive.tracing import tracer
 from skep.hive.union import Members, Union
-from skep.model import Hit, Link, Recalled
+from skep.model import CURRENT, Hit, Link, Recalled
 from skep.recall.marking import Opposed, conflicts_marked, newest_first, opposes
 from skep.recall.search import Recaller
 from skep.retrieval.config import RecallConfig
+from skep.retrieval.succession import MOST
 from skep.semantics.links import CONTRADICTS, MARKED, OPPOSED, UPDATES
 from skep.storage.rows import searched_text
 
@@ -198,6 +199,7 @@ def ask_hive(
         share=asking.share,
         boosted=asking.fitting(query),
         boost=policy.domain_boost,
+        former=MOST if config.currency and where.statuses == CURRENT else 0,
     )
     found = run(query, config, union, where.now, where=where, limit=limit, reranker=reranker, explain=explain)
     shown = tuple(hit for hit in found.hits if hit.memory.id)

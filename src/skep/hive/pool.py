@@ -36,6 +36,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     near: dict[str, tuple[Moment, ...]] = msgspec.field(default_factory=dict[str, tuple[Moment, ...]])
     """Instead of candidates: the `window` neighbours on either side of these moments, per conversation."""
     window: int = 0
+    former: int = 0
+    """Send also the best so many by words and by meaning among what was replaced, and what is current in its place."""
+    only: tuple[str, ...] = ()
+    """Instead of candidates: these very memories, whether the filter admits them or not."""
     missing: tuple[str, ...] = ()
     """Answer for what these members would have answered for, and for nothing else."""
     boosted: tuple[str, ...] = ()
@@ -66,7 +70,9 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     authors: tuple[str, ...] = ()
     """The agent that wrote each; empty where none is named."""
     admitted: bytes = b""
-    """uint8: whether it passes the filter; only neighbours may not."""
+    """uint8: whether it passes the filter; candidates all do."""
+    heirs: tuple[str, ...] = ()
+    """What was put in the place of each, as far as the shelf's bank can follow; empty where it was not replaced."""
     texts: tuple[str, ...] = ()
     vectors: bytes = b""
     uses: bytes = b""
@@ -74,6 +80,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_used_at: bytes = b""
     agents: tuple[tuple[str, ...], ...] = ()
     """Who wrote each, and who wrote what it was derived from."""
+    former: Slice | None = None
+    """What was replaced and matches, and what the shelf has of that in its place."""
     whole: bool = False
     """Whether this is all the shelf has of the scopes asked for, so that it has no further neighbours."""
     held: int = 0

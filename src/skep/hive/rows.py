@@ -70,6 +70,14 @@ class ShelfStore(Protocol):
         """Vectors of rows."""
         ...
 
+    def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
+        """Rows by id."""
+        ...
+
+    def heirs(self, rows: Sequence[int]) -> dict[int, str]:
+        """What stands in place of replaced rows."""
+        ...
+
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
         """Uses, confirmations, last use and author of rows."""
         ...
@@ -118,6 +126,7 @@ class Rows:
         self._capacity = 0
         self._masks: dict[Filter, NDArray[np.bool_]] = {}
         self._prepared: dict[tuple[Filter, bool, bool], Prepared] = {}
+        self._heirs: dict[int, str] = {}
         self._changes = 0
         """Grows whenever rows or ownership change; what was prepared before is then outdated."""
         self._timed, self._least_sure, self._oldest = False, 1.0, math.inf
@@ -163,6 +172,7 @@ class Rows:
                     self._renew(row, there.get(row.row))
             self._seen = head
             self._masks.clear()
+            self._heirs.clear()
             self._changes += 1
             self._summarise()
 

@@ -35,11 +35,20 @@ def sound(part: Slice, ask: Ask) -> str | None:
         return "the authors have the wrong size"
     if part.admitted and len(part.admitted) != count:
         return "the admissions have the wrong size"
+    if part.heirs and len(part.heirs) != count:
+        return "the heirs have the wrong size"
+    if part.former is not None and (fault := _of_former(part.former, ask)) is not None:
+        return fault
     if not ask.near and len(part.having) not in (0, len(ask.terms)):
         return "the statistics have the wrong size"
     if part.held < 0 or part.terms < 0 or any(not 0 <= n <= part.held for n in part.having):
         return "the statistics contradict themselves"
     return _extras(part, ask, count)
+
+
+def _of_former(former: Slice, ask: Ask) -> str | None:
+    """What is wrong with what was replaced; it brings nothing of the kind itself."""
+    return "what was replaced is nested" if former.former is not None else sound(former, ask)
 
 
 def _extras(part: Slice, ask: Ask, count: int) -> str | None:
@@ -70,6 +79,7 @@ def out_of_range(parts: Mapping[str, Slice]) -> dict[str, str]:
 
 
 def _range_fault(parts: list[Slice]) -> str | None:
+    parts = [*parts, *(part.former for part in parts if part.former is not None)]
     for name in ("confidence", "importance"):
         values = np.frombuffer(b"".join([getattr(part, name) for part in parts]), np.float64)
         if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):

@@ -22,7 +22,7 @@ from skep.hive.bm25 import impact, inverse_frequency
 from skep.hive.pool import Ask, Moment, Slice
 from skep.hive.prepared import Prepared
 from skep.hive.rows import Rows, ShelfStore
-from skep.model import STATUSES
+from skep.model import REPLACED, STATUSES
 from skep.storage.base import Filter, IndexRow
 
 if TYPE_CHECKING:
@@ -54,11 +54,13 @@ class Shelf(Rows):
         with self._lock:
             if ask.missing:
                 return self._instead(ask)
+            if ask.only:
+                return self._these(ask)
             if not ask.near:
                 self.refresh()
                 ready = self._ready(ask)
                 if ready is not None:
-                    return ready.answer(ask, self._postings)
+                    return self._with_former(ready.answer(ask, self._postings), ask)
             size = len(self._rows)
             mine = self._columns["live"][:size]
             if ask.near:
@@ -70,7 +72,7 @@ class Shelf(Rows):
             embedded = fits & ~np.isnan(cosine)
             factor = ask.boost if self.member in ask.boosted else 1
             chosen = self._best(matches, embedded, counts, cosine, ask, mine, factor)
-            return self._slice(
+            found = self._slice(
                 chosen,
                 ask,
                 counts,
@@ -81,6 +83,70 @@ class Shelf(Rows):
                 matched=int(matches.sum()),
                 embedded=int(embedded.sum()),
             )
+            return self._with_former(found, ask)
+
+    def _with_former(self, found: Slice, ask: Ask) -> Slice:
+        """An answer, and what was replaced and matches, where that is asked for and there is any."""
+        if not ask.former:
+            return found
+        size = len(self._rows)
+        former = Filter(
+            scope=ask.where.scope, include_shared=ask.where.include_shared, statuses=REPLACED
+        )  # what may be shown is for the filter to say, what speaks for it only for the scope
+        fits = self._admitted(former, size)
+        if not fits.any():
+            return found
+        counts, cosine = self._counts(ask.terms, size), self._cosine(ask, size)
+        chosen = self._best(
+            fits & counts.any(axis=1),
+            fits & ~np.isnan(cosine),
+            counts,
+            cosine,
+            msgspec.structs.replace(ask, k_words=ask.former, k_vectors=ask.former),
+            self._columns["live"][:size],
+            1,
+        )
+        return msgspec.structs.replace(found, former=self._led(chosen, ask, counts, cosine))
+
+    def _led(
+        self,
+        chosen: NDArray[np.int64],
+        ask: Ask,
+        counts: NDArray[np.uint16],
+        cosine: NDArray[np.float32],
+    ) -> Slice:
+        """Rows with what they lead to, as far as this bank knows, and of that what the shelf has."""
+        places: list[int] = chosen.tolist()
+        rows = {place: self._rows[place] for place in places}
+        unknown = [row for row in rows.values() if row not in self._heirs]
+        if unknown:
+            self._heirs |= dict.fromkeys(unknown, "") | self._store.heirs(unknown)
+        leading = {place: self._heirs[row] for place, row in rows.items()}
+        there = self._places(sorted(set(filter(None, leading.values()))))
+        at = np.array(sorted({*places, *there}), np.int64)
+        return self._slice(
+            at,
+            ask,
+            counts,
+            cosine,
+            admitted=self._admitted(ask.where, len(self._rows))[at].astype(np.uint8).tobytes(),
+            heirs=tuple(leading.get(place, "") for place in at.tolist()),
+        )
+
+    def _places(self, ids: Sequence[str]) -> list[int]:
+        """Where memories by id stand here; those that the shelf does not answer for are left out."""
+        found = [self._at.get(row) for row in self._store.rows_of(ids).values()] if ids else []
+        return [place for place in found if place is not None and self._columns["live"][place]]
+
+    def _these(self, ask: Ask) -> Slice:
+        """Memories by id, and what they lead to where they were replaced."""
+        self.refresh()
+        at = self._places(ask.only)
+        if not at:
+            return Slice()
+        size = len(self._rows)
+        counts, cosine = self._counts(ask.terms, size), self._cosine(ask, size)
+        return self._led(np.array(at, np.int64), ask, counts, cosine)
 
     def _ready(self, ask: Ask) -> Prepared | None:
         """What was prepared for this filter, if every row it admits can be sent whatever the query."""
@@ -361,6 +427,8 @@ class _Some:
         self.texts_of = store.texts_of
         self.vectors_of = store.vectors_of
         self.use_counts = store.use_counts
+        self.rows_of = store.rows_of
+        self.heirs = store.heirs
 
     def head(self) -> int:
         """It never changes."""

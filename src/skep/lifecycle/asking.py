@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import msgspec
@@ -19,13 +19,21 @@ _MOVES = {"MERGE": "merge", "SUPERSEDED": "supersede"}
 """The decisions that move a memory, and the event that does it."""
 
 
-def ask(run: Run, judge: Judge | None, kept: queue.Kept, *, max_tokens: int, max_money: float) -> None:
-    """Decide what waits, as far as the limits go, surest pairs first."""
-    run.queued = len(kept.waiting())
+def ask(
+    run: Run,
+    judge: Judge | None,
+    queued: int,
+    kept: Callable[[], queue.Kept],
+    *,
+    max_tokens: int,
+    max_money: float,
+) -> None:
+    """Decide what waits, as far as the limits go, surest pairs first; what is `kept` is read if there is a judge."""
+    run.queued = queued
     if judge is None or not run.queued or run.dry:
         run.note("judge", looked_at=run.queued, note=f"{run.queued} wait for a judge" if run.queued else "")
         return
-    cases = kept.pending()
+    cases = kept().pending()
     cases.sort(key=lambda case: (-case.confidence, case.key))
     asked = cases[: _affordable(run, judge, cases, max_tokens, max_money)]
     decisions: dict[str, Decision] = {}

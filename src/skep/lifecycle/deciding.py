@@ -6,14 +6,14 @@ found to hold gets it back: the dispute is undone, so that it is as if it had ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from skep.engine import Engine
 from skep.lifecycle.judge import Case, Decision
 from skep.model import CURRENT, Event, Memory
 from skep.semantics.links import CONTRADICTS, chain, opposing
 from skep.storage.sqlite import Plan
-from skep.storage.subjects import merge_body, voided
+from skep.storage.subjects import mentioned, merge_body, voided
 
 
 def carried_out(case: Case, decision: Decision) -> Decision:
@@ -58,26 +58,74 @@ def merge_plans(
 ) -> list[Plan]:
     """The events that make copies one: all that was noted of them, and what led to a copy leads to the winner.
 
-    What a copy contradicts, the winner contradicts.
+    What a copy contradicts, the winner contradicts. What goes with a merge names it (`along`), so that undoing the
+    merge takes it back too; what several copies had noted goes with none of them. Nothing that a copy of another
+    scope noted of itself goes over.
     """
     plans: list[Plan] = []
-    if losers and (changes := _noted(winner, losers)):
-        plans.append(("revise", {"memory": winner.id, "changes": changes}))
     gone = {winner.id, *(loser.id for loser in losers)}
     for loser in losers:
         body = merge_body(loser, winner.id)
         plans.append(("merge", body if reason is None else body | {"reason": reason}))
-        for link in engine.store.links(loser.id, direction="in"):
-            if link.rel in ("supersedes", "duplicate_of") or link.src == winner.id:
-                continue
-            plans.append(("unlink", {"src": link.src, "dst": loser.id, "rel": link.rel}))
-            moved = {"src": link.src, "dst": winner.id, "rel": link.rel, "strength": link.strength}
-            plans.append(("link", moved))
-        for link in engine.store.links(loser.id, rel=CONTRADICTS, direction="out"):
-            if link.dst not in gone:
-                moved = {"src": winner.id, "dst": link.dst, "rel": CONTRADICTS, "strength": link.strength}
-                plans.append(("link", moved))
+        moved = _moved(engine, winner.id, loser.id, gone)
+        if len(losers) == 1:
+            moved += _revised(winner, losers)
+        plans += [(kind, _along(body, back)) for back, (kind, body) in enumerate(moved, 1)]
+    return plans if len(losers) == 1 else [*_revised(winner, losers), *plans]
+
+
+def _along(body: dict[str, object], back: int) -> Callable[[Sequence[str]], dict[str, object]]:
+    """The body of an event that goes with the one written so many before it."""
+    return lambda ids: body | {"along": ids[-back]}
+
+
+def _moved(engine: Engine, winner: str, loser: str, gone: set[str]) -> list[tuple[str, dict[str, object]]]:
+    """The events after which what led to a copy leads to the winner, and what it contradicts the winner contradicts."""
+    plans: list[tuple[str, dict[str, object]]] = []
+    for link in engine.store.links(loser, direction="in"):
+        if link.rel in ("supersedes", "duplicate_of") or link.src == winner:
+            continue
+        moved: dict[str, object] = {
+            "src": link.src,
+            "dst": winner,
+            "rel": link.rel,
+            "strength": link.strength,
+        }
+        plans.append(("unlink", {"src": link.src, "dst": loser, "rel": link.rel}))
+        plans.append(("link", moved))
+    for link in engine.store.links(loser, rel=CONTRADICTS, direction="out"):
+        if link.dst not in gone:
+            plans.append(
+                ("link", {"src": winner, "dst": link.dst, "rel": CONTRADICTS, "strength": link.strength})
+            )
     return plans
+
+
+def led_back(engine: Engine, memory_id: str) -> list[Plan]:
+    """The events after which what led to a copy before it was merged leads to it again; they go with a restore."""
+    log = engine.store.log
+    events = log.of(memory_id)
+    merges = [event for event in events if event.kind == "merge" and event.body["loser"] == memory_id]
+    if not merges:
+        return []
+    winners = dict.fromkeys(event.body["winner"] for event in merges)
+    about = {event.id: event for name in (memory_id, *winners) for event in log.of(name)}
+    void, with_ = voided(about.values()), {event.id for event in merges}
+    moves = [
+        event
+        for event in about.values()
+        if event.kind in ("link", "unlink") and event.body.get("along") in with_ and event.id not in void
+    ]
+    return [
+        ("undo", _along({"event": event.id, "mentions": list(mentioned(event))}, back))
+        for back, event in enumerate(moves, 1)
+    ]
+
+
+def _revised(winner: Memory, losers: Sequence[Memory]) -> list[tuple[str, dict[str, object]]]:
+    """The event by which the winner takes over what its copies noted of themselves; none where that is nothing."""
+    changes = _noted(winner, [loser for loser in losers if loser.scope == winner.scope])
+    return [("revise", {"memory": winner.id, "changes": changes})] if losers and changes else []
 
 
 def _noted(winner: Memory, losers: Sequence[Memory]) -> dict[str, object]:

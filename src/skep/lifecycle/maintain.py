@@ -307,8 +307,14 @@ class _Steps:
     def judge(self) -> None:
         config = self.config
         tokens, money = self.run.tokens, self.run.money
+        counted = self._counted()
         asking.ask(
-            self.run, self._judge, self._kept(), max_tokens=config.max_tokens, max_money=config.max_money
+            self.run,
+            self._judge,
+            len(self._kept().waiting()) if counted is None else counted.waiting,
+            self._kept,
+            max_tokens=config.max_tokens,
+            max_money=config.max_money,
         )
         self._judged = self.run.tokens - tokens, self.run.money - money
 
@@ -372,10 +378,23 @@ class _Steps:
             self._set_aside("prune", ageing.prune(self.engine, now, config.gc_days))
         else:
             self.run.note("prune")
+        counted = self._counted()
+        if counted is not None and counted.stays(
+            now, most=config.kept_judgements, days=config.judgement_days
+        ):
+            self.run.queued = counted.waiting
+            return
         kept = self._kept()
+        seq = self.engine.store.last_seq()
         let_go = kept.let_go(now, most=config.kept_judgements, days=config.judgement_days)
         self.run.write([Action(step="prune", why="", plans=tuple(plans)) for plans in let_go])
         self.run.queued = len(kept.waiting())
+        if not (let_go or self.run.dry or self.engine.embeddings.backlog()):
+            queue.note_count(self.engine, kept.count(seq))
+
+    def _counted(self) -> queue.Count | None:
+        """How many judgements there are, if that is known without reading them; what ends by itself must be marked."""
+        return queue.counted(self.engine) if "expire" in self.config.steps else None
 
     def _kept(self) -> queue.Kept:
         """Every judgement, read again only if something was written since."""

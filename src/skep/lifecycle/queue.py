@@ -18,6 +18,14 @@ from skep.storage.sqlite import Plan
 
 PREFIX = "judgement/"
 DAY = 86_400.0
+LEAVES_IT = frozenset(
+    ("use", "remember", "revise", "link", "unlink", "evidence", "confirm", "dispute", "outcome")
+)
+"""Events that change neither a judgement nor whether a memory stands."""
+MANY = 1000
+"""Events since the last count after which counting again is no dearer than looking at them."""
+NEVER = 2**62
+"""When the oldest decision was made, where there is none."""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +123,45 @@ def _written(case: Case, decision: Decision | None = None, by: str | None = None
     return ("setting", {"key": PREFIX + case.key, "value": msgspec.to_builtins(judgement)})
 
 
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """How many judgements there are, as a run of this file last counted them."""
+
+    seq: int
+    """The newest event that they were counted with."""
+    waiting: int
+    decided: int
+    oldest: int
+    """The second in which the oldest decision was made."""
+
+    def stays(self, now: float, *, most: int, days: float) -> bool:
+        """Whether none of them is to be let go yet."""
+        return self.decided <= most and (self.oldest == NEVER or self.oldest >= now - days * DAY)
+
+
+def counted(engine: Engine) -> Count | None:
+    """The last count, where nothing has happened since that could change it; None where one has to count again.
+
+    What it costs follows from the events since then, and not from the judgements there are.
+    """
+    store = engine.store
+    count = Count(**{name: store.mark(f"queue/{name}") for name in Count.__struct_fields__})
+    if not count.seq or store.last_seq() - count.seq > MANY or engine.embeddings.backlog():
+        return None
+    quiet = all(
+        event.kind in LEAVES_IT
+        or (event.kind == "setting" and not str(event.body.get("key")).startswith(PREFIX))
+        for event in store.log.after(count.seq)
+    )
+    return count if quiet else None
+
+
+def note_count(engine: Engine, count: Count) -> None:
+    """Remember a count, in this file alone."""
+    with engine.store.writing():
+        for name in Count.__struct_fields__:
+            engine.store.set_mark(f"queue/{name}", getattr(count, name))
+
+
 class Kept:
     """Every judgement of a bank, and which memories they are about still stand."""
 
@@ -128,6 +175,12 @@ class Kept:
         """Count these memories as current no more."""
         self._current -= ids
         self._active -= ids
+
+    def count(self, seq: int) -> Count:
+        """How many there are, as of an event."""
+        decided = [judgement.at for judgement in self.judgements.values() if judgement.decision is not None]
+        oldest = int(min(decided)) if decided else NEVER
+        return Count(seq=seq, waiting=len(self.waiting()), decided=len(decided), oldest=oldest)
 
     def waiting(self) -> list[Judgement]:
         """Those that are not decided, both sides still current."""

@@ -1,10 +1,17 @@
-"""Measures in two systems: "20 °C" and "68 °F", "10 km" and "6.2 miles" are one; "20 °C" and "50 °F" are not."""
+"""Measures in two notations: "20 °C" and "68 °F", "10 km" and "6.2 miles", "1 TB" and "1000 GB" are one; "20 °C" and
+"50 °F" are not.
+
+Units of one system ("90 minutes", "1.5 hours") are compared by value where texts are read. This is about the rest:
+metric and imperial, bytes counted in thousands (a text is read as if they were counted in powers of two), a time of
+two parts ("1 hour 30 minutes"), and a share as a word ("half", "50 %").
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from math import isclose
 from typing import NamedTuple
 
 from skep.patterns import lazy
@@ -22,13 +29,22 @@ SHARE = 0.01
 """The same for other measures, as a share of the value."""
 WHOLE = 10
 """From so many of a unit on, a measure may have been rounded to a whole number."""
-_DIGIT = re.compile(r"\d")
+THOUSANDS = {"kb": 1, "kilobyte": 1, "mb": 2, "megabyte": 2, "gb": 3, "gigabyte": 3, "tb": 4, "terabyte": 4}
+"""Units of bytes by the power of a thousand that they may stand for."""
+SHARES = {"half": 50.0, "quarter": 25.0, "third": 100 / 3, "fifth": 20.0, "tenth": 10.0}
+"""Words for a share of a whole, in per cent."""
+COUNTS = {"two": 2, "three": 3, "four": 4}
+_WHOLE_OR_NOT = re.compile(rf"\d|\b(?:{'|'.join(SHARES)})s?\b", re.IGNORECASE)
 """Without one nothing is measured."""
-_other_system = sorted(unit for unit, (dimension, _) in UNITS.items() if dimension in METRIC)
+_units = (unit for unit, (dimension, _) in UNITS.items() if dimension in (*METRIC, "bytes", "second"))
+_time = "days?|hours?|hrs?|h|minutes?|mins?|seconds?|secs?|m|s"
 _measure = lazy(
-    r"(?<![\w.,-])(-?\d+(?:\.\d+)?)[ \u00a0]?"
-    r"(?:(?:[°º][ \u00a0]?|degrees? )(c|f|celsius|fahrenheit)|(celsius|fahrenheit)"
-    rf"|({'|'.join(sorted(_other_system, key=len, reverse=True))}))(?![\w])",
+    rf"\b(?P<first>\d+)[ \u00a0]?(?P<large>{_time}),?(?: and)? ?(?P<second>\d+)[ \u00a0]?(?P<small>{_time})\b"
+    r"|(?<![\w.,-])(?P<number>-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)[ \u00a0]?"
+    r"(?:(?:[°º][ \u00a0]?|degrees? )(?P<scale>c|f|celsius|fahrenheit)|(?P<bare>celsius|fahrenheit)"
+    rf"|(?P<percent>%|percent\b|per cent\b)|(?P<unit>{'|'.join(sorted(_units, key=len, reverse=True))}))(?![\w])"
+    r"|(?<![\w-])(?:(?:a|one) )?(?P<half>half)(?! (?:past|an?|hour|day|year|time)\b|[\w-])"
+    rf"|(?<![\w-])(?P<count>a|one|{'|'.join(COUNTS)}) (?P<part>quarter|third|fifth|tenth)s?(?= of\b)",
     re.IGNORECASE,
 )
 
@@ -41,6 +57,7 @@ class _Measured(NamedTuple):
     """How much one of its own unit is."""
     dimension: str
     imperial: bool
+    """Whether it is given in the notation that gives way to the other: imperial, of two parts, or a word."""
     start: int
     end: int
 
@@ -82,11 +99,15 @@ def _written(text: str, named: Sequence[_Measured], other: str, others: Sequence
 
 
 def _agree(one: _Measured, other: _Measured) -> bool:
-    """Whether two measures are the same in two systems, or two ways of writing one temperature."""
+    """Whether two measures are the same in two notations, or two ways of writing one temperature."""
     if one.dimension != other.dimension:
         return False
     if one.dimension == "celsius":
         return abs(one.value - other.value) <= (DEGREE if one.imperial != other.imperial else 0.0)
+    if one.dimension == "bytes":
+        return one.unit != other.unit and isclose(one.value, other.value)
+    if one.dimension in ("second", "share"):
+        return one.imperial != other.imperial and abs(one.value - other.value) < 0.5
     if one.imperial == other.imperial:
         return False
     most = max(abs(one.value), abs(other.value))
@@ -102,16 +123,40 @@ def _rounded(one: _Measured, other: _Measured) -> bool:
 @lru_cache(maxsize=MEMO_TEXTS)
 def _measures(text: str) -> tuple[_Measured, ...]:
     """The measures that a text names, in the order in which they stand."""
-    if not _DIGIT.search(text):
+    if not _WHOLE_OR_NOT.search(text):
         return ()
-    return tuple(map(_read, _measure.finditer(text)))
+    return tuple(read for match in _measure.finditer(text) if (read := _read(match)) is not None)
 
 
-def _read(match: re.Match[str]) -> _Measured:
-    number, scale, bare, unit = match.groups()
-    value = float(number)
-    if unit is None:
-        imperial = (scale or bare)[0] in "fF"
-        return _Measured((value - 32) * 5 / 9 if imperial else value, 1.0, "celsius", imperial, *match.span())
-    dimension, factor = UNITS[unit.lower()]
-    return _Measured(value * factor, factor, dimension, unit.lower() in IMPERIAL, *match.span())
+def _read(match: re.Match[str]) -> _Measured | None:
+    """A measure that was found; None for a unit that no other notation is known of."""
+    part = match.groupdict()
+    span = match.span()
+    if part["half"] or part["part"]:
+        count = COUNTS.get((part["count"] or "one").lower(), 1)
+        return _Measured(count * SHARES[(part["half"] or part["part"]).lower()], 1.0, "share", True, *span)
+    if part["first"]:
+        large, small = _seconds(part["large"]), _seconds(part["small"])
+        value = int(part["first"]) * large + int(part["second"]) * small
+        return _Measured(value, small, "second", True, *span) if large > small else None
+    value = float(part["number"].replace(",", ""))
+    if part["percent"]:
+        return _Measured(value, 1.0, "share", False, *span)
+    unit = (part["unit"] or "").lower()
+    if not unit:
+        imperial = (part["scale"] or part["bare"])[0] in "fF"
+        return _Measured((value - 32) * 5 / 9 if imperial else value, 1.0, "celsius", imperial, *span)
+    dimension, factor = UNITS[unit]
+    if dimension == "bytes":
+        power = THOUSANDS.get(unit.removesuffix("s"))
+        return (
+            None
+            if power is None
+            else _Measured(value * 1000.0**power, 1000.0**power, dimension, False, *span)
+        )
+    return _Measured(value * factor, factor, dimension, unit in IMPERIAL, *span)
+
+
+def _seconds(unit: str) -> float:
+    """How long one of a unit is; after a larger one, "m" stands for minutes."""
+    return 60.0 if unit.lower() == "m" else UNITS[unit.lower()][1]

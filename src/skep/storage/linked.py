@@ -19,16 +19,16 @@ _IN_DOUBT = (
     f" (SELECT 1 FROM memories o WHERE o.id IN ({_ENDS}) AND o.status = 'active' AND o.forgotten = 0)"
 )
 
-_HEIRS = """
+_LEADS = "m.replaced_by IS NOT NULL AND m.forgotten = 0 AND m.status IN ('superseded', 'merged', 'retracted')"
+"""Whether a memory leads on to what replaced it: also one that was retracted, which shows no more by itself."""
+_HEIRS = f"""
     WITH RECURSIVE chain(start, id) AS (
-        SELECT row, replaced_by FROM memories
-        WHERE row IN (SELECT value FROM json_each(?)) AND status IN ('superseded', 'merged')
+        SELECT m.row, m.replaced_by FROM memories m WHERE m.row IN (SELECT value FROM json_each(?)) AND {_LEADS}
         UNION
-        SELECT chain.start, m.replaced_by FROM chain JOIN memories m ON m.id = chain.id
-        WHERE m.status IN ('superseded', 'merged')
+        SELECT chain.start, m.replaced_by FROM chain JOIN memories m ON m.id = chain.id WHERE {_LEADS}
     )
-    SELECT chain.start, chain.id FROM chain JOIN memories m ON m.id = chain.id
-    WHERE m.status NOT IN ('superseded', 'merged') AND m.forgotten = 0
+    SELECT chain.start, chain.id FROM chain LEFT JOIN memories m ON m.id = chain.id
+    WHERE m.id IS NULL OR (m.forgotten = 0 AND NOT ({_LEADS}))
 """
 
 
@@ -88,8 +88,24 @@ class Linked:
             and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
         ]
 
+    def replaced_by(self, memory_id: str) -> list[tuple[str, str]]:
+        """What a memory replaced, and how: `superseded` or `merged`."""
+        sql = (
+            f"SELECT m.id, m.replaced_how FROM memories m WHERE m.replaced_by = ? AND {_LEADS} ORDER BY m.id"
+        )
+        return [(old, how) for old, how in self.connection.rows(sql, (memory_id,))]
+
+    def successor(self, memory_id: str) -> tuple[str, str] | None:
+        """What replaced a memory, and how; None where nothing did."""
+        sql = f"SELECT m.replaced_by, m.replaced_how FROM memories m WHERE m.id = ? AND {_LEADS}"
+        found = self.connection.rows(sql, (memory_id,))
+        return (found[0][0], found[0][1]) if found else None
+
     def heirs(self, rows: Sequence[int]) -> dict[int, str]:
-        """What stands in place of replaced rows now: of each the end of its chain, where there is one."""
+        """What stands in place of replaced rows now: of each the end of its chain, where there is one.
+
+        A part of a hive may not hold that end: then its id is all that is known of it here.
+        """
         return dict(self.connection.rows(_HEIRS, (msgspec.json.encode(rows).decode(),)))
 
     def contradicted(self, memory_id: str) -> bool:
