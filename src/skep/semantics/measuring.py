@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from skep.patterns import lazy
 from skep.semantics.lexicon import UNITS, word_set
+from skep.tuples import NamedTuple
 
 MEMO_TEXTS = 4096
 IMPERIAL = word_set(
