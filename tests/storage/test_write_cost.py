@@ -77,7 +77,7 @@ def test_uses_of_many_memories_take_two_statements(bank_path: Path) -> None:
 
 
 def test_a_new_memory_dirties_few_pages(bank_path: Path) -> None:
-    """Leaves of events and their index, of memories and their two indexes, and of vectors; more only where one fills."""
+    """A leaf each of events and their index, of memories and their two indexes, and of vectors, as long as none fills."""
     with opened(bank_path) as bank:
         grown(bank)
         bank.remember("the first of its kind", on_conflict="ignore")
@@ -126,7 +126,9 @@ def test_what_comes_from_elsewhere_is_written_down_and_minting_goes_on_after_it(
         kept = events[:2] if not partial else [events[0], events[1], events[4]]
         store.apply(kept, now=events[-1].at, partial=partial)
         assert store.log.versions()[a.actor] == 2
-        assert (a.actor, 2, events[4 if partial else 1].hlc) in store.connection.rows("SELECT * FROM replicas")
+        assert (a.actor, 2, events[4 if partial else 1].hlc) in store.connection.rows(
+            "SELECT * FROM replicas"
+        )
         b.remember("its own", on_conflict="ignore")
         store.apply(events, now=events[-1].at)
         assert store.log.versions() == {a.actor: 5, b.actor: 1}
@@ -138,7 +140,9 @@ def test_what_comes_from_elsewhere_is_written_down_and_minting_goes_on_after_it(
     with opened(tmp_path / "c.skep") as c:
         c.remember("the first", on_conflict="ignore")
         (own,) = c.engine.store.log.after(0)
-        lost = type(own)(actor=own.actor, counter=2, hlc=own.hlc + 1, kind="remember", body={"text": "came back"})
+        lost = type(own)(
+            actor=own.actor, counter=2, hlc=own.hlc + 1, kind="remember", body={"text": "came back"}
+        )
         assert c.engine.store.apply([lost], now=own.at + 10, partial=partial).new == 1
         assert c.engine.store.connection.rows("SELECT * FROM replicas") == [(c.actor, 2, lost.hlc)]
         assert c.remember("the third", on_conflict="ignore").memory.id == f"{c.actor}-3"
