@@ -77,7 +77,7 @@ def test_uses_of_many_memories_take_two_statements(bank_path: Path) -> None:
 
 
 def test_a_new_memory_dirties_few_pages(bank_path: Path) -> None:
-    """A leaf each of events and their index, of memories and their two indexes, and of vectors, as long as none fills."""
+    """One leaf of events, memories and vectors each, and of three indexes, as long as none of them fills up."""
     with opened(bank_path) as bank:
         grown(bank)
         bank.remember("the first of its kind", on_conflict="ignore")
