@@ -372,6 +372,9 @@ def clean_sources(field: str, value: Any, settings: Settings) -> tuple[str, ...]
 
 def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None = None) -> tuple[str, ...]:
     """Tags in the order given, each once."""
+    most = settings.tags_limit if most is None else most
+    if type(value) is tuple:  # as most are
+        return _clean_tags(field, cast("tuple[Any, ...]", value), settings.label_limit, most)
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, tuple | list) and (
@@ -379,7 +382,6 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
     ):
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
-    most = settings.tags_limit if most is None else most
     given: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return _clean_tags(field, given, settings.label_limit, most)
 

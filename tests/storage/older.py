@@ -9,6 +9,15 @@ import apsw
 from skep.config import Settings
 from skep.storage.sqlite import SqliteStore
 
+TO_FOUR = """
+CREATE TABLE counted AS SELECT * FROM actors;
+DROP VIEW actors;
+DROP TABLE replicas;
+CREATE TABLE actors(actor TEXT PRIMARY KEY, counter INTEGER NOT NULL, hlc INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO actors SELECT actor, counter, hlc FROM counted;
+DROP TABLE counted;
+PRAGMA user_version = 4;
+"""
 TO_THREE = """
 DROP INDEX links_contradicts;
 DROP INDEX memories_forgotten;
@@ -38,7 +47,9 @@ def make_older(path: Path, version: int) -> None:
         store.tables.wording.rebuild()  # what is new had its words and tags in their tables at once
     store.close_as_one_file()
     connection = apsw.Connection(str(path))
-    connection.execute(TO_THREE)
+    connection.execute(TO_FOUR)
+    if version <= 3:
+        connection.execute(TO_THREE)
     if version <= 2:
         connection.execute(TO_TWO)
     if version == 1:

@@ -46,7 +46,7 @@ def findings(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_an_older_bank_keeps_everything_and_goes_on(bank_path: Path, version: int) -> None:
     before = filled(bank_path)
     make_older(bank_path, version)
@@ -68,7 +68,7 @@ def test_an_older_bank_keeps_everything_and_goes_on(bank_path: Path, version: in
     assert findings(bank_path) == []
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_an_older_bank_that_cannot_be_changed_is_read_as_it_is(bank_path: Path, version: int) -> None:
     before = filled(bank_path)
     make_older(bank_path, version)
@@ -95,6 +95,23 @@ def test_a_process_of_an_older_version_cannot_go_on_writing(bank_path: Path) -> 
     with opened(bank_path) as bank:
         bank.remember("written by the newer one", on_conflict="ignore")
         with pytest.raises(apsw.SQLError, match="no such table: mentions"):
+            older.execute(write)
+    older.close()
+
+
+def test_a_process_that_keeps_counters_in_a_table_cannot_go_on_writing(bank_path: Path) -> None:
+    filled(bank_path)
+    make_older(bank_path, 4)
+    older = apsw.Connection(str(bank_path))
+    count = older.execute("SELECT counter FROM actors").fetchone()
+    write = "UPDATE actors SET counter = counter + 1"
+    older.execute(f"BEGIN; {write}; ROLLBACK")
+
+    with opened(bank_path) as bank:
+        assert bank.engine.store.connection.rows("SELECT * FROM replicas") == [(bank.actor, None, None)]
+        bank.remember("written by the newer one", on_conflict="ignore")
+        assert older.execute("SELECT counter FROM actors").fetchone() == (count[0] + 1,)
+        with pytest.raises(apsw.SQLError, match="cannot modify actors because it is a view"):
             older.execute(write)
     older.close()
 

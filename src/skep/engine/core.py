@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from skep.storage.tables import Changes
 
 Sign = Callable[[Event], bytes]
+_set = msgspec.structs.force_setattr
 CHANGES = frozenset(
     ("revise", "retract", "restore", "evidence", "mark", "supersede", "merge", "link", "unlink", "undo")
 )
@@ -139,17 +140,12 @@ class Engine:
     def as_stored(self, changes: Changes) -> list[Memory]:
         """The new memories of a write, as reading them back would give them."""
         embedder = changes.embedder
-        if (
-            changes.waiting
-            or embedder is None
-            or any(m.expires_at is not None for _r, m, _t in changes.created)
-        ):
+        made = [memory for _row, memory, _text in changes.created]
+        if changes.waiting or embedder is None or (changes.beyond and any(m.expires_at is not None for m in made)):
             found = self.store.memories([row for row, _m, _t in changes.created])
             return [found[row] for row, _m, _t in changes.created]
-        made: list[Memory] = []
-        for _row, memory, _text in changes.created:  # nobody has seen them yet, so they need not be copied
-            msgspec.structs.force_setattr(memory, "embedder", embedder)
-            made.append(memory)
+        for memory in made:  # nobody has seen them yet, so they need not be copied
+            _set(memory, "embedder", embedder)
         return made
 
     def memory(self, memory_id: str) -> Memory:

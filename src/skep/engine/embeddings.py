@@ -254,11 +254,6 @@ class Embeddings:
         self._measured.add(name)
         return True
 
-    def _just_asked(self, space: Space, text: str) -> NDArray[np.float32] | None:
-        """The vector of a text that was searched with, as one is before it is written."""
-        with self._asked_lock:
-            return self._asked.get((space.fingerprint, text))
-
     def at_hand(self) -> bool:
         """Whether queries can be embedded with the model that made the stored vectors."""
         space = self.store.active_space()
@@ -307,7 +302,8 @@ class Embeddings:
             embedder = self.for_space(space)
             if embedder is None or not embedder.instant:
                 continue
-            known = self._just_asked(space, texts[0]) if len(texts) == 1 else None
+            # One that was searched with just now, as texts are before they are written. Nobody waits for a dict.
+            known = self._asked.get((space.fingerprint, texts[0])) if len(texts) == 1 else None
             if known is not None and known.shape == (space.dim,):
                 made[space.number] = [known.astype("<f4", copy=False).tobytes()]
                 continue

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from skep.semantics import lexicon as lx
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np

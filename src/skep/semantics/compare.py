@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -32,6 +32,7 @@ from skep.semantics.features import NAMES, RARE, Pair, examine_many
 from skep.semantics.measuring import in_one_unit
 from skep.semantics.reading import Text, analyse, numbered
 from skep.semantics.saying import said_twice
+from skep.tuples import NamedTuple
 from skep.words import SINGLE
 
 VerdictKind = Literal["duplicate", "contradiction", "update", "neutral"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from skep.patterns import MONTH, lazy
+from skep.tuples import NamedTuple
 
 MEMO_TEXTS = 4096
 Day = tuple[int, int, int]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,6 +68,8 @@ def blocks_of(left: list[str], right: list[str]) -> list[Block]:
     shared = {*left[:start], *left[i:]}
     if len(shared) == start + end and not ({*left[start:i]} & {*right} or {*right[start:j]} & {*left}):
         return [] if start == i == j else [(start, i, start, j)]
+    from difflib import SequenceMatcher  # where the package `native` is there, it is not needed
+
     opcodes = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
     return [(i, j, k, m) for kind, i, j, k, m in opcodes if kind != "equal"]
 

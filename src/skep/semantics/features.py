@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import compress, pairwise
 from operator import mul
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from skep.semantics import lexicon as lx
 from skep.semantics.aligning import Alignment, Told, Words, align_many, told
 from skep.semantics.editing import Edits, edits_many, solid
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from skep.semantics.reading import Text

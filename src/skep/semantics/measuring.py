@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from math import isclose
-from typing import NamedTuple
 
 from skep.patterns import lazy
 from skep.semantics.lexicon import UNITS, word_set
+from skep.tuples import NamedTuple
 
 MEMO_TEXTS = 4096
 IMPERIAL = word_set(

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import compress, islice
-from typing import NamedTuple
 
 from skep import kernels
+from skep.patterns import lazy
 from skep.semantics import lexicon as lx
+from skep.tuples import NamedTuple
 
 MAX_TOKENS = 72
 """Longer texts are compared by their first words only, which bounds the cost of a pair."""
@@ -18,11 +19,11 @@ SHORT = 512
 """Characters up to which all words of a text are found at once."""
 
 _CLEAN = (
-    (re.compile(r"-LRB-|-LSB-"), "("),
-    (re.compile(r"-RRB-|-RSB-"), ")"),
-    (re.compile(r"[\u2018\u2019`]"), "'"),
-    (re.compile(r"[\u201c\u201d]|''"), '"'),
-    (re.compile(r"\s+(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE), r"\1"),
+    (lazy(r"-LRB-|-LSB-"), "("),
+    (lazy(r"-RRB-|-RSB-"), ")"),
+    (lazy(r"[\u2018\u2019`]"), "'"),
+    (lazy(r"[\u201c\u201d]|''"), '"'),
+    (lazy(r"\s+(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE), r"\1"),
 )
 _PLAIN = frozenset("'`")
 """What else than brackets needs cleaning in a plain text."""
@@ -34,14 +35,14 @@ _token = (
     r"|[^\W\d_][^\W_]*(?:'[a-z]+)?(?:[._]\w+)*"  # a word, or a dotted or underscored name
     r"|[$€£%#.;:?!()]"
 )
-_TOKEN = re.compile(_token, re.IGNORECASE)
-_PLAIN_TOKEN = re.compile(_token.replace("[a-z]", "[A-Za-z]").replace(r"[^\W\d_]", "[A-Za-z]"), re.ASCII)
+_TOKEN = lazy(_token, re.IGNORECASE)
+_PLAIN_TOKEN = lazy(_token.replace("[a-z]", "[A-Za-z]").replace(r"[^\W\d_]", "[A-Za-z]"), re.ASCII)
 """The same where a text is ASCII, in a third of the time."""
 _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
 _ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
 _CURRENCY = frozenset("$€£")
-_MARK = re.compile(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_")
+_MARK = lazy(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_")
 _ENDS = frozenset((".", "?", "!", ":", ""))
 """Marks, or no word at all, after which a capital says nothing."""
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import compress
-from typing import NamedTuple
 
 from skep.semantics import lexicon as lx
 from skep.semantics.reading import Text
+from skep.tuples import NamedTuple
 
 MOST_SYNONYMS = 2
 """How many words may be exchanged for synonyms, and at most one in three."""

@@ -413,18 +413,19 @@ class _Transaction(_Held):
         self._c, self._apart, self._begun = connection, apart, None
 
     def __enter__(self) -> None:
-        outermost = not self._c.mine
-        self._c.lock.acquire()
+        connection = self._c
+        outermost = not connection.mine
+        connection.lock.acquire()
         try:
-            if self._c.db.in_transaction and outermost:
-                self._c.abandon()
-            self._begun = self._c.begin(apart=self._apart)
+            if connection.db.in_transaction and outermost:
+                connection.abandon()
+            self._begun = connection.begin(apart=self._apart)
         except BaseException as error:
             if outermost and not isinstance(error, apsw.Error | StorageError):
-                self._c.abandon()
-            self._c.lock.release()
+                connection.abandon()
+            connection.lock.release()
             if isinstance(error, apsw.Error):
-                raise explained(error, self._c.path) from error
+                raise explained(error, connection.path) from error
             raise
 
     def _end(self, *, failed: bool) -> None:

@@ -89,13 +89,18 @@ class Log:
         return events, bodies
 
     def insert(
-        self, events: Sequence[Event], *, bodies: Sequence[str | None] = (), gaps: bool = False
+        self,
+        events: Sequence[Event],
+        *,
+        bodies: Sequence[str | None] = (),
+        gaps: bool = False,
+        fresh: bool = False,
     ) -> None:
         """Write events and what they mention. Call inside a transaction.
 
         The memory that an event creates bears its id, so that is not written down as a mention. With `gaps`, counters
         may be missing before them; an actor's version then advances only as far as nothing is missing. `bodies` is what
-        `mint` gave with them.
+        `mint` gave with them, if they are `fresh` from there.
         """
         rows: list[tuple[Any, ...]] = []
         subjects: list[tuple[str, int]] = []
@@ -116,22 +121,26 @@ class Log:
             self._c.run_each("INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
         newest.seq = seq
         for actor, (counter, hlc) in reached.items():
-            self._advance(actor, self._reached(actor) if gaps else counter, hlc)
+            self._advance(actor, self._reached(actor) if gaps else counter, hlc, fresh=fresh)
 
-    def _advance(self, actor: str, counter: int, hlc: int) -> None:
+    def _advance(self, actor: str, counter: int, hlc: int, *, fresh: bool) -> None:
+        """Take note of how far an actor has come; of what was minted here, the log itself says so."""
         newest = self.newest
         known = newest.actors.get(actor)
-        if known is None:
-            self._c.run("INSERT INTO actors(counter, hlc, actor) VALUES(?,?,?)", (counter, hlc, actor))
-        else:
+        if known is not None:
             counter, hlc = max(counter, known[0]), max(hlc, known[1])
-            self._c.run("UPDATE actors SET counter = ?, hlc = ? WHERE actor = ?", (counter, hlc, actor))
+        if fresh and known is None:
+            self._c.run("INSERT INTO replicas(actor) VALUES(?)", (actor,))
+            newest.followed.add(actor)
+        elif not fresh or actor not in newest.followed:
+            self._c.run("INSERT OR REPLACE INTO replicas(actor, counter, hlc) VALUES(?,?,?)", (actor, counter, hlc))
+            newest.followed.discard(actor)
         newest.actors[actor] = (counter, hlc)
         newest.stamp = max(newest.stamp, hlc)
 
     def _reached(self, actor: str) -> int:
         """The counter of an actor up to which nothing is missing, from the events that are here."""
-        have = self._c.one("SELECT counter FROM actors WHERE actor = ?", (actor,)) or 0
+        have = self.newest.actors.get(actor, (0, 0))[0]
         for (counter,) in self._c.rows(
             "SELECT counter FROM events WHERE actor = ? AND counter > ? ORDER BY counter", (actor, have)
         ):

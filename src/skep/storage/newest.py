@@ -8,6 +8,7 @@ _NUMBERS = (
     "SELECT (SELECT max(seq) FROM events), (SELECT max(row) FROM memories), (SELECT max(changed) FROM memories),"
     " (SELECT max(id) FROM words_docsize)"
 )
+_ACTORS = "SELECT a.actor, a.counter, a.hlc, r.counter IS NULL FROM actors a JOIN replicas r ON r.actor = a.actor"
 
 
 class Newest:
@@ -16,7 +17,7 @@ class Newest:
     Whoever gives out a number inside a transaction moves it on here as well.
     """
 
-    __slots__ = ("_c", "_version", "actors", "change", "row", "seq", "stamp", "worded")
+    __slots__ = ("_c", "_version", "actors", "change", "followed", "row", "seq", "stamp", "worded")
 
     def __init__(self, connection: Connection) -> None:
         self._c = connection
@@ -28,6 +29,8 @@ class Newest:
         """The last row in the full-text index; those after it wait to be put there together."""
         self.actors: dict[str, tuple[int, int]] = {}
         """Per actor, its counter and its stamp."""
+        self.followed: set[str] = set()
+        """Those of them whose counter and stamp follow from the log."""
         self.stamp = 0
 
     def look(self) -> None:
@@ -39,9 +42,10 @@ class Newest:
             return
         ((seq, row, change, worded),) = self._c.rows(_NUMBERS)
         self.seq, self.row, self.change, self.worded = seq or 0, row or 0, change or 0, worded or 0
-        found = self._c.rows("SELECT actor, counter, hlc FROM actors")
-        self.actors = {actor: (counter, hlc) for actor, counter, hlc in found}
-        self.stamp = max((hlc for _actor, _counter, hlc in found), default=0)
+        found = self._c.rows(_ACTORS)
+        self.actors = {actor: (counter, hlc) for actor, counter, hlc, _followed in found}
+        self.followed = {actor for actor, _counter, _hlc, followed in found if followed}
+        self.stamp = max((hlc for _counter, hlc in self.actors.values()), default=0)
         self._version = version
 
     def stands(self, version: int) -> bool:

@@ -149,6 +149,26 @@ STEPS: tuple[str, ...] = (
         SELECT l.src FROM doubted d JOIN links l ON l.dst = d.id AND l.rel = 'derived_from'
     );
     """,
+    """
+    -- How far an actor has come. What is written here follows from the log, so that a write need not say it again: of
+    -- such an actor only the name is kept. What came from elsewhere may have gaps, and is written down. An older skep,
+    -- which has the bank open, cannot go on writing: nothing can be put into a view.
+    CREATE TABLE replicas(actor TEXT PRIMARY KEY, counter INTEGER, hlc INTEGER) WITHOUT ROWID;
+    INSERT INTO replicas(actor, counter, hlc)
+        SELECT actor, iif(own, NULL, counter), iif(own, NULL, hlc) FROM (
+            SELECT a.actor, a.counter, a.hlc, a.actor = (SELECT value FROM meta WHERE key = 'actor')
+                AND (a.counter, a.hlc) = (
+                    SELECT e.counter, e.hlc FROM events e WHERE e.actor = a.actor ORDER BY e.counter DESC LIMIT 1
+                ) AS own
+            FROM actors a
+        );
+    DROP TABLE actors;
+    CREATE VIEW actors(actor, counter, hlc) AS
+        SELECT r.actor,
+            coalesce(r.counter, (SELECT max(e.counter) FROM events e WHERE e.actor = r.actor), 0),
+            coalesce(r.hlc, (SELECT e.hlc FROM events e WHERE e.actor = r.actor ORDER BY e.counter DESC LIMIT 1), 0)
+        FROM replicas r;
+    """,
 )
 
 VERSION = len(STEPS)

@@ -268,7 +268,7 @@ class SqliteStore(Reads):
         bodies: Sequence[str | None] = (),
         gaps: bool = False,
     ) -> Changes:
-        self.log.insert(events, bodies=bodies, gaps=gaps)
+        self.log.insert(events, bodies=bodies, gaps=gaps, fresh=fresh)
         changes = self.tables.apply(events, fresh=fresh)
         if changes.created:
             rows: list[int] = []

@@ -100,6 +100,9 @@ class Tables:
             fresh: They were minted here, so nothing can mention a memory before it is created.
         """
         changes = Changes()
+        if fresh and len(events) == 1 and events[0].kind == "remember":  # as most writes are
+            self._bear(events, changes)
+            return changes
         born: list[Event] = []
         subjects: dict[str, list[Event]] = {}
         linked: dict[str, list[Event]] = {}

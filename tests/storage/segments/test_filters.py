@@ -60,6 +60,27 @@ def test_few_rows_that_carry_a_tag_are_decided_as_many_are(
             assert right == index.rows_where(where, Filter(statuses=("none",))).tolist()
 
 
+@given(
+    st.lists(fields, max_size=6),
+    st.lists(fields, min_size=1, max_size=10),
+    st.lists(moments, min_size=1, max_size=4),
+    st.sampled_from([None, 0.3]),
+)
+def test_rows_that_were_just_written_are_decided_as_many_are(
+    rows: list[dict[str, Any]], late: list[dict[str, Any]], times: list[float], bar: float | None
+) -> None:
+    for few in (0, 8):  # as an array, one by one
+        bank = bank_of(rows)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(segment_filters, "BY_HAND", few)
+            index = SegmentIndex(None, bank, tail_limit=100)
+            for row, values in enumerate(late, 50):
+                bank.put(row, "dog", **values)
+                for moment in (None, *times):
+                    where = Filter(valid_at=moment, min_confidence=bar, decay_per_day=0.0, now=moment or 0.0)
+                    assert [each.row for each in bank.live if admits(where, each)] == seen(index, where)
+
+
 ONE_BY_ONE: list[dict[str, Any]] = [
     {"scope": Scope(user="a")},
     {"scope": Scope(user="a", project=ANY, session=ANY)},

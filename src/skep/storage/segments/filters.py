@@ -37,6 +37,8 @@ SLACK = 1.0
 KEPT = 16
 FEW = 8
 """Tags that fewer than one row in so many carries are decided for those rows alone."""
+BY_HAND = 8
+"""Rows that were just written, up to which each is looked at by itself: an array costs more than a row."""
 BLOCK = 8192
 """Rows looked at together where a row takes several steps: what lies between them stays in the cache."""
 
@@ -190,10 +192,38 @@ class Masks:
 
 
 def _stands(table: Table, where: Filter, part: slice, mask: Mask, kept: _Kept) -> None:
+    ages = where.min_confidence is not None and where.decay_per_day
+    if part.start >= table.base and part.stop - part.start <= BY_HAND and not ages:  # as after a single write
+        kept.moments[0] = _narrow(kept.moments[0], _each_stands(table, where, part, mask))
+        return
     if where.statuses:
         mask &= _among(table.column("status")[part], [STATUS_CODES.get(s, -1) for s in where.statuses])
     kept.moments[0] = _narrow(kept.moments[0], _by_time(table, where, part, mask))
     kept.moments[1] = _narrow(kept.moments[1], _by_confidence(table, where, part, mask))
+
+
+def _each_stands(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:
+    """The same for a few rows of the tail, one by one; and while no row's answer changes."""
+    low, high = -inf, inf
+    moment, bar = where.valid_at, where.min_confidence
+    for place in range(part.start, part.stop):
+        entry = table.tail.entries.get(place - table.base)
+        if entry is None:  # gone, so that nothing is asked of it
+            continue
+        row = entry.row
+        stands = not where.statuses or (row.status in where.statuses and row.status in STATUS_CODES)
+        if bar is not None and not row.confidence >= bar:
+            stands = False
+        if moment is not None:
+            for edge, opens in ((row.valid_from, True), (row.valid_to, False), (row.expires_at, False)):
+                if edge is None:
+                    continue
+                if edge <= moment:
+                    low, stands = max(low, edge), stands and opens
+                else:
+                    high, stands = min(high, edge), stands and not opens
+        mask[place - part.start] = stands
+    return low, high
 
 
 def _narrows(table: Table, where: Filter, part: slice, mask: Mask, _kept: _Kept) -> None:

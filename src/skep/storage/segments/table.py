@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skep import kernels
-from skep.storage.segments.columns import COLUMNS, column_of
+from skep.storage.segments.columns import COLUMNS, column_of, repeated
 from skep.storage.segments.reader import Segment, shown
 from skep.storage.segments.tail import Tail
 
@@ -219,7 +219,7 @@ class Table:
                 return self.segments[0].column(name)
             same = self._same_throughout(name)
             if same is not None:
-                return np.broadcast_to(same, self.count)
+                return repeated(same, self.count)
             held = self._gathered([s.column(name) for s in self.segments], COLUMNS[name].dtype)
             slots = [self.base + slot for slot in self.tail.entries]
             held[slots] = column_of(name, [entry.row for entry in self.tail.entries.values()])

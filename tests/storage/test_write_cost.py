@@ -1,0 +1,149 @@
+"""What one write costs, counted: statements, pages of the write-ahead log, and what is not written down twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from skep.bank import Bank
+from skep.config import Settings
+from skep.embedding.hashing import HashingEmbedder
+from skep.storage.sqlite import SqliteStore
+from skep.storage.wording import TAIL
+
+PAGE = 4096
+FRAME = PAGE + 24
+
+
+def opened(path: Path) -> Bank:
+    return Bank.open(path, embedder=HashingEmbedder(32))
+
+
+def grown(bank: Bank) -> str:
+    """Enough that every table has leaves of its own; the id of one memory."""
+    done = bank.remember_many(f"note {n} on the ledger of the harbour office" for n in range(600))
+    return done[300].memory.id
+
+
+def statements(bank: Bank, write: Callable[[], object]) -> list[str]:
+    ran: list[str] = []
+
+    def counted(sql: str, _bindings: Any) -> None:
+        ran.append(" ".join(sql.split()[:3]))
+
+    bank.engine.store.connection.trace = counted
+    write()
+    bank.engine.store.connection.trace = None
+    return ran
+
+
+def pages(path: Path, bank: Bank, write: Callable[[], object]) -> int:
+    """Pages that a write puts into the write-ahead log, which was emptied before."""
+    bank.engine.store.connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    write()
+    return (path.with_name(path.name + "-wal").stat().st_size - 32) // FRAME
+
+
+def test_a_new_memory_takes_three_statements_in_its_transaction(bank_path: Path) -> None:
+    with opened(bank_path) as bank:
+        grown(bank)
+        bank.remember("the first of its kind", on_conflict="ignore")
+        ran = statements(bank, lambda: bank.remember("another of its kind", on_conflict="ignore"))
+    assert ran == [
+        "BEGIN IMMEDIATE",
+        "INSERT INTO events(seq,",
+        "INSERT INTO memories(status,",
+        "INSERT INTO vectors(key,",
+        "COMMIT",
+    ]
+
+
+def test_uses_of_many_memories_take_two_statements(bank_path: Path) -> None:
+    with opened(bank_path) as bank:
+        some = grown(bank)
+        ids = [memory.id for memory in bank.find(limit=40)]
+
+        def use() -> None:
+            bank.engine.note_uses([some, *ids])
+            bank.engine.flush_uses()
+
+        use()
+        ran = statements(bank, use)
+    assert ran == ["BEGIN IMMEDIATE", "INSERT INTO events(seq,", "INSERT INTO uses(memory,", "COMMIT"]
+
+
+def test_a_new_memory_dirties_few_pages(bank_path: Path) -> None:
+    """One leaf of events, memories and vectors each, and of three indexes, as long as none of them fills up."""
+    with opened(bank_path) as bank:
+        grown(bank)
+        bank.remember("the first of its kind", on_conflict="ignore")
+        taken = [
+            pages(bank_path, bank, lambda n=n: bank.remember(f"number {n} of its kind", on_conflict="ignore"))
+            for n in range(TAIL - 10)
+        ]
+    assert sorted(taken)[len(taken) // 2] == 6
+
+
+def test_a_revision_dirties_few_pages(bank_path: Path) -> None:
+    with opened(bank_path) as bank:
+        some = grown(bank)
+        bank.revise(some, importance=0.41)
+        taken = [
+            pages(bank_path, bank, lambda n=n: bank.revise(some, importance=0.42 + n / 100)) for n in range(9)
+        ]
+    assert sorted(taken)[len(taken) // 2] <= 6
+
+
+def test_how_far_an_actor_has_come_follows_from_the_log(bank_path: Path) -> None:
+    with opened(bank_path) as bank:
+        grown(bank)
+        store = bank.engine.store
+        assert store.connection.rows("SELECT * FROM replicas") == [(bank.actor, None, None)]
+        assert store.log.versions() == {bank.actor: store.last_seq()}
+        newest = max(event.hlc for event in store.log.after(0))
+        assert store.connection.one("SELECT hlc FROM actors") == newest
+        bank.remember("one more", on_conflict="ignore")
+        assert store.log.versions() == {bank.actor: store.last_seq()}
+        other = SqliteStore.open(bank_path, Settings(), read_only=True)
+        assert other.log.versions() == store.log.versions()
+        other.close()
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_what_comes_from_elsewhere_is_written_down_and_minting_goes_on_after_it(
+    tmp_path: Path, partial: bool
+) -> None:
+    """Events under the bank's own name may come back to it, where an older state of it was put in its place."""
+    with opened(tmp_path / "a.skep") as a, opened(tmp_path / "b.skep") as b:
+        for n in range(5):
+            a.remember(f"note {n}", on_conflict="ignore")
+        events = list(a.engine.store.log.after(0))
+        store = b.engine.store
+        kept = events[:2] if not partial else [events[0], events[1], events[4]]
+        store.apply(kept, now=events[-1].at, partial=partial)
+        assert store.log.versions()[a.actor] == 2
+        assert (a.actor, 2, events[4 if partial else 1].hlc) in store.connection.rows(
+            "SELECT * FROM replicas"
+        )
+        b.remember("its own", on_conflict="ignore")
+        store.apply(events, now=events[-1].at)
+        assert store.log.versions() == {a.actor: 5, b.actor: 1}
+
+        mine = list(store.log.ranges({b.actor: [(1, 1)]}))
+        a.engine.store.apply(mine, now=mine[0].at)
+        assert a.engine.store.log.versions() == {a.actor: 5, b.actor: 1}
+
+    with opened(tmp_path / "c.skep") as c:
+        c.remember("the first", on_conflict="ignore")
+        (own,) = c.engine.store.log.after(0)
+        lost = type(own)(
+            actor=own.actor, counter=2, hlc=own.hlc + 1, kind="remember", body={"text": "came back"}
+        )
+        assert c.engine.store.apply([lost], now=own.at + 10, partial=partial).new == 1
+        assert c.engine.store.connection.rows("SELECT * FROM replicas") == [(c.actor, 2, lost.hlc)]
+        assert c.remember("the third", on_conflict="ignore").memory.id == f"{c.actor}-3"
+        assert c.engine.store.log.versions() == {c.actor: 3}
