@@ -37,7 +37,9 @@ FAVOURS = """
   hundred projects that of 1 % seldom. Qdrant, LanceDB and zvec have indexes on both fields instead; sqlite-vec tests
   every row, unless a field is its partition key (its notes say what that gives and takes).
 - The lines "index alone" are skep's alone: no peer is asked for less than its whole call, so they are compared with
-  nothing but the goals. Qdrant and zvec answer "50 ids" from the index as well; skep reads fifty memories there.
+  nothing but the goals. Qdrant and zvec answer "50 ids" from the index as well, and so does skep's `Bank.rank`. In
+  "50 texts" the peers read fifty texts and skep fifty whole memories. Runs from before `Bank.rank` did that alone:
+  their figures stand among the texts, beside the ids of their floor.
 - skep and mem0 give memories ids of their own. skep's adapter keeps which row is which in a file, mem0's in memory.
 - A touch is what `recall` does for each hit, called by itself (`engine.note_uses`, which `Bank` does not offer alone).
 - Batches for bulk loading are 1,000 rows for every engine; LanceDB and Chroma advise larger ones. `optimize` of LanceDB
@@ -56,8 +58,8 @@ FAVOURS = """
 - Files are in the page cache for the first answer of a fresh process. No cache was dropped.
 """
 AGAINST = """
-- Every search goes through the public `Bank.recall`, which builds whole memories, flags conflicts and counts uses; the
-  peers return an id and a text. The lines "index alone" say what that leaves to the index.
+- Every search but those for ids goes through the public `Bank.recall`, which builds whole memories, flags conflicts and
+  counts uses; the peers return an id and a text. The lines "index alone" say what that leaves to the index.
 - skep writes an event log beside the row, so that history, undo and replication work; no peer does.
 - Qdrant Edge and zvec are native engines that one process owns alone; skep, the floor and sqlite-vec may be opened by
   many processes at once, and ask the file before every answer whether another one wrote.

@@ -14,13 +14,16 @@ SEARCHES = (
     "filtered_10",
     "keyword_ids50",
     "vector_ids50",
+    "keyword_texts50",
+    "vector_texts50",
     "index_keyword",
     "index_vector",
     "index_hybrid",
     "index_filtered_1",
 )
-"""Kinds of search. The `ids50` kinds ask for fifty ids and no text, the `index` kinds for what the index knows before
-the store is asked (fifty ids a signal); the others for ten ids and texts."""
+"""Kinds of search. The `ids50` kinds ask for fifty ids and no text, the `texts50` kinds for fifty ids and texts, the
+`index` kinds for what the index knows before the store is asked (fifty ids a signal); the others for ten ids and texts.
+An `ids50` kind comes before its `texts50` kind: answers of the latter stay in skep's cache, orders do not."""
 CHANGES = ("touch", "update")
 WRITES = ("write", "write_unsynced", "write_checked")
 """Single writes: synced to disk; merely acknowledged; synced, after a search for what it contradicts."""
@@ -39,6 +42,8 @@ TRUTHS = {
     "filtered_10": ("filtered_10", 10),
     "keyword_ids50": ("keyword", 50),
     "vector_ids50": ("vector", 50),
+    "keyword_texts50": ("keyword", 50),
+    "vector_texts50": ("vector", 50),
     "index_keyword": ("keyword", 50),
     "index_vector": ("vector", 50),
     "index_hybrid": ("hybrid", 10),

@@ -158,8 +158,9 @@ class Worker:
         where: Where = None
         if kind in ("filtered_1", "filtered_10"):
             where = ("project", query.project) if kind == "filtered_1" else ("team", query.team)
-        if kind in ("keyword", "keyword_ids50"):
-            return engine.keyword(query, query.text, 50 if kind.endswith("50") else 10, kind.endswith("50"))
+        many, ids_only = 50 if kind.endswith("50") else 10, kind.endswith("ids50")
+        if kind in ("keyword", "keyword_ids50", "keyword_texts50"):
+            return engine.keyword(query, query.text, many, ids_only)
         if kind == "question":
             return engine.keyword(query, query.question, 10, False)
         if kind == "hybrid":
@@ -168,7 +169,7 @@ class Worker:
             return engine.default(query, 10)
         if kind.startswith("index_"):
             return engine.index(kind.removeprefix("index_"), query)
-        return engine.vector(query, 50 if kind.endswith("50") else 10, where, kind.endswith("50"))
+        return engine.vector(query, many, where, ids_only)
 
     def op_search(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:
         """Ask `count` questions of one kind."""

@@ -255,6 +255,28 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.hits)
 
 
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """The order of an answer without its memories: a sequence of ids, each with its score, best first."""
+
+    ids: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+    """One for each id."""
+    reason: str = ""
+    """Why there are none or fewer, or found by words alone; as in `Recalled`."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        return zip(self.ids, self.scores, strict=True)
+
+    def __getitem__(self, index: int) -> tuple[str, float]:
+        return self.ids[index], self.scores[index]
+
+    def __bool__(self) -> bool:
+        return bool(self.ids)
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a task went, and which memories were used in it."""
 

@@ -71,6 +71,14 @@ def test_hybrid_search_agrees_with_fused_exact_search(engine: Any) -> None:
     assert mean_recall(found, truth, 10) >= 0.9
 
 
+def test_ids_alone_are_those_of_whole_answers(engine: Any) -> None:
+    for query in QUERIES:
+        assert ids(engine.keyword(query, query.text, 50, True)) == ids(
+            engine.keyword(query, query.text, 50, False)
+        )
+        assert ids(engine.vector(query, 50, None, True)) == ids(engine.vector(query, 50, None, False))
+
+
 def test_answers_carry_the_text(engine: Any) -> None:
     texts = {row.id: row.text for row in WORKLOAD.rows()}
 

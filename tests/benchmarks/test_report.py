@@ -115,10 +115,11 @@ def test_goals_are_reached_missed_or_not_measured() -> None:
     assert said["hybrid, index alone, 1,000,000 memories"].now == "not measured"
     assert said["import skep, beyond numpy"].reached
     assert said["acknowledged writes lost to SIGKILL"].reached is None  # two kills decide nothing
-    assert count(list(said.values())) == "5 reached, 2 missed, 14 not decided by this run."
+    assert count(list(said.values())) == "5 reached, 2 missed, 16 not decided by this run."
     assert tally(list(said.values())) == (
         "searches, index alone: 0 reached, 1 missed, 5 not decided by this run; "
-        "searches through `Bank`: 1 reached, 0 missed, 5 not decided by this run; "
+        "searches, ids through `Bank`: 0 reached, 0 missed, 2 not decided by this run; "
+        "searches, whole memories through `Bank`: 1 reached, 0 missed, 5 not decided by this run; "
         "all else: 4 reached, 1 missed, 4 not decided by this run."
     )
 
@@ -140,6 +141,18 @@ def test_a_fast_vector_search_with_poor_answers_misses_its_goal() -> None:
     said = {s.title: s for s in speed_goals(made)}
 
     assert said["vector, 50 ids, index alone, 100,000 memories"].reached is False
+
+
+def test_ids_and_whole_memories_are_judged_apart_and_earlier_runs_by_what_they_did() -> None:
+    ids, whole = ("keyword, 50 ids through `Bank`", "keyword, 50 whole memories through `Bank`")
+    before, after = (
+        {s.title.removesuffix(", 100,000 memories"): s for s in speed_goals(at(100_000, **times))}
+        for times in ({"keyword_ids50": 0.8}, {"keyword_ids50": 0.2, "keyword_texts50": 0.8})
+    )
+
+    assert (before[ids].now, before[whole].now) == ("not measured", "0.8 ms")
+    assert (after[ids].now, after[whole].now) == ("0.2 ms", "0.8 ms")
+    assert (after[ids].reached, after[whole].reached) == (True, False)
 
 
 def test_growth_to_a_million_is_judged_when_both_sizes_are_there() -> None:

@@ -50,6 +50,21 @@ def test_search_finds_and_explains(run: Any) -> None:
     assert "=" in run("search", "postgres", "--explain").stdout
 
 
+def test_search_may_give_ids_alone(run: Any) -> None:
+    run("add", "Postgres 16 runs on staging")
+    run("add", "The staging cache has port 6379")
+    hits = as_json(run("search", "which postgres on staging", "--json"))["hits"]
+    order = as_json(run("search", "which postgres on staging", "--ids", "--json"))
+
+    assert order["ids"] == [hit["memory"]["id"] for hit in hits]
+    assert len(order["scores"]) == len(hits)
+    lines = run("search", "which postgres on staging", "--ids").stdout.splitlines()
+    assert [line.split("  ")[0] for line in lines] == order["ids"]
+    empty = run("search", "zebra quantum parliament", "--ids")
+    assert (empty.stdout, bool(empty.stderr)) == ("", True)
+    assert "leave --explain out" in run("search", "x", "--ids", "--explain", code=2).output
+
+
 def test_search_goes_by_the_config_of_the_bank_unless_told_otherwise(run: Any, bank_path: Path) -> None:
     for number in range(4):
         run("add", f"kettle {number} stands in room {number}", "--importance", f"0.{number}")

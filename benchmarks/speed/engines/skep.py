@@ -65,7 +65,8 @@ class Skep:
     lengths: str = "all"
     drops_function_words: bool = True
     notes: tuple[str, ...] = (
-        "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags.",
+        "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags. Where ids alone "
+        "are asked for, through `rank`, which gives those of `recall` in its order.",
         "With the optional package skep-native where it is installed (`versions` says so); without it searches of the"
         " index cost two to three times as much.",
         "Synced writes do not look for conflicts, as no peer does; the line with conflicts is what `remember` "
@@ -79,6 +80,7 @@ class Skep:
         self.bank: Bank = skep.Bank.open(os.path.join(path, "bank.db"), embedder=self.vectors)
         self.ids: IO[str] | None = None
         self.own: dict[str, str] = {}
+        self.written: dict[str, str] = {}
         self.stored: set[str] | None = None
         self.ask: _Asked | None = None
 
@@ -102,6 +104,7 @@ class Skep:
         self.vectors.known = {row.text: row.vector}
         done = self.bank.remember(**self._fields(row), on_conflict="ignore" if how == "synced" else "warn")
         self.own[row.id] = done.memory.id
+        self.written[done.memory.id] = row.id
 
     def _id(self, row: Row) -> str:
         """The id that the bank gave a row. Those of the load lie in a file, and are read a thousand at a time."""
@@ -129,16 +132,23 @@ class Skep:
         found = self.bank.recall(text, limit=k, **how)
         return [(hit.memory.source or "", hit.memory.text) for hit in found.hits]
 
+    def _rank(self, query: Query, text: str, k: int, **how: Any) -> Answer:
+        """Ids alone. The bank numbers its memories from 1 in the order of the load."""
+        self.vectors.known = {text: query.vector}
+        found = self.bank.rank(text, limit=k, **how).ids
+        own, counter = self.written, found[0].rindex("-") + 1 if found else 0
+        return [(own[id] if id in own else f"r{int(id[counter:]) - 1:07d}", "") for id in found]
+
     def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> Answer:
         """Words alone."""
-        del ids_only
-        return self._recall(query, text, k, preset="semantic", config=KEYWORD)
+        ask = self._rank if ids_only else self._recall
+        return ask(query, text, k, preset="semantic", config=KEYWORD)
 
     def vector(self, query: Query, k: int, where: Where, ids_only: bool) -> Answer:
         """Vectors alone, under a tag."""
-        del ids_only
         tags = () if where is None else (f"{where[0]}:{where[1]}",)
-        return self._recall(query, query.text, k, preset="semantic", config=VECTOR, tags=tags)
+        ask = self._rank if ids_only else self._recall
+        return ask(query, query.text, k, preset="semantic", config=VECTOR, tags=tags)
 
     def hybrid(self, query: Query, k: int) -> Answer:
         """The preset `rrf`, fifty candidates each."""

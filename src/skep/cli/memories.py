@@ -27,7 +27,7 @@ from skep.cli.shared import (
 )
 from skep.engine import Progress
 from skep.errors import InvalidInputError
-from skep.model import KINDS, STATUSES, WORDS_ALONE, Conflict
+from skep.model import KINDS, STATUSES, WORDS_ALONE, Conflict, Ranked
 from skep.private import whole_lines, without_private
 from skep.validation import CLEARED
 
@@ -228,12 +228,16 @@ def _conflict_line(conflict: Conflict) -> str:
 @click.option(
     "--reranker", metavar="FOLDER", help="Let a local cross-encoder (ONNX, extra 'quality') order the best."
 )
+@click.option(
+    "--ids", "ids_alone", is_flag=True, help="Only id and score of each, one a line; counts no use."
+)
 @asked_scope
 @common
 def search(
     query: str,
     kind: tuple[str, ...],
     explain: bool,
+    ids_alone: bool,
     reranker: str | None,
     config: str | None,
     bank_path: str | None,
@@ -241,6 +245,8 @@ def search(
     **options: Any,
 ) -> None:
     """Print the memories that answer QUERY, best first; nothing if nothing does."""
+    if ids_alone and explain:
+        raise click.UsageError("--ids gives no memory to explain; leave --explain out")
     if config is not None:
         options["config"] = _object("--config", config)
     if reranker is not None:
@@ -248,6 +254,9 @@ def search(
 
         options["reranker"] = CrossEncoder(reranker)
     with open_bank(bank_path, create=False) as bank:
+        if ids_alone:
+            _show_order(bank.rank(query, kind=kind or None, **options), as_json=as_json)
+            return
         found = bank.recall(query, kind=kind or None, explain=explain, **options)
     if as_json:
         print_json(found)
@@ -261,6 +270,16 @@ def search(
         for stage in found.trace:
             click.echo(click.style(stage_line(stage), dim=True), err=True)
     if not found.hits or WORDS_ALONE in found.reason:
+        click.echo(found.reason or "nothing found", err=True)
+
+
+def _show_order(found: Ranked, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    for memory_id, score in found:
+        click.echo(f"{memory_id}  {score:.3f}")
+    if not found or WORDS_ALONE in found.reason:
         click.echo(found.reason or "nothing found", err=True)
 
 

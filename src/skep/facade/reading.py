@@ -1,10 +1,10 @@
-"""Methods that read memories: get, find, recall, find_conflicts."""
+"""Methods that read memories: get, find, recall, rank, find_conflicts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -12,7 +12,7 @@ from skep.engine import Progress
 from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.history import History
-from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Conflict, Memory, Recalled
+from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Conflict, Memory, Ranked, Recalled
 from skep.semantics import conflicts as conflict_search
 from skep.storage.base import Filter
 from skep.validation import (
@@ -58,7 +58,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(History):
-    """Get, find, recall, find_conflicts."""
+    """Get, find, recall, rank, find_conflicts."""
 
     _recaller: Recaller | None = None
 
@@ -254,15 +254,79 @@ class Reading(History):
             rng: The source of that randomness.
             explain: Also return what every stage did.
         """
+        if rng is not None:
+            _refuse_other(rng)
+        explain = clean_flag("explain", explain)
+        share = clean_number("withhold", withhold, 0.0, 1.0)
+        found: Recalled = self._ask(
+            "recall", query, limit, kind, tags, domain, agent, scope, include_shared, min_confidence,
+            min_importance, since, until, as_of, include_superseded, preset, config, expand, reranker,
+            {"explain": explain},
+        )  # fmt: skip
+        return _withholding(found, share, rng) if share and as_of is None else found
+
+    def rank(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        kind: str | Iterable[str] | None = None,
+        tags: Iterable[str | Sequence[str]] = (),
+        domain: str | None = None,
+        agent: str | None = None,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+        min_confidence: float | None = None,
+        min_importance: float | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
+        include_superseded: bool = False,
+        preset: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        expand: Any = None,
+        reranker: Callable[[str, Sequence[str]], Sequence[float]] | None = None,
+    ) -> Ranked:
+        """The ids that `recall` would answer with, in its order and with its scores, but no memory; and no use counts.
+
+        The arguments are those of `recall`. Where the way to rank asks for no text, counter or link (the presets
+        `semantic`, `hybrid`, `rrf` and `stream`, or words alone), the index answers and nothing is read from the file;
+        with any other it saves little.
+        """
+        return self._ask(
+            "rank", query, limit, kind, tags, domain, agent, scope, include_shared, min_confidence,
+            min_importance, since, until, as_of, include_superseded, preset, config, expand, reranker, {},
+        )  # fmt: skip
+
+    def _ask(
+        self,
+        verb: Literal["recall", "rank"],
+        query: str,
+        limit: int | None,
+        kind: str | Iterable[str] | None,
+        tags: Iterable[str | Sequence[str]],
+        domain: str | None,
+        agent: str | None,
+        scope: ScopeLike | None,
+        include_shared: bool,
+        min_confidence: float | None,
+        min_importance: float | None,
+        since: Time | None,
+        until: Time | None,
+        as_of: Time | None,
+        include_superseded: bool,
+        preset: str | None,
+        config: Mapping[str, Any] | None,
+        expand: Any,
+        reranker: Callable[[str, Sequence[str]], Sequence[float]] | None,
+        more: dict[str, Any],
+    ) -> Any:
+        """Check a question and have it answered; `more` is what one of the verbs alone is told."""
         query = clean_text("query", query, self._engine.settings.text_limit)
         preset = None if preset is None else clean_text("preset", preset, 100)
         if config is not None and not isinstance(config, dict):
             _refuse_no_config(config)
         reranker = None if reranker is None else _counted(clean_call("reranker", reranker))
-        if rng is not None:
-            _refuse_other(rng)
-        explain = clean_flag("explain", explain)
-        share = clean_number("withhold", withhold, 0.0, 1.0)
         deployed = self._recall.deployed() if preset is None else {}
         limit = clean_count("limit", deployed.get("limit", 5) if limit is None else limit, 1, 10_000)
         narrowing = (
@@ -270,11 +334,11 @@ class Reading(History):
         )  # a call that says what it wants is not narrowed
         include_superseded = clean_flag("include_superseded", include_superseded)
         if as_of is not None:
-            return self.as_of(clean_time("as_of", as_of)).recall(
+            return getattr(self.as_of(clean_time("as_of", as_of)), verb)(
                 query, limit=limit, kind=kind, tags=tags, domain=domain, agent=agent, scope=scope,
                 include_shared=include_shared, min_confidence=min_confidence, min_importance=min_importance,
                 since=since, until=until, include_superseded=include_superseded, preset=preset, config=config,
-                expand=expand, reranker=reranker, explain=explain,
+                expand=expand, reranker=reranker, **more,
             )  # fmt: skip
         where = self._filter(
             kind=narrowing.get("kinds") if kind is None else kind,
@@ -292,7 +356,8 @@ class Reading(History):
         )
         if narrowing.get("tags"):
             where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in narrowing["tags"]))
-        found = self._recall.run(
+        answer = self._recall.run if verb == "recall" else self._recall.rank
+        return answer(
             query,
             where,
             limit=limit,
@@ -300,10 +365,9 @@ class Reading(History):
             config=config,
             expand=expand,
             reranker=reranker,
-            explain=explain,
             deployed=deployed,
+            **more,
         )
-        return _withholding(found, share, rng) if share else found
 
     def close(self) -> None:
         """Write what is still in memory and release the file; whatever is asked of the bank then is refused."""

@@ -71,6 +71,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 class HiveRecaller(Recaller):
     """Answers queries over a hive; in the place of the recaller of one bank."""
 
+    one_bank = False
+
     def __init__(self, engine: Engine, asking: Asking) -> None:
         super().__init__(engine)
         self._asking = asking
@@ -122,6 +124,8 @@ class HiveRecaller(Recaller):
 
 class PlainRecaller(Recaller):
     """Answers from one bank; over the hive's own way where trust counts, which follows derivations there."""
+
+    one_bank = False
 
     def __init__(self, engine: Engine, bank: Recaller, asking: Asking) -> None:
         super().__init__(engine)

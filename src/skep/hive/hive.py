@@ -34,7 +34,7 @@ from skep.hive.shelf import Shelf
 from skep.hive.signing import Keyring, acting
 from skep.hive.trust import Provenance, Trust, provenance
 from skep.hive.versions import Versions
-from skep.model import Conflict, Event, Memory
+from skep.model import Conflict, Event, Memory, Ranked
 from skep.semantics.conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
 from skep.storage.rows import searched_text
 
@@ -300,6 +300,11 @@ class Hive(Opening):
         view = AgentView(self, None if group is None else self._within(group))
         return view.recall(query, limit=limit, **options)
 
+    def rank(self, query: str, *, group: str | None = None, limit: int = 5, **options: Any) -> Ranked:
+        """The ids and scores that `recall` would give, in its order, without the memories."""
+        view = AgentView(self, None if group is None else self._within(group))
+        return view.rank(query, limit=limit, **options)
+
     def _within(self, group: str) -> tuple[str, ...]:
         if not isinstance(self.layout, Federated):
             raise InvalidInputError(f"a {self.layout.kind} hive has no groups", field="group")
@@ -414,6 +419,7 @@ class AgentView:
         recaller = HiveRecaller(bank.engine, hive.asking(members=members))
         bank._recaller = recaller  # pyright: ignore[reportPrivateUsage]
         self.recall = bank.recall
+        self.rank = bank.rank
 
 
 class _Registers:

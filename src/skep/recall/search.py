@@ -12,7 +12,7 @@ import msgspec
 from skep.engine import Engine
 from skep.errors import ConfigError
 from skep.loading import undisturbed
-from skep.model import Hit, Link, Memory, Recalled, Stage
+from skep.model import Hit, Link, Memory, Ranked, Recalled, Stage
 from skep.recall.marking import conflicts_marked, newest_first, opposes
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
@@ -21,8 +21,13 @@ from skep.storage.base import Filter
 from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from skep.engine.embeddings import Asked
     from skep.recall.sources import BankSources
+
+    Singles = NDArray[np.float32]
 
 CONFIG_KEY = "recall/config"
 """The setting that holds the bank's own config; `skep tune deploy` writes it."""
@@ -49,6 +54,17 @@ class _Kept(NamedTuple):
     """Of the memory of each; None where it has none."""
 
 
+class _Loaded(NamedTuple):
+    """What the first question loads."""
+
+    sources: BankSources
+    """What the pipeline reads from."""
+    run: Callable[..., Recalled]
+    """The pipeline."""
+    ranked: Callable[..., Any]
+    """The same up to where memories are read."""
+
+
 class Recaller:
     """Answers queries on one engine, remembering recent answers for as long as nothing changes.
 
@@ -56,10 +72,12 @@ class Recaller:
     own would be taken before that one by some and after it by others.
     """
 
+    one_bank = True
+    """Whether the index of this engine knows every memory that may be in an answer."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._loaded: tuple[BankSources, Callable[..., Recalled]] | None = None
-        """What the first recall loads: what the pipeline reads from, and the pipeline."""
+        self._loaded: _Loaded | None = None
         self._answers: OrderedDict[Any, _Kept] = OrderedDict()
         self._position: tuple[int, int] | None = None
         self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
@@ -154,22 +172,15 @@ class Recaller:
     ) -> Recalled:
         """Answer one query. `deployed` is the bank's own config, where the caller has read it already."""
         chosen, spelt = self._chosen(preset, config, expand, deployed)
-        timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
-        key = (query, _encode(timeless), limit, spelt, explain)
-        self._engine.embeddings.before_reading()  # it may write, which a snapshot is not for
+        key = _key(query, where, limit, spelt, explain)
+        ahead = self._ahead(query, key, chosen, again=reranker is not None)
         moment = self._engine.store.connection.snapshot
-        ahead: Asked | None = None
-        if chosen.k_vectors and self._engine.embeddings.waits:
-            with moment():
-                answer = self._remembered(key)
-            if answer is None or reranker is not None:  # a service is waited for while nothing is held
-                ahead = self._engine.embeddings.asked(query)
 
         def asked(scorer: Reranker | None) -> Recalled:
             with moment():
-                kept = self._remembered(key) if scorer is None else None
+                kept = self._recent(key) if scorer is None else None
                 if kept is not None:
-                    return kept
+                    return _apart(kept)
                 found, passing = self._answer(query, where, limit, chosen, scorer, explain, ahead)
                 if scorer is None and not passing:
                     bar = chosen.min_confidence if where.min_confidence is None else where.min_confidence
@@ -186,6 +197,75 @@ class Recaller:
             self._engine.note_uses([hit.memory.id for hit in answer.hits])
         return answer
 
+    def rank(
+        self,
+        query: str,
+        where: Filter,
+        *,
+        limit: int,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        expand: Any = None,
+        reranker: Reranker | None = None,
+        deployed: Mapping[str, Any] | None = None,
+    ) -> Ranked:
+        """The order that `run` would give; no use is counted, and nothing is remembered of it.
+
+        Where links or the texts of the hits have a say in the order, `run` finds it. Elsewhere no memory is read: the
+        ids come from the index.
+        """
+        chosen, spelt = self._chosen(preset, config, expand, deployed)
+        if not self.one_bank or reranker is not None or chosen.currency or chosen.expand is not None:
+            found = self.run(
+                query, where, limit=limit, preset=preset, config=config, expand=expand, reranker=reranker,
+                count_uses=False, deployed=deployed,
+            )  # fmt: skip
+            return _order_of(found)
+        key = _key(query, where, limit, spelt, explain=False)
+        ahead = self._ahead(query, key, chosen)
+        with self._engine.store.connection.snapshot():
+            kept = self._recent(key)
+            if kept is not None:
+                return _order_of(kept.answer)
+            (sources, _, ranked), chosen, vector = self._ready(chosen, ahead)
+            order, reason, _ = ranked(query, chosen, sources, where.now, where, limit, vector=vector)
+            ids = sources.ids(order.rows) if len(order.at) else ()
+            asked = ahead or sources.asked
+        if asked is not None and asked.reason:
+            reason = _both(reason, asked.reason)
+        return Ranked(ids=tuple(ids), scores=tuple(order.score.tolist()), reason=reason)
+
+    def _ahead(self, query: str, key: Any, config: RecallConfig, *, again: bool = False) -> Asked | None:
+        """The query as a service embeds it, which is waited for while nothing is held; None where none is needed.
+
+        Args:
+            query: The question.
+            key: What an answer to it is remembered under.
+            config: How it is answered.
+            again: Whether it is answered though an answer is remembered.
+        """
+        embeddings = self._engine.embeddings
+        embeddings.before_reading()  # it may write, which a snapshot is not for
+        if not (config.k_vectors and embeddings.waits):
+            return None
+        with self._engine.store.connection.snapshot():
+            kept = self._recent(key)
+        return embeddings.asked(query) if kept is None or again else None
+
+    def _ready(
+        self, config: RecallConfig, asked: Asked | None
+    ) -> tuple[_Loaded, RecallConfig, Singles | None]:
+        """The pipeline with an index that is up to date; the config as it can be met; the vector, if there is one."""
+        loaded = self._loaded
+        if loaded is None:
+            loaded = self._loaded = _load(self._engine)
+        loaded.sources.asked = None
+        self._engine.index.refresh()
+        vector = None if asked is None else asked.vector
+        if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
+            config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
+        return loaded, config, vector if vector is not None and vector.any() else None
+
     def _answer(
         self,
         query: str,
@@ -200,14 +280,7 @@ class Recaller:
 
         Call inside a snapshot, so that everything it reads is of one moment.
         """
-        if self._loaded is None:
-            self._loaded = _load(self._engine)
-        sources, run = self._loaded
-        sources.asked = None
-        self._engine.index.refresh()
-        vector = None if asked is None else asked.vector
-        if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
-            config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
+        (sources, run, _), config, vector = self._ready(config, asked)
         found = run(
             query,
             config,
@@ -215,7 +288,7 @@ class Recaller:
             where.now,
             where=where,
             limit=limit,
-            vector=vector if vector is not None and vector.any() else None,
+            vector=vector,
             reranker=reranker,
             explain=explain,
         )
@@ -225,7 +298,7 @@ class Recaller:
         asked = asked or sources.asked
         reason, trace = found.reason, found.trace
         if asked is not None and asked.reason:
-            reason = f"{reason}; {asked.reason}" if reason else asked.reason
+            reason = _both(reason, asked.reason)
             if explain:
                 trace = (Stage(name="embedder", kept=0, note=asked.reason), *trace)
         hits = conflicts_marked(
@@ -257,7 +330,7 @@ class Recaller:
             self._verdicts[key] = known
         return known
 
-    def _remembered(self, key: Any) -> Recalled | None:
+    def _recent(self, key: Any) -> _Kept | None:
         """A recent answer, if nothing was written since and it is not too old to be true."""
         position = self._engine.position()
         if position != self._position:
@@ -269,7 +342,7 @@ class Recaller:
             return None
         self._answers.move_to_end(key)
         self.cache_hits += 1
-        return _apart(kept)
+        return kept
 
     def _keep(self, key: Any, answer: Recalled, where: Filter, bar: float) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while.
@@ -283,6 +356,26 @@ class Recaller:
             self._answers[key] = _kept(now, until, answer)
             while len(self._answers) > settings.cache_entries:
                 self._answers.popitem(last=False)
+
+
+def _key(query: str, where: Filter, limit: int, spelt: bytes, explain: bool) -> Any:
+    """What an answer is remembered under; the time of day is no part of it."""
+    timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
+    return query, _encode(timeless), limit, spelt, explain
+
+
+def _order_of(found: Recalled) -> Ranked:
+    """An answer without its memories."""
+    return Ranked(
+        ids=tuple([hit.memory.id for hit in found.hits]),
+        scores=tuple([hit.score for hit in found.hits]),
+        reason=found.reason,
+    )
+
+
+def _both(reason: str, more: str) -> str:
+    """Two reasons in one."""
+    return f"{reason}; {more}" if reason else more
 
 
 def _fades(answer: Recalled, bar: float, rate: float, until: float) -> float:
@@ -331,12 +424,12 @@ def _copied(metadata: dict[str, Any] | None) -> dict[str, Any]:
     return deepcopy(metadata)
 
 
-def _load(engine: Engine) -> tuple[BankSources, Callable[..., Recalled]]:
+def _load(engine: Engine) -> _Loaded:
     """What the pipeline reads from, and the pipeline."""
     with undisturbed():
         from skep.recall.sources import BankSources
-        from skep.retrieval.pipeline import run
+        from skep.retrieval.pipeline import ranked, run
 
         sources = BankSources(engine)
         _ = engine.index
-    return sources, run
+    return _Loaded(sources, run, ranked)

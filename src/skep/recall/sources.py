@@ -211,6 +211,13 @@ class BankSources:
         found = self._read(asked)
         return [found[row] for row in asked]
 
+    def ids(self, rows: Ints) -> list[str]:
+        """The id of each row, from the index; what it does not know, it takes from the store."""
+        found = self._engine.index.ids(rows)
+        if not all(found):
+            found = [memory.id for memory in self.memories(rows)]
+        return found
+
     def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
         """Memories by row, these among them; each is read once for a query."""
         known = self._memories

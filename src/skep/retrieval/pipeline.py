@@ -85,6 +85,34 @@ def run(
         reranker: Scores the texts of the short list anew.
         explain: Also return what every stage did.
     """
+    found, reason, call = ranked(
+        query, config, sources, now, where, limit, vector=vector, reranker=reranker, explain=explain
+    )
+    hits, trace = _hits(found, call), found.trace or ()
+    if config.expand is not None and hits:
+        more = _expanded(hits, config.expand, call)
+        hits += more
+        if explain:
+            trace += (Stage(name="expansion", kept=len(hits), note=f"{len(more)} reached by links"),)
+    return Recalled(hits=hits, reason=reason, trace=trace)
+
+
+def ranked(
+    query: str,
+    config: RecallConfig,
+    sources: Sources,
+    now: float,
+    where: Filter | None,
+    limit: int,
+    *,
+    vector: Singles | None = None,
+    reranker: Reranker | None = None,
+    explain: bool = False,
+) -> tuple[Candidates, str, Call]:
+    """What answers one query, best first, before any memory is read; why it is less than asked for; and the call.
+
+    The arguments are those of `run`.
+    """
     asked = understand(query, now) if _reads(config) else plain(query)
     if vector is None and config.k_vectors:
         vector = sources.embed(asked.about)
@@ -101,22 +129,15 @@ def run(
     if reranker is not None and len(found):
         found = _rerank(found, call, reranker)
     found, reason = _choose(found, call, limit)
-    hits, trace = _hits(found, call), found.trace or ()
-    if not hits and asked.time_alone and config.temporal == "boost":
-        of_then = msgspec.structs.replace(config, temporal="filter")
-        answer = run(
-            query, of_then, sources, now, where=where, limit=limit, vector=vector, reranker=reranker, explain=explain
-        )  # fmt: skip
-        if explain:
+    if not len(found.at) and asked.time_alone and config.temporal == "boost":
+        of_then, trace = msgspec.structs.replace(config, temporal="filter"), found.trace
+        found, reason, call = ranked(
+            query, of_then, sources, now, where, limit, vector=vector, reranker=reranker, explain=explain
+        )
+        if trace is not None:
             then = Stage(name="time", kept=0, note=f"whatever there is of {asked.spans[0].text} answers")
-            answer = msgspec.structs.replace(answer, trace=(*trace, then, *answer.trace))
-        return answer
-    if config.expand is not None and hits:
-        more = _expanded(hits, config.expand, call)
-        hits += more
-        if explain:
-            trace += (Stage(name="expansion", kept=len(hits), note=f"{len(more)} reached by links"),)
-    return Recalled(hits=hits, reason=reason, trace=trace)
+            found = msgspec.structs.replace(found, trace=(*trace, then, *(found.trace or ())))
+    return found, reason, call
 
 
 def _reads(config: RecallConfig) -> bool:

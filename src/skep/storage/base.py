@@ -74,6 +74,8 @@ class IndexRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     importance: float
     gone: bool = False
     """Forgotten: drop every trace of this row."""
+    id: str = ""
+    """Of the memory; empty where no order is told from the index alone."""
 
 
 class IndexSource(Protocol):

@@ -15,7 +15,7 @@ _INDEX_ROWS = """
 SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
        CASE WHEN m.status = 'active' AND p.row IS NOT NULL THEN 'pending' ELSE m.status END,
        m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags, m.created_at, m.valid_from,
-       m.valid_to, m.expires_at, m.confidence, m.last_evidence_at, m.importance, m.forgotten
+       m.valid_to, m.expires_at, m.confidence, m.last_evidence_at, m.importance, m.forgotten, m.id
 FROM memories m
 LEFT JOIN vectors v ON v.key = (:space << 40) | m.row
 LEFT JOIN pending p ON p.row = m.row AND p.space = :space
@@ -34,12 +34,12 @@ def index_rows(connection: Connection, space: int, seq: int, head: int) -> Itera
         rows = connection.rows(_INDEX_ROWS, {"space": space, "after": seq, "head": head, "batch": BATCH})
         for (
             row, changed, title, text, vector, kind, status, domain, agent, user, project, session, tags,
-            created, start, end, expires, confidence, evidence_at, importance, forgotten,
+            created, start, end, expires, confidence, evidence_at, importance, forgotten, memory_id,
         ) in rows:  # fmt: skip
             yield IndexRow(
                 row, changed, f"{title}\n{text}" if title else text, vector, kind, status, domain, agent, user,
                 project, session, _decode_tags(tags), created, start, end, expires, confidence, evidence_at,
-                importance, forgotten == 1,
+                importance, forgotten == 1, memory_id,
             )  # fmt: skip
         read += len(rows)
         seq = rows[-1][1] if len(rows) == BATCH else head

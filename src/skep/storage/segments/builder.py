@@ -15,6 +15,7 @@ from skep.storage.segments.arranging import arranged
 from skep.storage.segments.codes import FineCodes, Frame, encode, join, no_codes, sketch
 from skep.storage.segments.columns import COLUMNS, unpack_vectors, worth_storing
 from skep.storage.segments.hashing import key_of
+from skep.storage.segments.naming import Ids, as_arrays, joined, numbered
 from skep.storage.segments.occurrences import Counter, Occurrences
 from skep.storage.segments.postings import (
     Postings,
@@ -58,6 +59,7 @@ class Content(NamedTuple):
     tag_offsets: Ints
     tag_docs: NDArray[np.uint32]
     codes: FineCodes | None
+    ids: Ids
 
 
 class _Codes:
@@ -117,6 +119,7 @@ class Builder:
         self._tag_keys = _TagKeys()
         self._tag_counts: list[Ints] = []
         self._codes = _Codes(dim)
+        self._ids: list[Ids] = []
         self.count = 0
 
     def add(self, rows: Sequence[IndexRow]) -> None:
@@ -142,6 +145,7 @@ class Builder:
             self._words.add(texts)
         self._add_tags(tags)
         self._codes.add(vectors)
+        self._ids.append(numbered(fields["id"]))
 
     def _add_tags(self, tags: Sequence[tuple[str, ...]]) -> None:
         if len(self._tag_keys) > GROUPS:
@@ -180,6 +184,7 @@ class Builder:
             tag_offsets=tag_offsets,
             tag_docs=tag_order,
             codes=codes,
+            ids=joined(self._ids).pick(kept),
         )
 
     def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
@@ -257,6 +262,7 @@ def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, old
         tag_offsets=tag_offsets,
         tag_docs=tag_docs,
         codes=None if codes is None else codes.pick(order),
+        ids=joined([s.ids.pick(np.flatnonzero(f)) for s, f in zip(segments, keep, strict=True)]).pick(order),
     )
 
 
@@ -304,6 +310,7 @@ def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:
         "tag_keys": content.tag_keys,
         "tag_offsets": content.tag_offsets,
         "tag_docs": content.tag_docs,
+        **as_arrays(content.ids),
     }
     if (np.diff(content.rows) < 0).any():
         arrays["order"] = np.argsort(content.rows).astype(np.uint32)

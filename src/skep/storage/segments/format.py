@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, Array]
 
 MAGIC = b"skepseg1"
-VERSION = 3
+VERSION = 4
 ALIGN = 64
 FILE_MODE = 0o600
 PIECE = 1 << 16

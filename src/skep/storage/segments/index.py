@@ -21,7 +21,7 @@ from skep.storage.segments.lexical import (
 from skep.storage.segments.scan import Scanner, cosines_of, vectors_of
 from skep.storage.segments.table import RANKED
 from skep.storage.segments.timelines import Timelines
-from skep.storage.segments.upkeep import Upkeep
+from skep.storage.segments.upkeep import FAILURES, Upkeep
 from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -235,6 +235,10 @@ class SegmentIndex:
 
         return self._trusting(answer)
 
+    def ids(self, rows: Ints) -> list[str]:
+        """The id of each row; empty where the index does not know it."""
+        return self._trusting(lambda: self._upkeep.table.ids(self._upkeep.table.slots_of(rows)))
+
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""
 
@@ -310,7 +314,7 @@ class SegmentIndex:
         with self._lock:
             try:
                 return answer()
-            except (IndexError, ValueError, MemoryError):
+            except FAILURES:
                 if not self._upkeep.shelf.damaged():
                     raise
                 self.drop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from skep import kernels
 from skep.storage.segments.codes import FineCodes, Sketches
 from skep.storage.segments.columns import defaults, spread
 from skep.storage.segments.format import BadFileError
+from skep.storage.segments.naming import ARRAYS, Ids, from_arrays
 from skep.storage.segments.postings import Postings, impact
 
 if TYPE_CHECKING:
@@ -27,11 +28,19 @@ if TYPE_CHECKING:
 class Segment:
     """Immutable rows with their words, tags, columns and vectors. Only the count of dead rows changes."""
 
-    def __init__(self, name: str, arrays: Arrays, size: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        arrays: Arrays,
+        size: int = 0,
+        verify: Callable[[Collection[str]], None] | None = None,
+    ) -> None:
         self.name = name
         self.size = size
         """Bytes on disk; 0 for a segment that is held in memory."""
         self._arrays = arrays
+        self._verify = verify
+        """Compares some arrays with their checksums; None for a segment that is held in memory."""
         try:
             self.rows: Ints = arrays["rows"]
             self.gone: Ints = arrays["gone"]
@@ -46,6 +55,8 @@ class Segment:
                 self.codes = FineCodes(*(arrays[f"codes.{field}"] for field in FineCodes._fields))
             if "sketch.planes" in arrays:
                 self.sketches = Sketches(*(arrays[f"sketch.{field}"] for field in Sketches._fields))
+            for needed in ARRAYS:
+                _ = arrays[needed]
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
         self.count = len(self.rows)
@@ -70,6 +81,17 @@ class Segment:
             found = defaults(name, self.count) if stored is None else spread(stored, self.count)
             self._columns[name] = found
         return found
+
+    @cached_property
+    def ids(self) -> Ids:
+        """The id of every row. A wrong one would lead to another memory, so they are checked when first asked for.
+
+        Raises:
+            BadFileError: They are not as they were written.
+        """
+        if self._verify is not None:
+            self._verify(ARRAYS)
+        return from_arrays(self._arrays)
 
     def place(self, row: int) -> int:
         """Where a row stands in this segment; -1 if it is not here."""

@@ -153,7 +153,7 @@ class Shelf:
             raise BadFileError(f"{listed.name}: not the size it had")
         file.verify(VITAL)
         self._files[listed.name] = file
-        return Segment(listed.name, file.arrays(), listed.size)
+        return Segment(listed.name, file.arrays(), listed.size, file.verify)
 
     def _open_frame(self, folder: str, name: str) -> Frame:
         file = open_file(os.path.join(folder, name), "frame", self.owner)

@@ -292,6 +292,20 @@ class Table:
                 out[i] = column.value(entry.row)
         return out
 
+    def ids(self, slots: Ints) -> list[str]:
+        """The id of the memory in each slot; empty where a slot is -1."""
+        if len(self.segments) == 1 and len(slots) and slots.min() >= 0 and slots.max() < self.base:
+            return self.segments[0].ids.told(slots)
+        found = [""] * len(slots)
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            here = np.flatnonzero((slots >= base) & (slots < base + segment.count))
+            if len(here):
+                for i, memory_id in zip(here.tolist(), segment.ids.told(slots[here] - base), strict=True):
+                    found[i] = memory_id
+        for i in np.flatnonzero(slots >= self.base).tolist():
+            found[i] = self.tail.entries[int(slots[i]) - self.base].row.id
+        return found
+
     def slots_of(self, rows: Ints) -> Ints:
         """The live slot of each row; -1 where there is none."""
         found = np.full(len(rows), -1, dtype=np.int64)
