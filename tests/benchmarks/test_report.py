@@ -289,7 +289,9 @@ def test_the_best_ranker_is_bold_whichever_it_is() -> None:
 
     said = quality.reached(made)
 
-    assert "| precisionmem, silent where right | **.500** | – | **.500** | – | .400 | – | .70, missed |" in said
+    assert (
+        "| precisionmem, silent where right | **.500** | – | **.500** | – | .400 | – | .70, missed |" in said
+    )
     assert "| nomiracl_en, silent where right | .000 | – | – | – | .000 | – | .70, missed |" in said
 
 

@@ -16,7 +16,8 @@ from skep.tuning.deploy import judge
 from skep.tuning.evaluate import Searcher
 from skep.tuning.findings import RefusedError
 from skep.tuning.metrics import Labels, Overall, overall, score_query
-from skep.tuning.search_config import SearchConfig
+from skep.tuning.schemas import RESERVED
+from skep.tuning.search_config import SearchConfig, field_tag
 from skep.tuning.space import neighbours, starts
 from skep.tuning.steady import SteadySearcher
 from skep.tuning.tuner import tune_workspace
@@ -175,8 +176,13 @@ def test_the_result_is_never_worse_than_where_it_began_on_the_queries_it_saw() -
 def test_a_bank_that_holds_still_answers_as_the_bank_does(
     workspace: Workspace, indexed: Bank, name: str
 ) -> None:
-    steady, searcher, config = SteadySearcher(indexed), Searcher(indexed), workspace.config(name)
-    late = msgspec.structs.replace(config, retrieval=msgspec.structs.replace(config.retrieval, late=0.5))
+    searcher, config = Searcher(indexed), workspace.config(name)
+    told = field_tag(RESERVED, "kb"), field_tag("category", "api")
+    indexed.remember("Always name the region when I ask about a key", kind="document", tags=told)
+    steady = SteadySearcher(indexed)
+    late = msgspec.structs.replace(
+        config, retrieval=msgspec.structs.replace(config.retrieval, late=0.5, guidance=1.0)
+    )
 
     for query in ("revoke a key", "create a job", "sea", "nothing of the kind"):
         for one in (config, late, config):

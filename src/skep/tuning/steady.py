@@ -110,6 +110,10 @@ class SteadyTokens:
         """How much each piece counts."""
         return self._table.token_weights(ids)
 
+    def calibrate(self, cosine: float) -> float:
+        """A raw cosine of sums of these rows on the common scale."""
+        return self._table.calibrate(cosine)
+
 
 class SteadySearcher:
     """Ranks as `Searcher` does, many times faster, on a bank that holds still."""
