@@ -57,6 +57,9 @@ KEPT_WHEN_FORGOTTEN = frozenset(
     )
 )
 """Keys of a body that carry no text of the memory."""
+_OF_ONE = frozenset(("revise", "retract", "restore", "mark", "evidence", "confirm", "dispute"))
+"""Events that speak of one memory and nothing else: once that is forgotten, nobody's name is needed in them."""
+_NAMES = ("by", "sources")
 
 
 class Log:
@@ -324,7 +327,8 @@ def _place(event_id: str) -> tuple[str, int] | None:
 
 
 def scrubbed_body(event: Event) -> dict[str, Any]:
-    """The body of an event with the text of memories taken out."""
+    """The body of an event with the text of memories taken out, and who said what of one that is gone."""
     if event.kind == "remember":
         return {}
-    return {key: value for key, value in event.body.items() if key in KEPT_WHEN_FORGOTTEN}
+    dropped = _NAMES if event.kind in _OF_ONE else ()
+    return {k: value for k, value in event.body.items() if k in KEPT_WHEN_FORGOTTEN and k not in dropped}
