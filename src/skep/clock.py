@@ -13,6 +13,8 @@ Now = Callable[[], float]
 """Seconds since the epoch. Injected everywhere, so that tests own time."""
 
 LOGICAL_BITS = 16
+AHEAD_SECONDS = 3600.0
+"""A stamp further in the future than this was made by a clock that was ahead."""
 
 
 def system_now() -> float:

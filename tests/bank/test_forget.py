@@ -286,3 +286,25 @@ def test_what_replaced_what_is_passed_on_in_the_transaction_that_forgets(bank_pa
         other.close()
         assert refused == [True]
         assert bank.get(first).superseded_by == last
+
+
+def test_nobody_who_spoke_of_a_forgotten_memory_is_named_in_the_log(tmp_path: Path) -> None:
+    """What was handed to another memory, and events that speak of another as well, stay whole."""
+    with Bank.open(tmp_path / "bank.skep") as bank, Bank.open(tmp_path / "other.skep") as other:
+        kept = bank.remember("The tea is green.").memory.id
+        gone = bank.remember("The password is swordfish.", on_conflict="ignore").memory.id
+        for memory_id in (kept, gone):
+            bank.confirm(memory_id, "Ann Confirmer")
+            bank.dispute(memory_id, "Dan Disputer")
+        bank.support(gone, ["https://example.com/leak"])
+        other.apply(bank.events())
+        receipt = bank.forget(gone)
+        other.apply(bank.events())
+        for each in (bank, other):
+            about = [event.body for event in each.history(gone)]
+            assert all(name not in str(about) for name in ("Ann", "Dan", "leak", "swordfish"))
+            assert [event.kind for event in each.history(gone)].count("confirm") == 1
+            assert (each.get(kept).confirmations, each.get(kept).disputes) == (1, 1)
+            assert [finding for finding in each.doctor(deep=True) if finding.level == "error"] == []
+        assert receipt.erased["log"] == 4
+    assert b"Ann Confirmer" in (tmp_path / "bank.skep").read_bytes()  # of the memory that is there

@@ -347,6 +347,11 @@ class Writing(Base):
         """Erase memories for good, from rows, log, words, vectors, segments and the backups this bank made.
 
         Replicas erase them too when they next sync. Nothing brings them back.
+
+        Of the events that made and changed them the log keeps when, what kind and which bank's; not what they said,
+        nor who confirmed, disputed or changed them, nor what supported them. What also speaks of something else stays
+        there: the task of an outcome in which they were used, links and their ends, what they were merged with and the
+        evidence that went over, and who forgot them.
         """
         ids = clean_ids("memory_ids", memory_ids)
         clean_flag("dry_run", dry_run)

@@ -275,7 +275,7 @@ class _Steps:
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
-        unclear, passed_over = merging.queue_unclear(found.unclear, gone)
+        unclear, passed_over = merging.queue_unclear(found.unclear, gone, self._known.waiting)
         actions = [
             *merging.reopened(self.engine, self._known.outdated),
             *clear,

@@ -243,15 +243,18 @@ def resolve_clear(
     return actions
 
 
-def queue_unclear(conflicts: Sequence[Conflict], gone: set[str]) -> tuple[list[Action], int]:
+def queue_unclear(
+    conflicts: Sequence[Conflict], gone: set[str], waiting: Mapping[str, int]
+) -> tuple[list[Action], int]:
     """Plan the queueing of what the rules are not sure of, and how many pairs were passed over.
 
     A memory that is like many others is one of a series ("user 7 is an admin"), and a judge would be asked about every
-    two of them: of its pairs only the surest wait.
+    two of them: of its pairs only the surest wait. What `waiting` counts of memories that are looked at again was
+    queued by a run that was cut short: with it, the next run queues what that one would have.
     """
     open_ = [(c, c.existing.id, c.memory.id) for c in conflicts if c.memory is not None]
     open_ = [each for each in open_ if gone.isdisjoint(each[1:])]
-    waits: Counter[str] = Counter()
+    waits = Counter(waiting)
     chosen: set[int] = set()
     for conflict, older, newer in sorted(open_, key=lambda each: (-each[0].confidence, each[1:])):
         if waits[older] < MOST_WAITING and waits[newer] < MOST_WAITING:

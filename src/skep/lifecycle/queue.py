@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -64,6 +65,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     pairs: set[str]
     outdated: dict[str, Judgement]
+    waiting: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """By memory, in how many of the pairs that wait it is."""
 
 
 def judgements(engine: Engine) -> dict[str, Judgement]:
@@ -92,7 +95,11 @@ def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
     both = (i for judgement in touched.values() for i in (judgement.older, judgement.newer))
     memories |= by_id(engine, [i for i in both if i not in memories])
     outdated = {key: judgement for key, judgement in touched.items() if not _still_said(judgement, memories)}
-    return Known(pairs=touched.keys() - outdated.keys(), outdated=outdated)
+    waiting = Counter[str]()
+    for key, judgement in touched.items():
+        if judgement.decision is None and key not in outdated:
+            waiting.update((judgement.older, judgement.newer))
+    return Known(pairs=touched.keys() - outdated.keys(), outdated=outdated, waiting=waiting)
 
 
 def _still_said(judgement: Judgement, memories: Mapping[str, Memory]) -> bool:

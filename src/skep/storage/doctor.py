@@ -6,12 +6,14 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Literal
 
 import apsw
 import msgspec
 
+from skep.clock import AHEAD_SECONDS, LOGICAL_BITS, pack
 from skep.errors import CorruptBankError
 from skep.model import Memory
 from skep.storage.fold import fold, fold_links, fold_setting
@@ -42,6 +44,7 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
     yield from _words(store)
     yield from _queue(store)
     yield from _held(store)
+    yield from _ahead(store)
     yield from _erasing(store)
     if deep:
         yield from _replay(store)
@@ -185,6 +188,34 @@ def _held(store: SqliteStore) -> Iterator[Finding]:
             level="warning",
             message=f"{held} events of other replicas wait for earlier ones or for their time",
             fix="sync with the replica they came from",
+        )
+
+
+def _ahead(store: SqliteStore) -> Iterator[Finding]:
+    """Whether a clock was ahead when something was written here."""
+    late = store.now() + AHEAD_SECONDS
+    if not isfinite(late):  # a store that was opened without a clock
+        return
+    newest = store.connection.one("SELECT max(hlc) FROM events") or 0
+    if newest > pack(late):
+        hours = ((newest >> LOGICAL_BITS) / 1000 - store.now()) / 3600
+        yield Finding(
+            check="clock",
+            level="warning",
+            message=f"the newest event is stamped {hours:.0f} hours ahead: a clock was wrong. Until then other replicas"
+            " hold back what is written here; new memories are dated by the clock as it is now",
+            fix="see that the clock is right now; nothing is lost, and what is held back is taken when its time comes",
+        )
+    dated = store.connection.rows(
+        "SELECT id FROM memories WHERE created_at > ? AND forgotten = 0 ORDER BY row LIMIT 4", (late,)
+    )
+    if dated:
+        some = ", ".join(memory_id for (memory_id,) in dated[:3]) + (", ..." if len(dated) > 3 else "")
+        yield Finding(
+            check="dates",
+            level="warning",
+            message=f"memories are dated in the future and count as the newest: {some}",
+            fix="if a clock was wrong, remember them again with `created_at`, and retract these",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from skep.clock import tick
+from skep.clock import AHEAD_SECONDS, pack, tick
 from skep.model import Event
 from skep.private import public_json
 from skep.storage.connection import Connection
@@ -57,6 +57,9 @@ KEPT_WHEN_FORGOTTEN = frozenset(
     )
 )
 """Keys of a body that carry no text of the memory."""
+_OF_ONE = frozenset(("revise", "retract", "restore", "mark", "evidence", "confirm", "dispute"))
+"""Events that speak of one memory and nothing else: once that is forgotten, nobody's name is needed in them."""
+_NAMES = ("by", "sources")
 
 
 class Log:
@@ -77,10 +80,15 @@ class Log:
         counter, stamp = newest.actors.get(actor, (0, 0))[0], tick(newest.stamp, now) - 1
         events: list[Event] = []
         bodies: list[str | None] = []
+        ahead = stamp >= pack(
+            now + AHEAD_SECONDS
+        )  # a clock was; stamps do not go back, but what is learnt is dated now
         for kind, body in plans:
             counter += 1
             stamp += 1  # what `tick` gives from the second one on
             made: dict[str, Any] = body([event.id for event in events]) if callable(body) else body  # type: ignore[assignment]
+            if ahead and kind == "remember" and made.get("created_at") is None:
+                made = {**made, "created_at": now}
             written = None
             if kind != "use":  # the one gate that everything written here goes through
                 made, written = public_json(made)
@@ -333,7 +341,8 @@ def _place(event_id: str) -> tuple[str, int] | None:
 
 
 def scrubbed_body(event: Event) -> dict[str, Any]:
-    """The body of an event with the text of memories taken out."""
+    """The body of an event with the text of memories taken out, and who said what of one that is gone."""
     if event.kind == "remember":
         return {}
-    return {key: value for key, value in event.body.items() if key in KEPT_WHEN_FORGOTTEN}
+    dropped = _NAMES if event.kind in _OF_ONE else ()
+    return {k: value for k, value in event.body.items() if k in KEPT_WHEN_FORGOTTEN and k not in dropped}

@@ -1,0 +1,56 @@
+"""A run that was cut short and resumed comes to what an uninterrupted one comes to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Clock
+
+from skep.bank import Bank
+from skep.lifecycle import queue, running
+
+SERIES = [f"user {n} of the portal is an admin of team {n % 3}" for n in range(14)]
+
+
+class CutShort(Exception):
+    """Stands for a process that dies."""
+
+
+def run(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, after: int | None
+) -> tuple[set[frozenset[str]], int]:
+    """The pairs that wait in the end, by text, and how many parts the first run wrote."""
+    with Bank.open(path, now=clock) as bank:
+        for text in SERIES:
+            bank.remember(text, on_conflict="ignore")
+        writes, write = [0], bank.engine.write
+
+        def counted(plans: object, **options: object) -> object:
+            writes[0] += 1
+            if after is not None and writes[0] > after:
+                raise CutShort
+            return write(plans, **options)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(running, "BATCH", 2)
+            patch.setattr(bank.engine, "write", counted)
+            if after is None:
+                bank.maintain()
+            else:
+                with pytest.raises(CutShort):
+                    bank.maintain()
+        clock.pass_seconds(120)
+        bank.maintain()
+        kept = queue.judgements(bank.engine).values()
+        return {frozenset((bank.get(j.older).text, bank.get(j.newer).text)) for j in kept}, writes[0]
+
+
+def test_the_same_pairs_wait_wherever_a_run_was_cut_short(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, parts = run(tmp_path / "whole.skep", clock, monkeypatch, None)
+    assert len(whole) > 4
+    assert parts > 4
+    for after in range(1, parts, max(1, parts // 6)):
+        assert run(tmp_path / f"{after}.skep", clock, monkeypatch, after)[0] == whole
