@@ -103,14 +103,14 @@ def test_a_process_that_keeps_counters_in_a_table_cannot_go_on_writing(bank_path
     filled(bank_path)
     make_older(bank_path, 4)
     older = apsw.Connection(str(bank_path))
-    count = older.execute("SELECT counter FROM actors").fetchone()
+    ((count,),) = older.execute("SELECT counter FROM actors").fetchall()
     write = "UPDATE actors SET counter = counter + 1"
     older.execute(f"BEGIN; {write}; ROLLBACK")
 
     with opened(bank_path) as bank:
         assert bank.engine.store.connection.rows("SELECT * FROM replicas") == [(bank.actor, None, None)]
         bank.remember("written by the newer one", on_conflict="ignore")
-        assert older.execute("SELECT counter FROM actors").fetchone() == (count[0] + 1,)
+        assert older.execute("SELECT counter FROM actors").fetchall() == [(count + 1,)]
         with pytest.raises(apsw.SQLError, match="cannot modify actors because it is a view"):
             older.execute(write)
     older.close()

@@ -141,7 +141,11 @@ class Engine:
         """The new memories of a write, as reading them back would give them."""
         embedder = changes.embedder
         made = [memory for _row, memory, _text in changes.created]
-        if changes.waiting or embedder is None or (changes.beyond and any(m.expires_at is not None for m in made)):
+        if (
+            changes.waiting
+            or embedder is None
+            or (changes.beyond and any(m.expires_at is not None for m in made))
+        ):
             found = self.store.memories([row for row, _m, _t in changes.created])
             return [found[row] for row, _m, _t in changes.created]
         for memory in made:  # nobody has seen them yet, so they need not be copied

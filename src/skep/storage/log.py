@@ -141,7 +141,9 @@ class Log:
             self._c.run("INSERT INTO replicas(actor) VALUES(?)", (actor,))
             newest.followed.add(actor)
         elif not fresh or actor not in newest.followed:
-            self._c.run("INSERT OR REPLACE INTO replicas(actor, counter, hlc) VALUES(?,?,?)", (actor, counter, hlc))
+            self._c.run(
+                "INSERT OR REPLACE INTO replicas(actor, counter, hlc) VALUES(?,?,?)", (actor, counter, hlc)
+            )
             newest.followed.discard(actor)
         newest.actors[actor] = (counter, hlc)
         newest.stamp = max(newest.stamp, hlc)

@@ -8,7 +8,9 @@ _NUMBERS = (
     "SELECT (SELECT max(seq) FROM events), (SELECT max(row) FROM memories), (SELECT max(changed) FROM memories),"
     " (SELECT max(id) FROM words_docsize)"
 )
-_ACTORS = "SELECT a.actor, a.counter, a.hlc, r.counter IS NULL FROM actors a JOIN replicas r ON r.actor = a.actor"
+_ACTORS = (
+    "SELECT a.actor, a.counter, a.hlc, r.counter IS NULL FROM actors a JOIN replicas r ON r.actor = a.actor"
+)
 
 
 class Newest:
