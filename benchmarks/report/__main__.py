@@ -38,8 +38,8 @@ FAVOURS = """
   every row, unless a field is its partition key (its notes say what that gives and takes).
 - The lines "index alone" are skep's alone: no peer is asked for less than its whole call, so they are compared with
   nothing but the goals. Qdrant and zvec answer "50 ids" from the index as well, and so does skep's `Bank.rank`. In
-  "50 texts" the peers read fifty texts and skep fifty whole memories. Runs from before `Bank.rank` did that alone:
-  their figures stand among the texts, beside the ids of their floor.
+  "50 texts" the peers read fifty texts and skep fifty whole memories. Runs that lack those lines are from before
+  `Bank.rank`: skep read fifty whole memories for "50 ids" then.
 - skep and mem0 give memories ids of their own. skep's adapter keeps which row is which in a file, mem0's in memory.
 - A touch is what `recall` does for each hit, called by itself (`engine.note_uses`, which `Bank` does not offer alone).
 - Batches for bulk loading are 1,000 rows for every engine; LanceDB and Chroma advise larger ones. `optimize` of LanceDB

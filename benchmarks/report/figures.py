@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,26 +64,9 @@ def sizes(report: Report) -> list[int]:
     return sorted(int(size) for size in report["sizes"])
 
 
-AS_IDS = {"keyword_texts50": "keyword_ids50", "vector_texts50": "vector_ids50"}
-"""What skep was asked before it could give ids alone: fifty whole memories, written down as ids."""
-
-
-def as_asked(ops: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What skep did, by what it was asked for. A run without the lines of texts is from before it could give ids alone.
-
-    >>> as_asked({"vector_ids50": 1.5}), as_asked({"vector_ids50": 0.6, "vector_texts50": 1.5})
-    ({'vector_texts50': 1.5}, {'vector_ids50': 0.6, 'vector_texts50': 1.5})
-    """
-    if ops.keys() & AS_IDS.keys():
-        return ops
-    named = {ids: texts for texts, ids in AS_IDS.items()}
-    return {named.get(op, op): found for op, found in ops.items()}
-
-
 def value(report: Report, size: int, engine: str, op: str, key: str = "cpu_p50") -> float | None:
     """One figure of one operation, or None."""
-    ops = report["sizes"][str(size)].get(engine, {}).get("ops", {})
-    got = (as_asked(ops) if engine == "skep" and op.endswith("50") else ops).get(op, {}).get(key)
+    got = report["sizes"][str(size)].get(engine, {}).get("ops", {}).get(op, {}).get(key)
     return None if got is None else float(got)
 
 

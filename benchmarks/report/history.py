@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report.figures import OPERATIONS, TITLES, Report, as_asked, sizes, value
+from benchmarks.report.figures import OPERATIONS, TITLES, Report, sizes, value
 from benchmarks.speed.show import figure, number, times
 
 OTHERS = {
@@ -57,10 +57,12 @@ def rows(history: list[Digest], size: int) -> tuple[list[str], list[list[str]]]:
     """Header and rows: skep's figures run by run, each with its ratio to the floor in the same run."""
     there = [each for each in history if str(size) in each["sizes"]]
     header = [f"{size:,} memories", *(f"`{each['commit'][:7]}`, {each['started'][11:16]}" for each in there)]
-    figures = [as_asked(each["sizes"][str(size)]) for each in there]
-    names = list(dict.fromkeys(name for each in figures for name in each))
+    names = list(dict.fromkeys(name for each in there for name in each["sizes"][str(size)]))
     order = [*(op for op, _ in OPERATIONS if op in names), *(name for name in OTHERS if name in names)]
-    return header, [[TITLES.get(name, name), *(_cell(each.get(name)) for each in figures)] for name in order]
+    return header, [
+        [TITLES.get(name, name), *(_cell(each["sizes"][str(size)].get(name)) for each in there)]
+        for name in order
+    ]
 
 
 def _cell(pair: list[float | None] | None) -> str:

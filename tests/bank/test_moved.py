@@ -15,6 +15,7 @@ VERBS: dict[str, Callable[[Bank], object]] = {
     "remember": lambda bank: bank.remember("The harbour opens at six"),
     "remember_many": lambda bank: bank.remember_many(["The harbour opens at six"]),
     "recall": lambda bank: bank.recall("harbour"),
+    "rank": lambda bank: bank.rank("harbour", preset="rrf"),
     "find": lambda bank: bank.find(),
     "history": lambda bank: bank.history(),
     "status": lambda bank: bank.status(),

@@ -77,6 +77,11 @@ def reads(bank: Bank, scope: Scope, shared: bool) -> dict[str, Callable[[], Any]
             )
             for preset in ("default", "semantic", "hybrid", "rrf")
         ],
+        "rank": lambda: [
+            bank.rank("common note port", limit=20, preset=preset, expand=expand, **asked)
+            for preset in ("default", "semantic", "hybrid", "rrf")
+            for expand in (None, True)
+        ],
         "search_memory": lambda: [
             bank.search_memory("common note", kind, 50, **asked) for kind in ("facts", "episodes", "both")
         ],

@@ -561,7 +561,9 @@ class Unnamed(Slow):
         return super().calibrate(cosine)
 
 
-@pytest.mark.parametrize("verb", ["remember", "recall", "find_conflicts", "maintain", "status", "similar"])
+@pytest.mark.parametrize(
+    "verb", ["remember", "recall", "rank", "find_conflicts", "maintain", "status", "similar"]
+)
 @pytest.mark.parametrize("pure", [True, False])
 def test_nobody_waits_while_a_service_is_asked_for_its_name_or_scale(
     tmp_path: Path, verb: str, pure: bool
@@ -576,6 +578,7 @@ def test_nobody_waits_while_a_service_is_asked_for_its_name_or_scale(
         verbs: dict[str, Callable[[], object]] = {
             "remember": lambda: bank.remember("The office is in Bergen"),
             "recall": lambda: bank.recall("where is the office"),
+            "rank": lambda: bank.rank("where is the office", preset="rrf"),
             "find_conflicts": lambda: list(bank.find_conflicts()),
             "maintain": bank.maintain,
             "status": bank.status,

@@ -236,3 +236,31 @@ def test_the_order_may_be_awaited(bank_path: Path) -> None:
 def test_an_order_is_plain_json() -> None:
     order = Ranked(ids=("a-1",), scores=(0.5,), reason="")
     assert msgspec.json.encode(order) == b'{"ids":["a-1"],"scores":[0.5],"reason":""}'
+
+
+class Failing(HashingEmbedder):
+    """A service that answers until it is told to stop."""
+
+    down = False
+
+    @property
+    def instant(self) -> bool:
+        return False
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        if self.down:
+            raise ConnectionError("nobody there")
+        return super().embed(texts)
+
+
+def test_an_order_by_words_alone_says_so_as_recall_does(bank_path: Path, clock: Clock) -> None:
+    service = Failing(64)
+    with Bank.open(bank_path, embedder=service, now=clock) as bank:
+        bank.remember("The cache lives on port 6379")
+        bank.remember("The kettle is blue")
+        bank.reembed()
+        service.down = True
+        order = bank.rank("which cache", preset="rrf")
+
+        assert "words alone" in order.reason
+        assert same(order, bank.recall("which cache", preset="rrf"))

@@ -351,6 +351,8 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
 
 def _replaced(found: Candidates, call: Call) -> dict[int, str]:
     """Of the rows that are there for what they replaced: the id of that."""
+    if not call.config.currency:  # nothing has looked for heirs
+        return {}
     former = found.columns.former[found.at]
     heirs = (former >= 0).nonzero()[0]
     if not heirs.size:
