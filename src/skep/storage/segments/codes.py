@@ -123,8 +123,10 @@ def encode(vectors: NDArray[Any]) -> FineCodes:
     with np.errstate(invalid="ignore", over="ignore"):
         norms = np.sqrt(np.vecdot(data, data))
         sound = np.isfinite(norms) & (norms > 0)
-        data[~sound] = 0
-        data /= np.where(sound, norms, 1)[:, None]
+        if not sound.all():
+            data[~sound] = 0
+            norms[~sound] = 1
+        data /= norms[:, None]
     if kernels.native is not None and data.shape[1] >= COMPILED:
         codes = no_codes(*data.shape)
         kernels.native.encode(data, sound, *constants(data.shape[1]), *codes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -57,7 +56,9 @@ class Tail:
         """Take in a row that is not in the tail; returns its slot. Its vector comes with `put_vectors`."""
         slot = self.count
         found = terms_of(row.text)
-        counts: dict[int, int] = {key_of(term): count for term, count in Counter(found).items()}
+        counts: dict[int, int] = {}
+        for key in map(key_of, found):
+            counts[key] = counts.get(key, 0) + 1
         self.count += 1
         self.entries[slot] = Entry(row, counts)
         self.slots[row.row] = slot
