@@ -68,7 +68,8 @@ def hanging(release: threading.Event) -> Callable[[Envelope], Frame | None]:
 
 
 def found(hive: Hive, asker: str = "ana") -> tuple[list[str], Any]:
-    answer = hive.agent(asker).recall("server rack", limit=60)
+    whole = dict.fromkeys(("relative_floor", "short_floor", "brief_floor"), 0)
+    answer = hive.agent(asker).recall("server rack", limit=60, config=whole)
     return sorted(hit.memory.text for hit in answer), answer
 
 

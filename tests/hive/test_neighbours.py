@@ -30,7 +30,7 @@ def test_an_answer_beside_the_question_is_found_whoever_gave_it(
     for step, text in enumerate(ELSEWHERE):
         hive.agent("dora").remember(text, scope=scope, created_at=moment + 90_000 + 9_000 * step)
     clock.pass_seconds(200_000)
-    config = {"k_vectors": 0, "context": 0.5, "weights": {"lexical": 1.0}}
+    config = {"k_vectors": 0, "context": 0.5, "weights": {"lexical": 1.0}, "late": 0, "close": 0}
 
     found = hive.agent("eve").recall("Helsinki warehouse cooling", scope=scope, config=config)
 

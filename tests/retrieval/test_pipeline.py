@@ -142,6 +142,13 @@ def test_a_brief_question_outside_a_conversation_gets_the_answer_alone(world: Wo
     assert found(memories(None), longer) == found(memories(None), longer, brief_floor=0.0)
 
 
+def test_a_brief_question_in_two_parts_is_answered_in_both(world: World) -> None:
+    texts = ("The thrush sings in the pear tree", "Rex sleeps under the stairs", "Ida sleeps by the window")
+    sources = world(*texts, "The thrush eats snails", *RETRIES)
+
+    assert {"m-0", "m-1", "m-2"} <= set(found(sources, "who sings or sleeps"))
+
+
 def test_a_long_question_or_one_over_many_memories_keeps_what_is_far_behind(world: World) -> None:
     sources = world(*RETRIES, embedder=default_embedder())
 

@@ -50,6 +50,8 @@ SHORT = 8
 """So many distinct terms make a short question."""
 BRIEF = 5
 """So many make a brief one."""
+PART = 0.3
+"""The share of a brief question that makes a part of it, by the rarity of its words."""
 HALF = 0.5
 """The share of the best hit's cosine from which a hit is near by meaning."""
 RELATED = 0.05
@@ -264,8 +266,17 @@ def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:
     near &= (found.score >= short * best) | alike
     if brief > short:
         behind = np.flatnonzero(near & ~alike & (found.score < brief * best))
-        near[behind[call.sources.scopes(found.rows[behind]).talk == 0]] = False
+        if len(behind):
+            behind = behind[call.sources.scopes(found.rows[behind]).talk == 0]
+            near[behind[~_of_another_part(found, behind, call)]] = False
     return near
+
+
+def _of_another_part(found: Candidates, behind: NDArray[np.int64], call: Call) -> NDArray[np.bool_]:
+    """Which hits hold a good part of the query that the best one lacks: "who sings or sleeps" asks for both."""
+    held = call.sources.impacts(call.asked.terms, found.rows[np.append(behind, 0)]) > 0
+    idf = call.sources.idf(call.asked.terms)
+    return (held[:-1] & ~held[-1]) @ idf >= PART * idf.sum()
 
 
 def _meant(found: Candidates, call: Call) -> NDArray[np.bool_] | None:
