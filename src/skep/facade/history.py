@@ -159,8 +159,8 @@ class History(Base):
 
     def _meaningless_without(self, event: Event, targets: Sequence[str]) -> list[Event]:
         """Events in force that go when an event is undone: what was replaced by a memory that then never was;
-        what went over to a winner with a merge, whether that is undone or the winner; and, for an undo or a restore, the undos that were written along with
-        it or with its twins."""
+        what went over to a winner with a merge, whether that is undone or the winner; and, for an undo or a restore,
+        the undos that were written along with it or with its twins."""
         undos = self._engine.store.log.undos()
         if event.kind in ("undo", "restore"):
             others = [undo for undo in undos if undo.body.get("along") in targets]
