@@ -271,7 +271,9 @@ class _Steps:
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
         found = merging.undecided(self.engine, found)
-        clear = merging.resolve_clear(found.clear, self._gone, opposing(self.engine.setting))
+        clear = merging.resolve_clear(
+            found.clear, self._gone, self.engine.now(), opposing(self.engine.setting)
+        )
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
