@@ -142,8 +142,8 @@ def _read(match: re.Match[str]) -> _Measured | None:
     value = float(part["number"].replace(",", ""))
     if part["percent"]:
         return _Measured(value, 1.0, "share", False, *span)
-    unit = (part["unit"] or "").lower()
-    if not unit:
+    unit = _plain(part["unit"] or "")
+    if not part["unit"]:
         imperial = (part["scale"] or part["bare"])[0] in "fF"
         return _Measured((value - 32) * 5 / 9 if imperial else value, 1.0, "celsius", imperial, *span)
     dimension, factor = UNITS[unit]
@@ -159,4 +159,10 @@ def _read(match: re.Match[str]) -> _Measured | None:
 
 def _seconds(unit: str) -> float:
     """How long one of a unit is; after a larger one, "m" stands for minutes."""
-    return 60.0 if unit.lower() == "m" else UNITS[unit.lower()][1]
+    return 60.0 if unit.lower() == "m" else UNITS[_plain(unit)][1]
+
+
+def _plain(unit: str) -> str:
+    """A unit in small letters. Without regard to case "ı", "İ" and "ſ" match as well, and are not made small by that."""
+    unit = unit.lower()
+    return unit if unit.isascii() else unit.replace("i\u0307", "i").replace("ı", "i").replace("ſ", "s")
