@@ -163,6 +163,6 @@ def _seconds(unit: str) -> float:
 
 
 def _plain(unit: str) -> str:
-    """A unit in small letters. Without regard to case "ı", "İ" and "ſ" match as well, and are not made small by that."""
+    """A unit in small letters. Without regard to case "ı", "İ" and "ſ" match as well, and stay what they are."""
     unit = unit.lower()
     return unit if unit.isascii() else unit.replace("i\u0307", "i").replace("ı", "i").replace("ſ", "s")
