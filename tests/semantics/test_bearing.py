@@ -179,3 +179,9 @@ def test_a_unit_in_letters_that_match_without_regard_to_case_is_read(written: st
         "It is 10 km long",
     )
     assert in_one_unit("It took 1 HOUR 30 MİN", "It took 90 min") == ("It took 90 min", "It took 90 min")
+
+
+def test_a_number_beyond_all_measure_is_no_error() -> None:
+    long = "9" * 5000
+    for text in (f"It took {long} hours {long} min", f"It took {long} h 5 m", f"It is {long} km long"):
+        assert in_one_unit(text, "It took 90 min, for 6 miles") == (text, "It took 90 min, for 6 miles")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from math import isclose
+from math import isclose, isfinite
 
 from skep.patterns import lazy
 from skep.semantics.lexicon import UNITS, word_set
@@ -125,7 +125,8 @@ def _measures(text: str) -> tuple[_Measured, ...]:
     """The measures that a text names, in the order in which they stand."""
     if not _WHOLE_OR_NOT.search(text):
         return ()
-    return tuple(read for match in _measure.finditer(text) if (read := _read(match)) is not None)
+    found = (read for match in _measure.finditer(text) if (read := _read(match)) is not None)
+    return tuple(read for read in found if isfinite(read.value))
 
 
 def _read(match: re.Match[str]) -> _Measured | None:
@@ -137,7 +138,7 @@ def _read(match: re.Match[str]) -> _Measured | None:
         return _Measured(count * SHARES[(part["half"] or part["part"]).lower()], 1.0, "share", True, *span)
     if part["first"]:
         large, small = _seconds(part["large"]), _seconds(part["small"])
-        value = int(part["first"]) * large + int(part["second"]) * small
+        value = float(part["first"]) * large + float(part["second"]) * small
         return _Measured(value, small, "second", True, *span) if large > small else None
     value = float(part["number"].replace(",", ""))
     if part["percent"]:
