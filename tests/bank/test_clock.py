@@ -78,3 +78,17 @@ def test_a_date_in_the_future_counts_as_now_for_recency(bank: Bank, clock: Clock
     recency = {hit.memory.id: hit.signals["recency"] for hit in hits}
     assert recency.pop(ahead) == pytest.approx(1.0)
     assert list(recency.values()) == [pytest.approx(1.0)]
+
+
+def test_what_was_learnt_after_a_clock_was_ahead_is_the_newer_one(bank: Bank, clock: Clock) -> None:
+    before = bank.remember("The port of the gateway is 70").memory.id
+    clock.pass_seconds(YEAR)
+    ahead = bank.remember("The port of the gateway is 80").memory.id
+    clock.pass_seconds(60 - YEAR)
+    after = bank.remember("The port of the gateway is 90").memory.id
+    clock.pass_seconds(60)
+    assert bank.recall("What is the port of the gateway?")[0].memory.id == after
+
+    bank.maintain()
+    assert [bank.get(i).status for i in (before, ahead, after)] == ["superseded", "superseded", "active"]
+    assert [hit.memory.id for hit in bank.recall("What is the port of the gateway?")] == [after]

@@ -127,6 +127,33 @@ def test_what_can_be_read_of_a_damaged_bank_is_saved(tmp_path: Path) -> None:
     assert saved >= 3
 
 
+def end_of(data: bytes, root: int, size: int = 4096) -> int:
+    """Where the last page of a table or an index begins."""
+    start = (root - 1) * size
+    while data[start] in (2, 5):  # it leads on
+        start = (int.from_bytes(data[start + 8 : start + 12], "big") - 1) * size
+    return start
+
+
+def test_what_can_be_read_is_saved_though_the_end_of_the_log_and_of_its_index_are_lost(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bank.skep"
+    filled(path, 2000).close()
+    connection = apsw.Connection(str(path))
+    roots = "SELECT rootpage FROM sqlite_schema WHERE name IN ('events', 'sqlite_autoindex_events_1')"
+    found = [root for (root,) in connection.execute(roots)]
+    connection.close()
+    data = bytearray(path.read_bytes())
+    for start in [end_of(data, root) for root in found]:
+        data[start : start + 4096] = bytes(4096)
+    path.write_bytes(data)
+
+    saved, lost = Bank.salvage(path, tmp_path / "out.jsonl")
+    assert saved > 1900
+    assert saved + lost == 2000
+
+
 def test_damage_is_named_whatever_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "bank.skep"
     filled(path, 300).close()

@@ -499,6 +499,27 @@ def test_merge_leads_what_led_to_the_copy_to_the_one_that_is_kept_and_undo_takes
     assert [k.dst for k in plain_bank.neighbors(note).links] == [kept]
 
 
+@pytest.mark.parametrize("verb", ["undo", "forget"])
+def test_a_copy_that_stands_again_because_the_one_that_was_kept_is_gone_has_its_links(
+    plain_bank: Bank, verb: str
+) -> None:
+    copy = plain_bank.remember("tea is hot").memory.id
+    kept = plain_bank.remember("hot is the tea", on_conflict="ignore").memory.id
+    note = plain_bank.remember("a note", on_conflict="ignore").memory.id
+    plain_bank.link(note, copy, "derived_from", 0.5)
+    plain_bank.merge(copy, kept)
+
+    gone = getattr(plain_bank, verb)(kept)
+
+    assert plain_bank.get(copy).status == "active"
+    assert [(k.src, k.dst, k.strength) for k in plain_bank.neighbors(note).links] == [(note, copy, 0.5)]
+    assert not plain_bank.get(note).stale
+    assert not [finding for finding in plain_bank.doctor(deep=True) if finding.level == "error"]
+    if verb == "undo":
+        plain_bank.undo(gone.id)
+        assert [k.dst for k in plain_bank.neighbors(note).links] == [kept]
+
+
 def test_merge_takes_nothing_that_a_copy_of_another_scope_says_of_itself(plain_bank: Bank) -> None:
     copy = plain_bank.remember("tea is hot", scope={"user": "ann"}, metadata={"pin": 4711}).memory.id
     kept = plain_bank.remember("hot is the tea").memory.id

@@ -253,3 +253,36 @@ def test_a_shelf_without_anything_replaced_sends_nothing_more(make_hive: MakeHiv
     hive.agent("ana").remember(OLD)
     shelf: Shelf = hive.members["infra"].shelf
     assert shelf.answer(Ask(terms=("tslint",), former=20)).former is None
+
+
+@everywhere
+@pytest.mark.parametrize("verb", ["undo", "undo the winner", "restore", "forget"])
+def test_what_a_merge_moved_is_moved_back_whoever_holds_it(hive: Hive, verb: str) -> None:
+    for number in range(3):
+        source, copy, kept = (
+            hive.agent(AGENTS[(number + shift) % 6])
+            .remember(f"{text} {number}", on_conflict="ignore")
+            .memory.id
+            for shift, text in (
+                (0, "The plan says so"),
+                (2, "A copy of the kettle"),
+                (4, "That kettle itself"),
+            )
+        )
+        hive.agent("dora").link(source, copy, "derived_from")
+        hive.agent("bob").merge(copy, kept)
+        assert [link.dst for link in hive.agent("fay").neighbors(source).links] == [kept]
+
+        far = copy if verb == "undo the winner" else kept
+        by = next((a for a in map(hive.agent, AGENTS) if not a.home.has(far)), hive.agent("cy"))
+        match verb:
+            case "undo":
+                by.undo(next(event.id for event in by.history(copy) if event.kind == "merge"))
+            case "undo the winner":
+                by.undo(kept)
+            case "restore":
+                by.restore(copy)
+            case _:
+                by.forget(kept)
+        assert hive.agent("fay").get(copy).status == "active"
+        assert [link.dst for link in hive.agent("fay").neighbors(source).links] == [copy]

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
+from skep.engine import Engine
 from skep.lifecycle import queue
 from skep.lifecycle.maintain import MaintainConfig
 
@@ -115,3 +116,21 @@ def test_after_very_many_events_counting_again_is_cheaper(
     assert queue.counted(bank.engine) is not None
     bank.remember_many([f"note {n} of {n * n}" for n in range(4)])
     assert queue.counted(bank.engine) is None
+
+
+def test_what_others_queue_while_it_is_counted_is_counted_next_time(
+    bank: Bank, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting(bank)
+    with Bank.open(tmp_path / "bank.skep", now=clock) as other:
+        read = queue.Kept.__init__
+
+        def slowly(kept: queue.Kept, engine: Engine) -> None:
+            read(kept, engine)
+            monkeypatch.undo()
+            waiting(other, 1)
+
+        steps = MaintainConfig(steps=("expire", "prune"))
+        monkeypatch.setattr(queue.Kept, "__init__", slowly)
+        assert bank.maintain(steps).queued == WAITING
+        assert bank.maintain(steps).queued == WAITING + 1

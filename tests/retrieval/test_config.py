@@ -75,6 +75,14 @@ def test_weights_are_replaced_as_a_whole() -> None:
     assert merge(preset("hybrid"), None, {"weights": {"lexical": 1.0}}).weights == {"lexical": 1.0}
 
 
+def test_a_config_that_is_older_than_the_floor_of_the_shortest_questions_knows_none() -> None:
+    older = {key: value for key, value in to_dict(RecallConfig()).items() if key != "brief_floor"}
+    assert preset("default").brief_floor > 0
+    assert merge(preset("default"), older).brief_floor == 0
+    assert merge(preset("default"), {"short_floor": 0.1}, {"brief_floor": 0.5}).brief_floor == 0.5
+    assert merge(preset("default"), None, {"floor": 0.1}).brief_floor == preset("default").brief_floor
+
+
 def test_the_hash_follows_the_content_and_not_the_name() -> None:
     config = preset("hybrid")
 

@@ -170,3 +170,18 @@ MEASURES = (
 def test_units_do_not_depend_on_the_order(one: str, other: str, third: str) -> None:
     a, b = f"Now {one}, then {third}", f"Now {other}"
     assert in_one_unit(a, b) == in_one_unit(b, a)[::-1]
+
+
+@pytest.mark.parametrize("written", ["6.2 MİLES", "6.2 mıles", "6.2 mileſ"])
+def test_a_unit_in_letters_that_match_without_regard_to_case_is_read(written: str) -> None:
+    assert in_one_unit(f"It is {written} long", "It is 10 km long") == (
+        "It is 10 km long",
+        "It is 10 km long",
+    )
+    assert in_one_unit("It took 1 HOUR 30 MİN", "It took 90 min") == ("It took 90 min", "It took 90 min")
+
+
+def test_a_number_beyond_all_measure_is_no_error() -> None:
+    long = "9" * 5000
+    for text in (f"It took {long} hours {long} min", f"It took {long} h 5 m", f"It is {long} km long"):
+        assert in_one_unit(text, "It took 90 min, for 6 miles") == (text, "It took 90 min, for 6 miles")

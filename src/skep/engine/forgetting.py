@@ -9,9 +9,10 @@ import msgspec
 
 from skep.engine.core import Engine
 from skep.errors import SkepError
-from skep.model import Receipt
+from skep.model import Event, Receipt
 from skep.storage.log import scrubbed_body
 from skep.storage.sqlite import Plan, SqliteStore
+from skep.storage.subjects import mentioned, voided
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,19 +63,23 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
 def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
     """Events after which what the erased ones had replaced is replaced by what replaced them.
 
-    Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again. Such
-    a merge brings no evidence: nobody has said anything anew. Called in the transaction that forgets.
+    Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again, and
+    what led to it before it was merged leads to it again. Such a merge brings no evidence: nobody has said anything
+    anew. Called in the transaction that forgets.
     """
     gone = set(memory_ids)
     plans: list[Plan] = []
     for memory_id in memory_ids:
         heir, merged = _heir(store, memory_id, gone)
-        if heir is None:
-            continue
         for old, how in store.replaced_by(memory_id):
             if old in gone or old == heir:
                 continue
-            if merged and how == "merged":
+            if heir is None:
+                plans += [
+                    ("undo", {"event": event.id, "mentions": list(mentioned(event))})
+                    for event in moved_with(store, old)
+                ]
+            elif merged and how == "merged":
                 plans.append(("merge", {"loser": old, "winner": heir}))
             else:
                 plans.append(("supersede", {"old": old, "new": heir}))
@@ -93,6 +98,24 @@ def _heir(store: SqliteStore, memory_id: str, gone: set[str]) -> tuple[str | Non
             return memory_id, merged
         seen.add(memory_id)
     return None, False
+
+
+def moved_with(store: SqliteStore, memory_id: str) -> list[Event]:
+    """The events in force by which links to a copy were moved when it was merged."""
+    log = store.log
+    merges = [
+        event for event in log.of(memory_id) if event.kind == "merge" and event.body["loser"] == memory_id
+    ]
+    if not merges:
+        return []
+    winners = dict.fromkeys(event.body["winner"] for event in merges)
+    about = {event.id: event for name in (memory_id, *winners) for event in log.of(name)}
+    void, with_ = voided(about.values()), {event.id for event in merges}
+    return [
+        event
+        for event in about.values()
+        if event.kind in ("link", "unlink") and event.body.get("along") in with_ and event.id not in void
+    ]
 
 
 def clean_derived(engine: Engine, rows: Sequence[int]) -> int:

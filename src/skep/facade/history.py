@@ -159,8 +159,8 @@ class History(Base):
 
     def _meaningless_without(self, event: Event, targets: Sequence[str]) -> list[Event]:
         """Events in force that go when an event is undone: what was replaced by a memory that then never was;
-        what went over to a winner with a merge; and, for an undo or a restore, the undos that were written along with
-        it or with its twins."""
+        what went over to a winner with a merge, whether that is undone or the winner; and, for an undo or a restore,
+        the undos that were written along with it or with its twins."""
         undos = self._engine.store.log.undos()
         if event.kind in ("undo", "restore"):
             others = [undo for undo in undos if undo.body.get("along") in targets]
@@ -170,14 +170,19 @@ class History(Base):
                 for other in self._engine.store.log.of(event.id)
                 if other.body.get(REPLACING.get(other.kind, "")) == event.id
             ]
-        elif event.kind == "merge":
-            log = self._engine.store.log
-            about = {e.id: e for name in mentioned(event) for e in log.of(name)}
-            others = [other for other in about.values() if other.body.get("along") == event.id]
+            others += [moved for other in others for moved in self._went_along(other)]
         else:
-            return []
+            others = self._went_along(event)
         void = voided(undos)
         return [other for other in others if other.id not in void]
+
+    def _went_along(self, merge: Event) -> list[Event]:
+        """What was written with a merge; nothing is with any other event."""
+        if merge.kind != "merge":
+            return []
+        log = self._engine.store.log
+        about = {e.id: e for name in mentioned(merge) for e in log.of(name)}
+        return [other for other in about.values() if other.body.get("along") == merge.id]
 
     def _refuse_undone(self, event_id: str) -> None:
         undos = self._engine.store.log.undos()

@@ -8,7 +8,7 @@ private bank.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from skep.recall.search import Recaller
 
 
-REPLACES = {"supersede": "old", "merge": "loser"}
-"""The events by which something is replaced, and where they name it."""
+REPLACES = {"supersede": ("old",), "merge": ("loser", "winner")}
+"""The events by which something is replaced, and where they name what has to be at hand to take that back."""
 
 
 class Promoted(Remembered, frozen=True, kw_only=True):
@@ -240,6 +240,15 @@ class AgentBank(Wholly):
         self.hive.adopt(self.home, ids)
         return self.home.bank
 
+    def _adopt_replaced(self, memory_ids: Sequence[str]) -> None:
+        """Have at hand what some memories replaced or were merged with, and so all that was written with it."""
+        named = [
+            event.body.get(end)
+            for event in self.home.events_of(memory_ids)
+            for end in REPLACES.get(event.kind, ())
+        ]
+        self.hive.adopt(self.home, dict.fromkeys(name for name in named if name not in (None, *memory_ids)))
+
     def revise(self, memory_id: str, **changes: Any) -> Memory:
         """Change fields of a memory; every copy follows."""
         with self._reaching(memory_id) as bank:
@@ -252,6 +261,8 @@ class AgentBank(Wholly):
 
     def restore(self, memory_id: str, reason: str | None = None) -> Memory:
         """Make a memory current again, everywhere."""
+        if self._holding((memory_id,)) is not self._own:
+            self._adopt_replaced((memory_id,))
         with self._reaching(memory_id) as bank:
             return bank.restore(memory_id, reason)
 
@@ -293,9 +304,7 @@ class AgentBank(Wholly):
         """Erase memories for good, from every member of the hive."""
         ids = (memory_ids,) if isinstance(memory_ids, str) else tuple(dict.fromkeys(memory_ids))
         if not dry_run and self._holding(ids) is not self._own:  # what they replaced is passed on from here
-            events = self.home.events_of(ids)
-            before = [event.body.get(REPLACES.get(event.kind, "")) for event in events]
-            self.hive.adopt(self.home, dict.fromkeys(name for name in before if name not in (None, *ids)))
+            self._adopt_replaced(ids)
         with self._reaching(*ids) as bank:
             return bank.forget(ids, dry_run=dry_run)
 
@@ -316,6 +325,8 @@ class AgentBank(Wholly):
             event = holder.bank.event(event_id)
             self.hive.adopt(self.home, subjects_of(event))
             self.home.take([event])
+        if holder is not None:
+            self._adopt_replaced(subjects_of(holder.bank.event(event_id)))
         with self._reaching() as bank:
             return bank.undo(event_id, reason)
 

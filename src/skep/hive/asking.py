@@ -220,6 +220,7 @@ def ask_hive(
         shown,
         vectors=vectors if embedder.instant else None,
         calibrate=embedder.calibrate,
+        now=where.now,
         opposed=opposed,
         linked=linked.get(CONTRADICTS, ()),
         query=query if config.currency else None,

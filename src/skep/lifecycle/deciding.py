@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from skep.engine import Engine
+from skep.engine.forgetting import moved_with
 from skep.lifecycle.judge import Case, Decision
 from skep.model import CURRENT, Event, Memory
 from skep.semantics.links import CONTRADICTS, chain, opposing
@@ -103,22 +104,9 @@ def _moved(engine: Engine, winner: str, loser: str, gone: set[str]) -> list[tupl
 
 def led_back(engine: Engine, memory_id: str) -> list[Plan]:
     """The events after which what led to a copy before it was merged leads to it again; they go with a restore."""
-    log = engine.store.log
-    events = log.of(memory_id)
-    merges = [event for event in events if event.kind == "merge" and event.body["loser"] == memory_id]
-    if not merges:
-        return []
-    winners = dict.fromkeys(event.body["winner"] for event in merges)
-    about = {event.id: event for name in (memory_id, *winners) for event in log.of(name)}
-    void, with_ = voided(about.values()), {event.id for event in merges}
-    moves = [
-        event
-        for event in about.values()
-        if event.kind in ("link", "unlink") and event.body.get("along") in with_ and event.id not in void
-    ]
     return [
         ("undo", _along({"event": event.id, "mentions": list(mentioned(event))}, back))
-        for back, event in enumerate(moves, 1)
+        for back, event in enumerate(moved_with(engine.store, memory_id), 1)
     ]
 
 

@@ -271,7 +271,9 @@ class _Steps:
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
         found = merging.undecided(self.engine, found)
-        clear = merging.resolve_clear(found.clear, self._gone, opposing(self.engine.setting))
+        clear = merging.resolve_clear(
+            found.clear, self._gone, self.engine.now(), opposing(self.engine.setting)
+        )
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
@@ -384,8 +386,7 @@ class _Steps:
         ):
             self.run.queued = counted.waiting
             return
-        kept = self._kept()
-        seq = self.engine.store.last_seq()
+        seq, kept = self._kept_at()
         let_go = kept.let_go(now, most=config.kept_judgements, days=config.judgement_days)
         self.run.write([Action(step="prune", why="", plans=tuple(plans)) for plans in let_go])
         self.run.queued = len(kept.waiting())
@@ -398,10 +399,14 @@ class _Steps:
 
     def _kept(self) -> queue.Kept:
         """Every judgement, read again only if something was written since."""
+        return self._kept_at()[1]
+
+    def _kept_at(self) -> tuple[int, queue.Kept]:
+        """The same, and an event up to which nothing is missing from it; others may write while it is read."""
         last = self.engine.store.last_seq()
         if self._judgements is None or self._judgements[0] != last:
             self._judgements = last, queue.Kept(self.engine)
-        return self._judgements[1]
+        return self._judgements
 
     def _set_aside(self, step: str, actions: list[Action]) -> None:
         """Marks of one step, less what an earlier one has marked (in a dry run: would have)."""
@@ -410,10 +415,11 @@ class _Steps:
         self._gone |= marked
         store, kept = self.engine.store, self._judgements
         before = store.last_seq()
+        after = before + len(actions)
         self.run.finish(step, actions, looked_at=len(actions))
-        if kept is not None and kept[0] == before and store.last_seq() == before + len(actions):
+        if kept is not None and kept[0] == before and store.last_seq() == after:
             kept[1].set_aside(marked)  # nothing else was written, so that it need not be read again
-            self._judgements = store.last_seq(), kept[1]
+            self._judgements = after, kept[1]
 
     def rederive(self) -> None:
         actions = ageing.rederive(self.engine)

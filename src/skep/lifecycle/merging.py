@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from skep.clock import AHEAD_SECONDS
 from skep.engine import Engine, Progress
 from skep.lifecycle.byhand import ByHand
 from skep.lifecycle.clusters import Union
@@ -20,7 +21,7 @@ from skep.lifecycle.queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.loading import undisturbed
 from skep.model import Conflict, Memory
-from skep.semantics.conflicts import CANDIDATE, OVERLAP, age, comparable, judge_many
+from skep.semantics.conflicts import CANDIDATE, OVERLAP, age, comparable, judge_many, older_first
 from skep.storage.sqlite import Plan
 
 SHORT = 12
@@ -100,7 +101,7 @@ def _pairs(
 
     They are near in meaning, or share most of their words. What was compared and what was crowded is noted in `found`.
     """
-    limit = engine.settings.conflict_candidates
+    limit, now = engine.settings.conflict_candidates, engine.now()
     rows = rows_by_id(engine, (memory.id for memory in memories))
     known: dict[int, Memory] = {}
     near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit, rows=rows, known=known)
@@ -110,24 +111,26 @@ def _pairs(
         for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):
             key = key_of(memory.id, other.id)
             if key not in pairs and key not in decided and comparable(memory, other):
-                pairs[key] = *_older_first(memory, other), similarity
+                pairs[key] = *_older_first(memory, other, now), similarity
         if len(near[memory.id]) >= limit:
             found.crowded[memory.id] = {other.id for other, _ in near[memory.id]}
     found.compared |= pairs.keys()
     return list(pairs.values())
 
 
-def _older_first(a: Memory, b: Memory) -> tuple[Memory, Memory]:
+def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
     """Two memories by age; most were not made at one moment."""
-    same = a.created_at == b.created_at
-    return (a, b) if (age(a) <= age(b) if same else a.created_at < b.created_at) else (b, a)
+    if a.created_at == b.created_at or max(a.created_at, b.created_at) > now:
+        return older_first(a, b, now)
+    return (a, b) if a.created_at < b.created_at else (b, a)
 
 
-def _replaces(newer: Memory, older: Memory) -> bool:
+def _replaces(newer: Memory, older: Memory, now: float) -> bool:
     """Whether one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
-    return newer.created_at > older.created_at or (
-        newer.created_at == older.created_at and age(newer)[1] == age(older)[1] and age(newer) > age(older)
-    )
+    dated = max(newer.created_at, older.created_at) <= now + AHEAD_SECONDS
+    if dated and newer.created_at != older.created_at:
+        return newer.created_at > older.created_at
+    return age(newer)[1] == age(older)[1] and age(newer)[2] > age(older)[2]
 
 
 def mergeable(conflict: Conflict) -> bool:
@@ -214,7 +217,7 @@ def reopened(engine: Engine, outdated: Mapping[str, Judgement]) -> list[Action]:
 
 
 def resolve_clear(
-    conflicts: Sequence[Conflict], gone: set[str], opposing: Sequence[Plan] = ()
+    conflicts: Sequence[Conflict], gone: set[str], now: float, opposing: Sequence[Plan] = ()
 ) -> list[Action]:
     """Plan what the rules are sure of: an update replaces, a contradiction halves both and goes to the judge.
 
@@ -227,7 +230,7 @@ def resolve_clear(
         older, newer = conflict.existing, conflict.memory
         if newer is None or older.id in taken or newer.id in taken:
             continue
-        replaces = conflict.kind == "update" and _replaces(newer, older)
+        replaces = conflict.kind == "update" and _replaces(newer, older, now)
         if replaces and older.pinned:
             plan: tuple[Plan, ...] = (queue_plan(case_of(conflict)),)
             why = f"{newer.text!r} would replace {older.text!r}, which is pinned"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep import kernels
-from skep.semantics.conflicts import OVERLAP, age, comparable, in_common, judge, replaces, whole_words
+from skep.semantics.conflicts import OVERLAP, comparable, in_common, judge, older_first, replaces, whole_words
 
 if TYPE_CHECKING:
     from skep.model import Hit, Link, Memory
@@ -42,6 +42,7 @@ def conflicts_marked(
     *,
     vectors: Callable[[Sequence[Hit]], Any] | None,
     calibrate: Callable[[float], float],
+    now: float,
     opposed: Opposed = opposes,
     linked: Sequence[Link] = (),
     query: str | None = None,
@@ -56,6 +57,7 @@ def conflicts_marked(
         vectors: The unit vectors of hits, one row each; asked for only if some are worth comparing. Without it none are
             compared, and links alone tell.
         calibrate: A raw cosine on the common scale.
+        now: When it is asked; what is dated later was dated by a clock that was ahead.
         opposed: Whether an older and a newer memory of some similarity do not go together, and how.
         linked: Links that say so.
         query: Where given, a hit that another one updates comes behind that one, if both hold what this asks for.
@@ -72,7 +74,8 @@ def conflicts_marked(
     for i, j, shared in alike:
         cosine = float(rows[i] @ rows[j])
         similarity = 0.0 if math.isnan(cosine) else calibrate(cosine)
-        older, newer = sorted((i, j), key=lambda place: age(head[place].memory))
+        first, _ = older_first(head[i].memory, head[j].memory, now)
+        older, newer = (i, j) if first is head[i].memory else (j, i)
         if similarity < NEAR and shared < OVERLAP:
             continue
         how = opposed(head[older].memory, head[newer].memory, similarity)

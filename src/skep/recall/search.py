@@ -305,6 +305,7 @@ class Recaller:
             shown,
             vectors=lambda shown: sources.vectors_of([hit.memory.id for hit in shown]),
             calibrate=self._engine.embeddings.calibrate,
+            now=where.now,
             opposed=self.opposed,
             linked=self._opposed_by_links(shown),
             query=query if config.currency else None,

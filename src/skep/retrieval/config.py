@@ -191,7 +191,7 @@ def merge(
     """The config of one recall: what the call says, else what the bank says, else the preset.
 
     Only the keys that are given override. Weights are replaced as a whole, because half of one blend and
-    half of another mean nothing.
+    half of another mean nothing; who says how short questions are cut, but nothing of the shortest, means those too.
     """
     if not bank and not call:
         return preset
@@ -199,7 +199,7 @@ def merge(
     for layer in (bank, call):
         if layer:
             _known(layer, RecallConfig.__struct_fields__, "recall config")
-            raw |= layer
+            raw |= {"brief_floor": 0.0, **layer} if "short_floor" in layer else layer
     return from_dict(raw)
 
 

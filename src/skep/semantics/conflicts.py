@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from skep.clock import AHEAD_SECONDS
 from skep.embedding import Embedder, default_embedder
 from skep.engine import Engine, Progress
 from skep.model import CURRENT, Conflict, Memory, Scope
@@ -184,14 +185,14 @@ def scan(
             pair = tuple(sorted((memory.id, conflict.existing.id)))
             if pair not in seen:
                 seen.add(pair)  # type: ignore[arg-type]
-                yield _newer_last(conflict, memory)
+                yield _newer_last(conflict, memory, engine.now())
         if progress is not None:
             progress(number, len(memories))
 
 
-def _newer_last(conflict: Conflict, memory: Memory) -> Conflict:
+def _newer_last(conflict: Conflict, memory: Memory, now: float) -> Conflict:
     older = conflict.existing
-    if age(older) <= age(memory):
+    if older_first(older, memory, now)[0] is older:
         return conflict
     return msgspec.structs.replace(conflict, existing=memory, memory=older)
 
@@ -200,6 +201,14 @@ def age(memory: Memory) -> tuple[float, str, int]:
     """Older first. What was written at one moment by one writer keeps the order in which it was written."""
     actor, _, counter = memory.id.rpartition("-")
     return memory.created_at, actor, int(counter) if counter.isdecimal() else 0
+
+
+def older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
+    """Two memories by age. A date in the future is that of a clock which was ahead: then one writer's order counts."""
+    one, other = age(a), age(b)
+    if max(one[0], other[0]) > now + AHEAD_SECONDS and one[1] == other[1]:
+        return (a, b) if one[2] <= other[2] else (b, a)
+    return (a, b) if one <= other else (b, a)
 
 
 def _candidates(

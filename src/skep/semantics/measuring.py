@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from math import isclose
+from math import isclose, isfinite
 
 from skep.patterns import lazy
 from skep.semantics.lexicon import UNITS, word_set
@@ -125,7 +125,8 @@ def _measures(text: str) -> tuple[_Measured, ...]:
     """The measures that a text names, in the order in which they stand."""
     if not _WHOLE_OR_NOT.search(text):
         return ()
-    return tuple(read for match in _measure.finditer(text) if (read := _read(match)) is not None)
+    found = (read for match in _measure.finditer(text) if (read := _read(match)) is not None)
+    return tuple(read for read in found if isfinite(read.value))
 
 
 def _read(match: re.Match[str]) -> _Measured | None:
@@ -137,13 +138,13 @@ def _read(match: re.Match[str]) -> _Measured | None:
         return _Measured(count * SHARES[(part["half"] or part["part"]).lower()], 1.0, "share", True, *span)
     if part["first"]:
         large, small = _seconds(part["large"]), _seconds(part["small"])
-        value = int(part["first"]) * large + int(part["second"]) * small
+        value = float(part["first"]) * large + float(part["second"]) * small
         return _Measured(value, small, "second", True, *span) if large > small else None
     value = float(part["number"].replace(",", ""))
     if part["percent"]:
         return _Measured(value, 1.0, "share", False, *span)
-    unit = (part["unit"] or "").lower()
-    if not unit:
+    unit = _plain(part["unit"] or "")
+    if not part["unit"]:
         imperial = (part["scale"] or part["bare"])[0] in "fF"
         return _Measured((value - 32) * 5 / 9 if imperial else value, 1.0, "celsius", imperial, *span)
     dimension, factor = UNITS[unit]
@@ -159,4 +160,10 @@ def _read(match: re.Match[str]) -> _Measured | None:
 
 def _seconds(unit: str) -> float:
     """How long one of a unit is; after a larger one, "m" stands for minutes."""
-    return 60.0 if unit.lower() == "m" else UNITS[unit.lower()][1]
+    return 60.0 if unit.lower() == "m" else UNITS[_plain(unit)][1]
+
+
+def _plain(unit: str) -> str:
+    """A unit in small letters. Without regard to case "ı", "İ" and "ſ" match as well, and stay what they are."""
+    unit = unit.lower()
+    return unit if unit.isascii() else unit.replace("i\u0307", "i").replace("ı", "i").replace("ſ", "s")

@@ -214,7 +214,7 @@ def _ahead(store: SqliteStore) -> Iterator[Finding]:
         yield Finding(
             check="dates",
             level="warning",
-            message=f"memories are dated in the future and count as the newest: {some}",
+            message=f"memories are dated in the future and count as new until then: {some}",
             fix="if a clock was wrong, remember them again with `created_at`, and retract these",
         )
 

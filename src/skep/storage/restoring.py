@@ -194,11 +194,15 @@ def _readable(connection: Connection) -> Iterator[Event | None]:
 
 
 def _last(connection: Connection) -> int:
-    """The last event; where that cannot be read, as many as the replicas say to have written."""
-    try:
-        return connection.one("SELECT max(seq) FROM events") or 0
-    except CorruptBankError:
-        return connection.one("SELECT sum(counter) FROM actors") or 0
+    """The last event; where that cannot be read, as many as the actors have written or memories changed."""
+    known = ("max(seq) FROM events", "sum(counter) FROM actors", "max(changed) FROM memories")
+    for others, last in enumerate(known, 1):
+        try:
+            return connection.one(f"SELECT {last}") or 0
+        except CorruptBankError:
+            if others == len(known):
+                raise
+    return 0
 
 
 def _events(connection: Connection, first: int, last: int) -> list[Event]:

@@ -152,7 +152,7 @@ STEPS: tuple[str, ...] = (
     """
     -- How far an actor has come. What is written here follows from the log, so that a write need not say it again: of
     -- such an actor only the name is kept. What came from elsewhere may have gaps, and is written down. An older skep,
-    -- which has the bank open, cannot go on writing: nothing can be put into a view.
+    -- which has the bank open, cannot go on writing: nothing can be put into a view, and it is told why.
     CREATE TABLE replicas(actor TEXT PRIMARY KEY, counter INTEGER, hlc INTEGER) WITHOUT ROWID;
     INSERT INTO replicas(actor, counter, hlc)
         SELECT actor, iif(own, NULL, counter), iif(own, NULL, hlc) FROM (
@@ -168,6 +168,12 @@ STEPS: tuple[str, ...] = (
             coalesce(r.counter, (SELECT max(e.counter) FROM events e WHERE e.actor = r.actor), 0),
             coalesce(r.hlc, (SELECT e.hlc FROM events e WHERE e.actor = r.actor ORDER BY e.counter DESC LIMIT 1), 0)
         FROM replicas r;
+    CREATE TRIGGER actors_added INSTEAD OF INSERT ON actors BEGIN
+        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
+    END;
+    CREATE TRIGGER actors_moved INSTEAD OF UPDATE ON actors BEGIN
+        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
+    END;
     """,
 )
 
