@@ -40,9 +40,9 @@ FAVOURS = """
   nothing but the goals. Qdrant and zvec answer "50 ids" from the index as well, and so does skep's `Bank.rank`. In
   "50 texts" the peers read fifty texts and skep fifty whole memories. Runs that lack those lines are from before
   `Bank.rank`: skep read fifty whole memories for "50 ids" then.
-- `default recall` includes late interaction since `f54a608`. Before that it was done only in banks whose embedder is the
-  bundled table, which the given vectors of this workload are not, so that the line left out what such banks pay. Most
-  words of the workload are made up and have to be cut into pieces at their first sight, which words of a language are not.
+- `default recall` includes late interaction since `f54a608`. Before that it was done only in banks whose embedder is
+  the bundled table, which the given vectors of this workload are not, so that the line left out what such banks pay.
+  Most words of the workload are made up, and are cut into pieces at first sight; words of a language seldom are.
 - skep and mem0 give memories ids of their own. skep's adapter keeps which row is which in a file, mem0's in memory.
 - A touch is what `recall` does for each hit, called by itself (`engine.note_uses`, which `Bank` does not offer alone).
 - Batches for bulk loading are 1,000 rows for every engine; LanceDB and Chroma advise larger ones. `optimize` of LanceDB
