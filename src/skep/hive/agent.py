@@ -321,12 +321,12 @@ class AgentBank(Wholly):
     def undo(self, event_id: str, reason: str | None = None) -> Event:
         """Make one event as if it had never been, everywhere."""
         holder = self.hive.holder_of_event(event_id)
-        if holder is not None and holder is not self.home:
-            event = holder.bank.event(event_id)
-            self.hive.adopt(self.home, subjects_of(event))
-            self.home.take([event])
         if holder is not None:
-            self._adopt_replaced(subjects_of(holder.bank.event(event_id)))
+            event = holder.bank.event(event_id)
+            self.hive.adopt(self.home, subjects_of(event))  # the one at home may be one end of it alone
+            if holder is not self.home:
+                self.home.take([event])
+            self._adopt_replaced(subjects_of(event))
         with self._reaching() as bank:
             return bank.undo(event_id, reason)
 
