@@ -109,49 +109,31 @@ class Writing(Base):
                 default everything but addresses of machines); or name kinds, such as `"email"` or `"secrets"`. Parts
                 marked `<private>` are never stored, whatever this says.
         """
-        given: dict[str, Any] = {"text": text, "kind": kind}
-        if title is not None:
-            given["title"] = title
-        if domain is not None:
-            given["domain"] = domain
-        if agent is not None:
-            given["agent"] = agent
-        if scope is not None:
-            given["scope"] = scope
-        if tags:
-            given["tags"] = tags
-        if source is not None:
-            given["source"] = source
-        if confidence is not None:
-            given["confidence"] = confidence
-        if importance is not None:
-            given["importance"] = importance
-        if polarity is not None:
-            given["polarity"] = polarity
-        if pinned is not None:
-            given["pinned"] = pinned
-        if level is not None:
-            given["level"] = level
-        if created_at is not None:
-            given["created_at"] = created_at
-        if valid_from is not None:
-            given["valid_from"] = valid_from
-        if valid_to is not None:
-            given["valid_to"] = valid_to
-        if ttl is not None:
-            given["ttl"] = ttl
-        if evidence:
-            given["evidence"] = evidence
-        if metadata is not None:
-            given["metadata"] = metadata
-        if contradiction_fn is not None:
-            given["contradiction_fn"] = contradiction_fn
-        if redact:
-            given["redact"] = redact
+        said = {
+            "title": title,
+            "domain": domain,
+            "agent": agent,
+            "scope": scope,
+            "tags": tags or None,
+            "source": source,
+            "confidence": confidence,
+            "importance": importance,
+            "polarity": polarity,
+            "pinned": pinned,
+            "level": level,
+            "created_at": created_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "ttl": ttl,
+            "evidence": evidence or None,
+            "metadata": metadata,
+            "contradiction_fn": contradiction_fn,
+            "redact": redact or None,
+        }
+        given = {"text": text, "kind": kind} | {
+            key: value for key, value in said.items() if value is not None
+        }
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
-        if contradiction_fn is None and not redact and not marked(given):  # as most are
-            body = body_of(given, self._engine.settings)
-            return self._writer.remember(self._engine, body, on_conflict=on_conflict)
         item = self._item(given, on_conflict)
         result = self._writer.remember(
             self._engine,

@@ -43,7 +43,7 @@ class SteadySources(BankSources):
 
     @property
     def tokens(self) -> Tokens | None:
-        """The table for late interaction, if the embedder has one."""
+        """The table for late interaction."""
         return self._tokens
 
     def embed(self, text: str) -> Singles | None:
