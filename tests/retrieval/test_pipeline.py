@@ -284,6 +284,38 @@ def test_what_a_reranker_puts_first_is_not_withheld_for_its_words(world: World) 
     assert [hit.memory.id for hit in answer] == ["m-1"]
 
 
+MANY = tuple(f"The nightly backup number {number} was checked" for number in range(150))
+
+
+@pytest.mark.parametrize("preset", ["semantic", "hybrid", "default"])
+def test_as_many_hits_as_are_asked_for_come_where_there_are_as_many(world: World, preset: str) -> None:
+    """The candidates and the short list of a preset are fewer than these."""
+    answer = run("the nightly backup that was checked", PRESETS[preset], world(*MANY), NOW, limit=140)
+
+    assert len(answer.hits) == 140
+
+
+def test_every_hit_that_is_asked_for_is_judged_alike(world: World) -> None:
+    asked = "the nightly backup that was checked"
+    answer = run(asked, PRESETS["default"], world(*MANY, embedder=default_embedder()), NOW, limit=140)
+
+    assert len(answer.hits) == 140
+    assert {"late" in hit.signals for hit in answer} == {True}
+
+
+def test_a_reranker_reads_no_more_texts_than_the_short_list_has(world: World) -> None:
+    seen: list[int] = []
+
+    def count(_query: str, texts: Sequence[str]) -> list[float]:
+        seen.append(len(texts))
+        return [1.0] * len(texts)
+
+    config = msgspec.structs.replace(PRESETS["hybrid"], shortlist=20)
+    run("the nightly backup", config, world(*MANY), NOW, limit=60, reranker=count)
+
+    assert seen == [20]
+
+
 def test_links_bring_their_memories_with_a_decayed_score(world: World) -> None:
     sources = world(*TEXTS, links=[Link(src="m-1", dst="m-3")])
     config = msgspec.structs.replace(PRESETS["hybrid"], expand=Expand(decay=0.5))

@@ -56,9 +56,9 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     # Candidates
     k_words: int = 100
-    """How many candidates the words may bring."""
+    """How many candidates the words may bring; at least as many as hits are asked for, unless it is 0."""
     k_vectors: int = 100
-    """How many candidates the vectors may bring."""
+    """How many candidates the vectors may bring; likewise."""
 
     # Scores
     fusion: Fusion = "weighted"
@@ -105,9 +105,11 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Weight of saying how to answer: a standing instruction for such questions, or a preference where advice is
     asked."""
     reach: int = 200
-    """How many of the best candidates are scored again by words: context, coverage."""
+    """How many of the best candidates are scored again by words: context, coverage. At least as many as hits are asked
+    for."""
     shortlist: int = 50
-    """How many of the best candidates have their texts read: late interaction, peers, subject, a reranker."""
+    """How many of the best candidates have their texts read: late interaction, peers, subject, a reranker. At least as
+    many as hits are asked for, but for the reranker."""
     context: float = 0.0
     """Weight of the words of the neighbours in time within the same scope; 0 leaves it out."""
     window: int = 2

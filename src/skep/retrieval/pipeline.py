@@ -58,6 +58,8 @@ RELATED = 0.05
 """Late interaction from which a text holds a relative of a word of the query."""
 BROUGHT = ("guidance", "bridge")
 """Signals of hits that a question needs though it does not speak of them."""
+ROOM = ("k_words", "k_vectors", "reach", "shortlist")
+"""How many candidates each step takes."""
 AT_ONCE = 1000
 """How many memories that links lead to are looked up at a time."""
 
@@ -115,6 +117,7 @@ def ranked(
 
     The arguments are those of `run`.
     """
+    config = _reaching(config, limit, read_less=reranker is not None)
     asked = understand(query, now) if _reads(config) else plain(query)
     if vector is None and config.k_vectors:
         vector = sources.embed(asked.about)
@@ -140,6 +143,18 @@ def ranked(
             then = Stage(name="time", kept=0, note=f"whatever there is of {asked.spans[0].text} answers")
             found = msgspec.structs.replace(found, trace=(*trace, then, *(found.trace or ())))
     return found, reason, call
+
+
+def _reaching(config: RecallConfig, limit: int, *, read_less: bool) -> RecallConfig:
+    """The config with room for as many hits as are asked for, all of them judged alike.
+
+    A reranker is asked about no more texts than the config says: it may cost money.
+    """
+    most = min(limit, config.max_results)
+    narrow = [name for name in ROOM if 0 < getattr(config, name) < most]
+    if read_less and "shortlist" in narrow:
+        narrow.remove("shortlist")
+    return msgspec.structs.replace(config, **dict.fromkeys(narrow, most)) if narrow else config
 
 
 def _reads(config: RecallConfig) -> bool:
