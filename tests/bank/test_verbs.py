@@ -499,6 +499,39 @@ def test_merge_leads_what_led_to_the_copy_to_the_one_that_is_kept_and_undo_takes
     assert [k.dst for k in plain_bank.neighbors(note).links] == [kept]
 
 
+@pytest.mark.parametrize("way", ["undo", "restore"])
+def test_taking_back_the_first_of_two_merges_takes_its_links_from_where_the_second_led_them(
+    plain_bank: Bank, way: str
+) -> None:
+    texts = ("tea is hot", "hot is the tea", "the tea, it is hot", "a note", "another note", "ice")
+    a, b, c, note, other, ice = (plain_bank.remember(text, on_conflict="ignore").memory.id for text in texts)
+    plain_bank.link(note, a)
+    plain_bank.link(a, ice, "contradicts")
+    plain_bank.link(other, a)
+    plain_bank.link(other, b)
+    plain_bank.merge(a, b)
+    plain_bank.merge(b, c)
+
+    def led(*names: str) -> set[tuple[str, str]]:
+        found = (link for name in names for link in plain_bank.neighbors(name).links)
+        return {(link.src, link.dst) for link in found if link.rel != "duplicate_of"}
+
+    together = {(note, c), (other, c), (a, ice), (b, ice), (c, ice)}  # what a copy says, it goes on saying
+    assert led(note, other, ice) == together
+
+    if way == "undo":
+        back = plain_bank.undo(next(e.id for e in plain_bank.history(a) if e.kind == "merge"))
+    else:
+        plain_bank.restore(a)
+        back = next(e for e in plain_bank.history(a) if e.kind == "restore")
+
+    assert led(note, ice) == {(note, a), (a, ice)}
+    assert led(other) == {(other, a), (other, c)}  # it led to b as well, and b has become c
+    plain_bank.undo(back.id)
+    assert led(note, other, ice) == together
+    assert not [finding for finding in plain_bank.doctor(deep=True) if finding.level == "error"]
+
+
 @pytest.mark.parametrize("verb", ["undo", "forget"])
 def test_a_copy_that_stands_again_because_the_one_that_was_kept_is_gone_has_its_links(
     plain_bank: Bank, verb: str

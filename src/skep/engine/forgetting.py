@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skep.engine.core import Engine
+from skep.engine.moved import moved_with
 from skep.errors import SkepError
-from skep.model import Event, Receipt
+from skep.model import Receipt
 from skep.storage.log import scrubbed_body
 from skep.storage.sqlite import Plan, SqliteStore
-from skep.storage.subjects import mentioned, voided
+from skep.storage.subjects import mentioned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +78,7 @@ def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
             if heir is None:
                 plans += [
                     ("undo", {"event": event.id, "mentions": list(mentioned(event))})
-                    for event in moved_with(store, old)
+                    for event in moved_with(store.log, old)
                 ]
             elif merged and how == "merged":
                 plans.append(("merge", {"loser": old, "winner": heir}))
@@ -98,24 +99,6 @@ def _heir(store: SqliteStore, memory_id: str, gone: set[str]) -> tuple[str | Non
             return memory_id, merged
         seen.add(memory_id)
     return None, False
-
-
-def moved_with(store: SqliteStore, memory_id: str) -> list[Event]:
-    """The events in force by which links to a copy were moved when it was merged."""
-    log = store.log
-    merges = [
-        event for event in log.of(memory_id) if event.kind == "merge" and event.body["loser"] == memory_id
-    ]
-    if not merges:
-        return []
-    winners = dict.fromkeys(event.body["winner"] for event in merges)
-    about = {event.id: event for name in (memory_id, *winners) for event in log.of(name)}
-    void, with_ = voided(about.values()), {event.id for event in merges}
-    return [
-        event
-        for event in about.values()
-        if event.kind in ("link", "unlink") and event.body.get("along") in with_ and event.id not in void
-    ]
 
 
 def clean_derived(engine: Engine, rows: Sequence[int]) -> int:

@@ -176,13 +176,13 @@ class History(Base):
         void = voided(undos)
         return [other for other in others if other.id not in void]
 
-    def _went_along(self, merge: Event) -> list[Event]:
+    def _went_along(self, event: Event) -> list[Event]:
         """What was written with a merge; nothing is with any other event."""
-        if merge.kind != "merge":
+        if event.kind != "merge":
             return []
-        log = self._engine.store.log
-        about = {e.id: e for name in mentioned(merge) for e in log.of(name)}
-        return [other for other in about.values() if other.body.get("along") == merge.id]
+        from skep.engine.moved import went_along
+
+        return went_along(self._engine.store.log, event)
 
     def _refuse_undone(self, event_id: str) -> None:
         undos = self._engine.store.log.undos()

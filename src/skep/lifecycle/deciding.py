@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from skep.engine import Engine
-from skep.engine.forgetting import moved_with
+from skep.engine.moved import moved_with
 from skep.lifecycle.judge import Case, Decision
 from skep.model import CURRENT, Event, Memory
 from skep.semantics.links import CONTRADICTS, chain, opposing
@@ -106,7 +106,7 @@ def led_back(engine: Engine, memory_id: str) -> list[Plan]:
     """The events after which what led to a copy before it was merged leads to it again; they go with a restore."""
     return [
         ("undo", _along({"event": event.id, "mentions": list(mentioned(event))}, back))
-        for back, event in enumerate(moved_with(engine.store, memory_id), 1)
+        for back, event in enumerate(moved_with(engine.store.log, memory_id), 1)
     ]
 
 
