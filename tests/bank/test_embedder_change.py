@@ -103,7 +103,7 @@ def test_recall_uses_the_old_vectors_until_the_new_ones_are_complete(bank_path: 
         status = bank.status()
         assert (status.embedder, status.reembedding, status.pending) == ("slow-48", 0, 0)
         assert bank.recall("topic99", preset="semantic")[0].memory.id == added.id
-        assert {48 * 4} == {len(v) for v in bank.engine.store.vectors_of(range(1, 32)).values()}
+        assert {48 * 2} == {len(v) for v in bank.engine.store.vectors_of(range(1, 32)).values()}
 
 
 def test_without_the_old_embedder_recall_goes_by_words_and_says_so(bank_path: Path, clock: Clock) -> None:

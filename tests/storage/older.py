@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import apsw
+import numpy as np
 
 from skep.config import Settings
 from skep.storage.sqlite import SqliteStore
 
+TO_FIVE = """
+ALTER TABLE halves RENAME TO vectors;
+PRAGMA user_version = 5;
+"""
 TO_FOUR = """
 CREATE TABLE counted AS SELECT * FROM actors;
 DROP VIEW actors;
@@ -47,7 +52,14 @@ def make_older(path: Path, version: int) -> None:
         store.tables.wording.rebuild()  # what is new had its words and tags in their tables at once
     store.close_as_one_file()
     connection = apsw.Connection(str(path))
-    connection.execute(TO_FOUR)
+    connection.execute(TO_FIVE)
+    whole = [
+        (np.frombuffer(v, "<f2").astype("<f4").tobytes(), k)
+        for k, v in connection.execute("SELECT * FROM vectors")
+    ]
+    connection.executemany("UPDATE vectors SET vector = ? WHERE key = ?", whole)
+    if version <= 4:
+        connection.execute(TO_FOUR)
     if version <= 3:
         connection.execute(TO_THREE)
     if version <= 2:

@@ -57,7 +57,7 @@ def test_a_new_memory_takes_three_statements_in_its_transaction(bank_path: Path)
         "BEGIN IMMEDIATE",
         "INSERT INTO events(seq,",
         "INSERT INTO memories(status,",
-        "INSERT INTO vectors(key,",
+        "INSERT INTO halves(key,",
         "COMMIT",
     ]
 

@@ -3,7 +3,6 @@ changed. Vectors of two embedders never meet: each has its own space, and exactl
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from skep.engine.outages import Outages
 from skep.errors import EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError, SkepError
 from skep.model import WORDS_ALONE
 from skep.storage.sqlite import SqliteStore
-from skep.storage.vectors import Space
+from skep.storage.vectors import Space, packed, unpacked
 from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -41,11 +40,6 @@ UNNAMED = ""
 """An embedder that cannot name itself yet, because its service has to be asked for the length of its vectors."""
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all."""
-
-
-def each_row(whole: bytes, size: int) -> list[bytes]:
-    """The rows of an array, each by itself; quicker than asking it for one after the other."""
-    return [whole] if len(whole) == size else [whole[at : at + size] for at in range(0, len(whole), size)]
 
 
 class Asked(NamedTuple):
@@ -202,9 +196,8 @@ class Embeddings:
         kept = next(iter(self.store.vectors_of(list(rows.values())).values()), None)
         if kept is None or not self._scaled(embedder, space.fingerprint):
             return None
-        import numpy as np
 
-        return np.frombuffer(kept, "<f4")
+        return unpacked([kept], space.dim)[0]
 
     def _ask(self, embedder: Embedder, space: Space, text: str) -> Asked:
         key = (space.fingerprint, text)
@@ -305,7 +298,7 @@ class Embeddings:
             # One that was searched with just now, as texts are before they are written. Nobody waits for a dict.
             known = self._asked.get((space.fingerprint, texts[0])) if len(texts) == 1 else None
             if known is not None and known.shape == (space.dim,):
-                made[space.number] = [known.astype("<f4", copy=False).tobytes()]
+                made[space.number] = packed(known[None])
                 continue
             try:
                 given = guarded(space.fingerprint, partial(embedder.embed, texts))
@@ -313,8 +306,7 @@ class Embeddings:
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)
                 continue
-            whole = rows if sys.byteorder == "little" else rows.astype("<f4")
-            made[space.number] = each_row(whole.tobytes(), 4 * space.dim)
+            made[space.number] = packed(rows)
         return made
 
     def backlog(self) -> int:

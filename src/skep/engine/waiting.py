@@ -8,7 +8,7 @@ from typing import Any
 from skep.embedding.queue import Pending
 from skep.errors import BusyError, EmbedderMismatchError, EmbeddingError, StorageError
 from skep.storage.sqlite import SqliteStore
-from skep.storage.vectors import Space
+from skep.storage.vectors import Space, packed
 
 LEASE_SECONDS = 120.0
 """For how long rows handed to one process are kept from the others; a crash costs this much delay."""
@@ -66,8 +66,9 @@ class Waiting:
             )
         if vectors.shape[1] != self._space.dim:
             raise EmbeddingError(f"expected {self._space.dim} dimensions, got {vectors.shape[1]}")
-        packed = [row.tobytes() for row in vectors.astype("<f4", copy=False)]
-        self._store.put_vectors(self._space.number, rows, packed, [self._claimed[row] for row in rows])
+        self._store.put_vectors(
+            self._space.number, rows, packed(vectors), [self._claimed[row] for row in rows]
+        )
         self._stored(not self._store.vectors.waiting(self._space.number))
 
     def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:

@@ -18,6 +18,7 @@ from skep.hive.admission import Facets
 from skep.hive.postings import Postings
 from skep.hive.prepared import Prepared
 from skep.storage.base import Filter, IndexRow
+from skep.storage.vectors import unpacked
 from skep.words import terms as terms_of
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Rows:
         columns["valid_to"][at] = np.inf if row.valid_to is None else row.valid_to
         columns["expires_at"][at] = np.inf if row.expires_at is None else row.expires_at
         columns["embedded"][at] = row.vector is not None
-        self._vectors[at] = 0.0 if row.vector is None else np.frombuffer(row.vector, "<f4")
+        self._vectors[at] = unpacked([row.vector], self._vectors.shape[1])[0]
         self._ids[at], self._texts[at] = memory_id, row.text
         scope = (row.user, row.project, row.session)
         facets = Facets(row.status, row.kind, row.domain, row.agent, row.tags, *scope)

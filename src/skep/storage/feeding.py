@@ -17,7 +17,7 @@ SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
        m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags, m.created_at, m.valid_from,
        m.valid_to, m.expires_at, m.confidence, m.last_evidence_at, m.importance, m.forgotten, m.id
 FROM memories m
-LEFT JOIN vectors v ON v.key = (:space << 40) | m.row
+LEFT JOIN halves v ON v.key = (:space << 40) | m.row
 LEFT JOIN pending p ON p.row = m.row AND p.space = :space
 WHERE m.changed > :after AND m.changed <= :head ORDER BY m.changed LIMIT :batch
 """

@@ -163,9 +163,8 @@ def _check(connection: Connection) -> None:
 def _read_as_it_is(connection: Connection) -> None:
     version = connection.db.pragma("user_version")
     with translated(connection.path):
-        for last, views in AS_IT_IS.items():
-            if version <= last:
-                connection.begin_with(views)
+        if views := "".join(view for last, view in AS_IT_IS.items() if version <= last):
+            connection.begin_with(views)
 
 
 def migrate(connection: Connection, *, copies: bool, busy_seconds: float = 0.0) -> None:

@@ -175,6 +175,12 @@ STEPS: tuple[str, ...] = (
         SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
     END;
     """,
+    """
+    -- Vectors are stored in half precision, of length 1: the index keeps no more digits, and the table was half of the
+    -- file. Those that are there stay as they are, and their length tells. The name is new so that an older skep, which
+    -- has the bank open, does not take a half for no vector at all.
+    ALTER TABLE vectors RENAME TO halves;
+    """,
 )
 
 VERSION = len(STEPS)
@@ -184,5 +190,6 @@ AS_IT_IS = {
     CREATE TEMP VIEW subjects(subject, seq) AS
         SELECT n.memory, n.seq FROM mentions n JOIN events e ON e.seq = n.seq WHERE e.kind != 'remember';
     """,
+    5: "CREATE TEMP VIEW halves(key, vector) AS SELECT key, vector FROM vectors;",
 }
 """What it takes to read a bank that has come no further than a step, and cannot be migrated."""

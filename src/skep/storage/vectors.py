@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from skep.storage.connection import Connection
 from skep.storage.rows import searched_text
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Singles = NDArray[np.float32]
+
 SHIFT = 40
+NEAR_UNIT = 0.5
+"""How far the square of a length may be from 1 for a vector to be stored as it is."""
+
+
+def packed(vectors: Singles) -> list[bytes]:
+    """Rows as they are stored: of length 1, in half precision, little-endian. The index keeps no more digits."""
+    import numpy as np
+
+    squares = np.vecdot(vectors, vectors)
+    if np.abs(squares - 1.0).max(initial=0.0) > NEAR_UNIT:  # numbers far from 1 would be lost
+        lengths = np.sqrt(np.vecdot(vectors, vectors, dtype=np.float64))
+        vectors = np.divide(vectors, lengths[:, None], where=lengths[:, None] > 0, out=np.zeros_like(vectors))
+    whole, size = vectors.astype("<f2").tobytes(), 2 * vectors.shape[1]
+    return [whole] if len(vectors) == 1 else [whole[at : at + size] for at in range(0, len(whole), size)]
+
+
+def unpacked(vectors: Sequence[bytes | None], dim: int) -> Singles:
+    """Stored vectors as rows; what is missing or of another length becomes a row of zeros."""
+    import numpy as np
+
+    empty, old = bytes(2 * dim), 4 * dim
+    halves = b"".join([v if v is not None and len(v) == 2 * dim else empty for v in vectors])
+    rows = np.frombuffer(halves, "<f2").reshape(len(vectors), dim).astype(np.float32)
+    for at, vector in enumerate(vectors):
+        if vector is not None and len(vector) == old:  # in single precision: from before halves were stored
+            rows[at] = np.frombuffer(vector, "<f4")
+    return rows
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +80,7 @@ class Vectors:
         """Queue every memory that has no vector in a space."""
         self._c.execute(
             "INSERT OR IGNORE INTO pending(space, row) SELECT :space, row FROM memories WHERE forgotten = 0 AND"
-            " NOT EXISTS (SELECT 1 FROM vectors WHERE key = (:space << 40) | memories.row)",
+            " NOT EXISTS (SELECT 1 FROM halves WHERE key = (:space << 40) | memories.row)",
             {"space": space},
         )
 
@@ -54,7 +88,7 @@ class Vectors:
         """Store vectors, and take their rows out of the queue."""
         db = self._c.db
         db.executemany(
-            "INSERT OR REPLACE INTO vectors(key, vector) VALUES(?,?)",
+            "INSERT OR REPLACE INTO halves(key, vector) VALUES(?,?)",
             [((space << SHIFT) | row, vector) for row, vector in zip(rows, vectors, strict=True)],
         )
         db.executemany("DELETE FROM pending WHERE space = ? AND row = ?", [(space, row) for row in rows])
@@ -63,13 +97,13 @@ class Vectors:
         """Store the vectors of rows that are new, and so were never queued."""
         first = space << SHIFT
         pairs = [(first | row, vectors[at]) for at, row in enumerate(rows)]
-        self._c.run_each("INSERT INTO vectors(key, vector) VALUES(?,?)", pairs)
+        self._c.run_each("INSERT INTO halves(key, vector) VALUES(?,?)", pairs)
 
     def queue(self, space: int, rows: Iterable[int]) -> None:
         """Queue rows; what they had in this space is outdated and goes."""
         rows = list(rows)
         db = self._c.db
-        db.executemany("DELETE FROM vectors WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
+        db.executemany("DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
         db.executemany(
             "INSERT OR REPLACE INTO pending(space, row) VALUES(?,?)", [(space, row) for row in rows]
         )
@@ -141,7 +175,7 @@ class Vectors:
     def activate(self, space: int) -> None:
         """Make a complete space the active one and drop the vectors of the others. Call inside a transaction."""
         self._c.execute(
-            "DELETE FROM vectors WHERE key < ? OR key >= ?", (space << SHIFT, (space + 1) << SHIFT)
+            "DELETE FROM halves WHERE key < ? OR key >= ?", (space << SHIFT, (space + 1) << SHIFT)
         )
         self._c.execute("DELETE FROM pending WHERE space != ?", (space,))
         self._c.execute("DELETE FROM spaces WHERE space != ?", (space,))
@@ -150,7 +184,7 @@ class Vectors:
     def drop(self, space: int) -> None:
         """Give up a space that was being built."""
         self._c.execute(
-            "DELETE FROM vectors WHERE key >= ? AND key < ?", (space << SHIFT, (space + 1) << SHIFT)
+            "DELETE FROM halves WHERE key >= ? AND key < ?", (space << SHIFT, (space + 1) << SHIFT)
         )
         self._c.execute("DELETE FROM pending WHERE space = ?", (space,))
         self._c.execute("DELETE FROM spaces WHERE space = ?", (space,))
@@ -159,7 +193,7 @@ class Vectors:
         """Delete the vectors of a row in every space."""
         erased = 0
         for space in self.spaces():
-            self._c.execute("DELETE FROM vectors WHERE key = ?", ((space.number << SHIFT) | row,))
+            self._c.execute("DELETE FROM halves WHERE key = ?", ((space.number << SHIFT) | row,))
             erased += self._c.db.changes()
         self._c.execute("DELETE FROM pending WHERE row = ?", (row,))
         return erased
@@ -168,7 +202,7 @@ class Vectors:
         """The stored vectors of rows."""
         found: dict[int, bytes] = {}
         for row in rows:
-            vector = self._c.one("SELECT vector FROM vectors WHERE key = ?", ((space << SHIFT) | row,))
+            vector = self._c.one("SELECT vector FROM halves WHERE key = ?", ((space << SHIFT) | row,))
             if vector is not None:
                 found[row] = vector
         return found

@@ -13,7 +13,7 @@ from skep import kernels
 from skep.storage.base import IndexRow
 from skep.storage.segments.arranging import arranged
 from skep.storage.segments.codes import FineCodes, Frame, encode, join, no_codes, sketch
-from skep.storage.segments.columns import COLUMNS, unpack_vectors, worth_storing
+from skep.storage.segments.columns import COLUMNS, worth_storing
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.naming import Ids, as_arrays, joined, numbered
 from skep.storage.segments.occurrences import Counter, Occurrences
@@ -25,6 +25,7 @@ from skep.storage.segments.postings import (
     postings_of,
     sort_pairs,
 )
+from skep.storage.vectors import unpacked
 from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class _Codes:
         if need > len(self._codes.scale):
             self._resize(need + need // 8)
         for start in range(0, len(vectors), BLOCK):
-            made = encode(unpack_vectors(vectors[start : start + BLOCK], self._dim))
+            made = encode(unpacked(vectors[start : start + BLOCK], self._dim))
             end = self._count + len(made.scale)
             for mine, part in zip(self._codes, made, strict=True):
                 mine[self._count : end] = part

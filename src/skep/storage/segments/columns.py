@@ -135,10 +135,3 @@ def worth_storing(columns: dict[str, Array]) -> dict[str, Array]:
 def spread(stored: Array, count: int) -> Array:
     """A column as it was stored, over every row."""
     return stored if len(stored) == count else repeated(stored[:1], count)
-
-
-def unpack_vectors(vectors: Sequence[bytes | None], dim: int) -> NDArray[np.float32]:
-    """Vectors as rows; what is missing or of another length becomes a row of zeros."""
-    empty = bytes(4 * dim)
-    joined = b"".join(v if v is not None and len(v) == 4 * dim else empty for v in vectors)
-    return np.frombuffer(joined, dtype="<f4").reshape(len(vectors), dim).astype(np.float32)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from skep.storage.segments.codes import FineCodes, encode
-from skep.storage.segments.columns import unpack_vectors
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.postings import impact
+from skep.storage.vectors import unpacked
 from skep.tuples import NamedTuple
 from skep.words import terms as terms_of
 
@@ -82,7 +82,7 @@ class Tail:
             self._low = _grown(self._low, room)
             self._scale = _grown(self._scale, room)
         if any(vectors):
-            codes = encode(unpack_vectors(vectors, self.dim))
+            codes = encode(unpacked(vectors, self.dim))
             self._high[first:end], self._low[first:end], self._scale[first:end] = codes
         return self._scale[first:end]
 
