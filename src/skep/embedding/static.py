@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from skep import kernels
 from skep.embedding.calibration import Calibration
 from skep.embedding.wordpiece import WordPiece
 from skep.errors import EmbedderUnavailableError
+from skep.linear import product
 from skep.loading import undisturbed
 from skep.tuples import NamedTuple
 
@@ -30,6 +32,8 @@ VOCABULARIES = ("vocab.bin", "vocab.z")
 """Names a vocabulary may have; tables made before the first one have the second."""
 CHUNK = 4096
 """Word pieces summed at once, so that a long text needs little memory."""
+EXACT = 1024
+"""Products of rows up to this length are exact in single precision: 1024 * 128 * 128 is 2 ** 24."""
 
 
 class _Table(NamedTuple):
@@ -102,12 +106,11 @@ class StaticEmbedder:
         rows, scales = self._table
         import numpy as np
 
-        ids_of = self.wordpiece.ids
         out = np.zeros((len(texts), self._dim), np.float32)
         for number, text in enumerate(texts):
-            ids = ids_of(text)
+            ids = np.array(self.wordpiece.cut([text])[0], np.intp)
             for start in range(0, len(ids), CHUNK):
-                chunk = np.array(ids[start : start + CHUNK])
+                chunk = ids[start : start + CHUNK]
                 out[number] += scales[chunk] @ rows[chunk].astype(np.float32)
         norms = np.sqrt(np.einsum("ij,ij->i", out, out))[:, None]
         np.divide(out, norms, out=out, where=norms > 0)
@@ -119,8 +122,14 @@ class StaticEmbedder:
 
     def tokens(self, text: str) -> list[int]:
         """The word-piece ids of a text that carry any meaning, in order."""
-        meant = self._meant
-        return [number for number in self.wordpiece.ids(text) if meant[number]]
+        return self.wordpiece.cut([text], self._meant)[0].tolist()
+
+    def pieces(self, texts: Sequence[str], most: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The first word pieces of each text that carry any meaning, text after text, and how many each has."""
+        import numpy as np
+
+        ids, sizes = self.wordpiece.cut(list(texts), self._meant, most)
+        return np.frombuffer(ids, np.int32), np.frombuffer(sizes, np.int32)
 
     @cached_property
     def _meant(self) -> bytes:
@@ -136,6 +145,26 @@ class StaticEmbedder:
         norms[norms == 0] = 1.0
         rows /= norms[:, None]
         return rows
+
+    def closest(self, asked: Sequence[int], pieces: NDArray[np.int32], starts: NDArray[np.int64]) -> Vectors:
+        """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns).
+
+        A stretch lasts until the next one starts. The table holds whole numbers, of which every sum is exact.
+        """
+        import numpy as np
+
+        rows = self._table.rows
+        wanted = np.array(asked, np.int32)
+        out = np.empty((len(wanted), len(starts)), np.float32)
+        if kernels.native is not None:
+            kernels.native.closest(rows, wanted, pieces, starts, out)
+            return out
+        distinct, back = _distinct(pieces)
+        exact = np.float32 if self._dim <= EXACT else np.float64
+        one, other = rows[wanted].astype(exact), rows[distinct].astype(exact)
+        cosines = product(one, other.T) * (_shrink(one)[:, None] * _shrink(other))
+        np.maximum.reduceat(cosines.astype(np.float32).take(back, axis=1), starts, axis=1, out=out)
+        return out
 
     def token_weights(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """How much each word piece counts in a text: near 1 for rare words, near 0 for the commonest."""
@@ -159,9 +188,29 @@ class StaticEmbedder:
         return rows
 
 
+def _distinct(pieces: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every piece once, ascending, and where each stands among them; by marking, which is quicker than sorting."""
+    import numpy as np
+
+    marked = np.zeros(int(pieces.max(initial=0)) + 1, dtype=bool)
+    marked[pieces] = True
+    found = np.flatnonzero(marked)
+    place = np.empty(len(marked), dtype=np.int64)
+    place[found] = np.arange(len(found))
+    return found, place[pieces]
+
+
+def _shrink(rows: NDArray[np.floating]) -> NDArray[np.float64]:
+    """One divided by the length of each row; 0 where it has none."""
+    import numpy as np
+
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows), dtype=np.float64)
+    return np.divide(1.0, lengths, out=np.zeros(len(rows)), where=lengths > 0)
+
+
 def word_table(embedder: Embedder) -> StaticEmbedder:
     """The word pieces that texts are compared by: those of the embedder, or the bundled ones where it has none."""
-    return cast("StaticEmbedder", embedder) if hasattr(embedder, "token_vectors") else _bundled_table()
+    return cast("StaticEmbedder", embedder) if hasattr(embedder, "closest") else _bundled_table()
 
 
 @lru_cache(maxsize=1)

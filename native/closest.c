@@ -1,0 +1,180 @@
+/* Late interaction: how near the word pieces of a query come to stretches of pieces. Products of whole numbers are
+   exact in any order, so that `embedding/static.py` gives the same with numpy, to the last bit. */
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "native.h"
+
+#define ABREAST 8      /* pieces of a query that are compared at once */
+#define LONGEST 0x10000 /* of a row, so that no sum overflows */
+
+typedef void Multiply(const int8_t *row, const int16_t *asked, Py_ssize_t count, Py_ssize_t dim, int32_t *out,
+                      int32_t *own);
+
+#define TARGET
+#define NAMED(name) plain_##name
+#include "closest.h"
+
+#ifdef WIDE
+#define TARGET FOR_AVX2
+#define NAMED(name) avx2_##name
+#include "closest.h"
+#define TARGET FOR_AVX512
+#define NAMED(name) avx512_##name
+#include "closest.h"
+static Multiply *const generations[] = {plain_multiply, avx2_multiply, avx512_multiply};
+#else
+static Multiply *const generations[] = {plain_multiply};
+#endif
+
+/* The pieces of a query, and what was found of those they are compared with. */
+typedef struct {
+    const int8_t *rows;
+    Py_ssize_t stride, dim, known; /* of the table */
+    Py_ssize_t count, width;       /* of the pieces of the query, and rounded up to ABREAST */
+    int16_t *asked;
+    double *shrink;    /* one divided by the length of each */
+    int32_t *products; /* of the piece at hand */
+    uint32_t *places;  /* by piece: where its cosines are plus one, or 0 */
+    float *cosines;    /* `width` for every piece that was met */
+    float *best;       /* `width` of the stretch at hand */
+    uint32_t met;
+} Query;
+
+static double shrink_of(int32_t own)
+{
+    return own > 0 ? 1 / sqrt((double)own) : 0;
+}
+
+static void ask(Query *query, const int32_t *asked)
+{
+    for (Py_ssize_t i = 0; i < query->count; i++) {
+        const int8_t *row = query->rows + asked[i] * query->stride;
+        int32_t own = 0;
+        for (Py_ssize_t d = 0; d < query->dim; d++) {
+            query->asked[i * query->dim + d] = row[d];
+            own += (int32_t)row[d] * row[d];
+        }
+        query->shrink[i] = shrink_of(own);
+    }
+}
+
+static const float *cosines_of(Query *query, int32_t piece)
+{
+    uint32_t place = query->places[piece];
+    if (place)
+        return query->cosines + (place - 1) * query->width;
+    int32_t own;
+    float *cosines = query->cosines + query->met * query->width;
+    generations[generation](query->rows + piece * query->stride, query->asked, query->count, query->dim,
+                            query->products, &own);
+    double shrink = shrink_of(own);
+    for (Py_ssize_t i = 0; i < query->count; i++)
+        cosines[i] = (float)(query->products[i] * (query->shrink[i] * shrink));
+    for (Py_ssize_t i = query->count; i < query->width; i++)
+        cosines[i] = 0;
+    query->places[piece] = ++query->met;
+    return cosines;
+}
+
+/* The best of a stretch. */
+static void best_of(Query *query, const int32_t *pieces, const int32_t *end)
+{
+    float *best = query->best;
+    memcpy(best, cosines_of(query, *pieces), (size_t)query->width * sizeof *best);
+    while (++pieces < end) {
+        const float *other = cosines_of(query, *pieces);
+        for (Py_ssize_t start = 0; start < query->width; start += ABREAST)
+            for (int i = 0; i < ABREAST; i++)
+                best[start + i] = other[start + i] > best[start + i] ? other[start + i] : best[start + i];
+    }
+}
+
+static int all_known(const Py_buffer *pieces, const char *name, Py_ssize_t known)
+{
+    const int32_t *each = pieces->buf;
+    for (Py_ssize_t i = 0; i < pieces->shape[0]; i++)
+        if (each[i] < 0 || each[i] >= known) {
+            PyErr_Format(PyExc_IndexError, "%s: a piece that is not among %zd", name, known);
+            return 0;
+        }
+    return 1;
+}
+
+static int all_stretches(const int64_t *starts, Py_ssize_t count, Py_ssize_t pieces)
+{
+    int right = count == 0 || starts[0] >= 0;
+    for (Py_ssize_t i = 0; right && i < count; i++)
+        right = starts[i] < (i + 1 < count ? starts[i + 1] : pieces);
+    return told(right, "starts: a stretch without a piece");
+}
+
+static int make_room(Query *query, Py_ssize_t pieces)
+{
+    size_t most = (size_t)(pieces < query->known ? pieces : query->known);
+    query->width = (query->count + ABREAST - 1) / ABREAST * ABREAST;
+    query->asked = malloc((size_t)(query->count * query->dim + 1) * sizeof *query->asked);
+    query->shrink = malloc((size_t)(query->count + 1) * sizeof *query->shrink);
+    query->products = malloc((size_t)(query->count + 1) * sizeof *query->products);
+    query->places = calloc((size_t)query->known + 1, sizeof *query->places);
+    query->cosines = malloc((most * (size_t)query->width + 1) * sizeof *query->cosines);
+    query->best = malloc((size_t)(query->width + 1) * sizeof *query->best);
+    if (query->asked != NULL && query->shrink != NULL && query->products != NULL && query->places != NULL &&
+        query->cosines != NULL && query->best != NULL)
+        return 1;
+    PyErr_NoMemory();
+    return 0;
+}
+
+PyDoc_STRVAR(closest_doc, "closest(rows, asked, pieces, starts, out, /)\n--\n\n"
+                          "The highest cosine of each piece that is asked for (rows of `out`) in each stretch of pieces (its\n"
+                          "columns), which lasts until the next one starts. `rows` has the numbers of every piece.");
+
+static PyObject *closest(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    if (!is_count("closest", count, 5))
+        return NULL;
+    Buffers buffers = {.count = 0};
+    Query query = {.count = 0};
+    Py_buffer *rows = array(&buffers, given[0], "rows", 2, 1, 0);
+    Py_buffer *asked = rows ? array(&buffers, given[1], "asked", 1, 4, 0) : NULL;
+    Py_buffer *pieces = asked ? array(&buffers, given[2], "pieces", 1, 4, 0) : NULL;
+    Py_buffer *starts = pieces ? array(&buffers, given[3], "starts", 1, 8, 0) : NULL;
+    Py_buffer *out = starts ? array(&buffers, given[4], "out", 2, 4, 1) : NULL;
+    int sound = out != NULL && told(rows->shape[1] <= LONGEST, "rows: too long") &&
+                all_known(asked, "asked", rows->shape[0]) && all_known(pieces, "pieces", rows->shape[0]) &&
+                all_stretches(starts->buf, starts->shape[0], pieces->shape[0]) &&
+                told(out->shape[0] == asked->shape[0] && out->shape[1] == starts->shape[0], "out: of another shape");
+    if (sound) {
+        query = (Query){.rows = rows->buf, .stride = rows->strides[0], .dim = rows->shape[1], .known = rows->shape[0],
+                        .count = asked->shape[0]};
+        sound = make_room(&query, pieces->shape[0]);
+    }
+    if (sound) {
+        Py_ssize_t many = starts->shape[0];
+        const int64_t *start = starts->buf;
+        const int32_t *piece = pieces->buf;
+        Py_BEGIN_ALLOW_THREADS
+        ask(&query, asked->buf);
+        for (Py_ssize_t i = 0; i < many; i++) {
+            best_of(&query, piece + start[i], piece + (i + 1 < many ? start[i + 1] : pieces->shape[0]));
+            for (Py_ssize_t row = 0; row < query.count; row++)
+                ((float *)((char *)out->buf + row * out->strides[0]))[i] = query.best[row];
+        }
+        Py_END_ALLOW_THREADS
+    }
+    free(query.asked);
+    free(query.shrink);
+    free(query.products);
+    free(query.places);
+    free(query.cosines);
+    free(query.best);
+    return finished(&buffers, sound);
+}
+
+PyMethodDef closest_methods[] = {
+    METHOD(closest),
+    {NULL, NULL, 0, NULL},
+};
