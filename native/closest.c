@@ -6,11 +6,14 @@
 
 #include "native.h"
 
-#define ABREAST 8      /* pieces of a query that are compared at once */
+#define TOGETHER 4      /* pieces of a query that a row is multiplied with at once */
+#define ABREAST 8       /* and whose cosines are compared at once */
 #define LONGEST 0x10000 /* of a row, so that no sum overflows */
 
-typedef void Multiply(const int8_t *row, const int16_t *asked, Py_ssize_t count, Py_ssize_t dim, int32_t *out,
-                      int32_t *own);
+typedef struct {
+    int32_t (*widen)(const int8_t *row, Py_ssize_t dim, int16_t *into);
+    void (*multiply)(const int16_t *row, const int16_t *asked, Py_ssize_t count, Py_ssize_t dim, int32_t *out);
+} Loops;
 
 #define TARGET
 #define NAMED(name) plain_##name
@@ -23,9 +26,9 @@ typedef void Multiply(const int8_t *row, const int16_t *asked, Py_ssize_t count,
 #define TARGET FOR_AVX512
 #define NAMED(name) avx512_##name
 #include "closest.h"
-static Multiply *const generations[] = {plain_multiply, avx2_multiply, avx512_multiply};
+static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_loops};
 #else
-static Multiply *const generations[] = {plain_multiply};
+static const Loops *const generations[] = {&plain_loops};
 #endif
 
 /* The pieces of a query, and what was found of those they are compared with. */
@@ -33,31 +36,21 @@ typedef struct {
     const int8_t *rows;
     Py_ssize_t stride, dim, known; /* of the table */
     Py_ssize_t count, width;       /* of the pieces of the query, and rounded up to ABREAST */
-    int16_t *asked;
-    double *shrink;    /* one divided by the length of each */
-    int32_t *products; /* of the piece at hand */
+    int16_t *asked;    /* rows of zeros after the last */
+    double *shrink;    /* one divided by the length of each; 0 after the last */
+    int16_t *row;      /* of the piece at hand */
+    int32_t *products; /* of it and those of the query */
     uint32_t *places;  /* by piece: where its cosines are plus one, or 0 */
     float *cosines;    /* `width` for every piece that was met */
     float *best;       /* `width` of the stretch at hand */
     uint32_t met;
 } Query;
 
-static double shrink_of(int32_t own)
+/* A row in two bytes each; one divided by its length. */
+static double widen(const Query *query, int32_t piece, int16_t *into)
 {
+    int32_t own = generations[generation]->widen(query->rows + piece * query->stride, query->dim, into);
     return own > 0 ? 1 / sqrt((double)own) : 0;
-}
-
-static void ask(Query *query, const int32_t *asked)
-{
-    for (Py_ssize_t i = 0; i < query->count; i++) {
-        const int8_t *row = query->rows + asked[i] * query->stride;
-        int32_t own = 0;
-        for (Py_ssize_t d = 0; d < query->dim; d++) {
-            query->asked[i * query->dim + d] = row[d];
-            own += (int32_t)row[d] * row[d];
-        }
-        query->shrink[i] = shrink_of(own);
-    }
 }
 
 static const float *cosines_of(Query *query, int32_t piece)
@@ -65,15 +58,11 @@ static const float *cosines_of(Query *query, int32_t piece)
     uint32_t place = query->places[piece];
     if (place)
         return query->cosines + (place - 1) * query->width;
-    int32_t own;
     float *cosines = query->cosines + query->met * query->width;
-    generations[generation](query->rows + piece * query->stride, query->asked, query->count, query->dim,
-                            query->products, &own);
-    double shrink = shrink_of(own);
-    for (Py_ssize_t i = 0; i < query->count; i++)
+    double shrink = widen(query, piece, query->row);
+    generations[generation]->multiply(query->row, query->asked, query->width, query->dim, query->products);
+    for (Py_ssize_t i = 0; i < query->width; i++)
         cosines[i] = (float)(query->products[i] * (query->shrink[i] * shrink));
-    for (Py_ssize_t i = query->count; i < query->width; i++)
-        cosines[i] = 0;
     query->places[piece] = ++query->met;
     return cosines;
 }
@@ -89,6 +78,14 @@ static void best_of(Query *query, const int32_t *pieces, const int32_t *end)
             for (int i = 0; i < ABREAST; i++)
                 best[start + i] = other[start + i] > best[start + i] ? other[start + i] : best[start + i];
     }
+}
+
+/* Have the rows of pieces at hand that were not met yet. */
+static void fetch_rows(const Query *query, const int32_t *pieces, const int32_t *end)
+{
+    for (; pieces < end; pieces++)
+        for (Py_ssize_t d = 0; !query->places[*pieces] && d < query->dim; d += LINE)
+            fetch(query->rows + *pieces * query->stride + d);
 }
 
 static int all_known(const Py_buffer *pieces, const char *name, Py_ssize_t known)
@@ -114,14 +111,15 @@ static int make_room(Query *query, Py_ssize_t pieces)
 {
     size_t most = (size_t)(pieces < query->known ? pieces : query->known);
     query->width = (query->count + ABREAST - 1) / ABREAST * ABREAST;
-    query->asked = malloc((size_t)(query->count * query->dim + 1) * sizeof *query->asked);
-    query->shrink = malloc((size_t)(query->count + 1) * sizeof *query->shrink);
-    query->products = malloc((size_t)(query->count + 1) * sizeof *query->products);
+    query->asked = calloc((size_t)(query->width * query->dim) + 1, sizeof *query->asked);
+    query->shrink = calloc((size_t)query->width + 1, sizeof *query->shrink);
+    query->row = malloc((size_t)(query->dim + 1) * sizeof *query->row);
+    query->products = malloc((size_t)(query->width + 1) * sizeof *query->products);
     query->places = calloc((size_t)query->known + 1, sizeof *query->places);
     query->cosines = malloc((most * (size_t)query->width + 1) * sizeof *query->cosines);
     query->best = malloc((size_t)(query->width + 1) * sizeof *query->best);
-    if (query->asked != NULL && query->shrink != NULL && query->products != NULL && query->places != NULL &&
-        query->cosines != NULL && query->best != NULL)
+    if (query->asked != NULL && query->shrink != NULL && query->row != NULL && query->products != NULL &&
+        query->places != NULL && query->cosines != NULL && query->best != NULL)
         return 1;
     PyErr_NoMemory();
     return 0;
@@ -157,9 +155,12 @@ static PyObject *closest(PyObject *self, PyObject *const *given, Py_ssize_t coun
         const int64_t *start = starts->buf;
         const int32_t *piece = pieces->buf;
         Py_BEGIN_ALLOW_THREADS
-        ask(&query, asked->buf);
+        for (Py_ssize_t i = 0; i < query.count; i++)
+            query.shrink[i] = widen(&query, ((const int32_t *)asked->buf)[i], query.asked + i * query.dim);
         for (Py_ssize_t i = 0; i < many; i++) {
-            best_of(&query, piece + start[i], piece + (i + 1 < many ? start[i + 1] : pieces->shape[0]));
+            const int32_t *end = piece + (i + 1 < many ? start[i + 1] : pieces->shape[0]);
+            fetch_rows(&query, end, piece + (i + 2 < many ? start[i + 2] : pieces->shape[0]));
+            best_of(&query, piece + start[i], end);
             for (Py_ssize_t row = 0; row < query.count; row++)
                 ((float *)((char *)out->buf + row * out->strides[0]))[i] = query.best[row];
         }
@@ -167,6 +168,7 @@ static PyObject *closest(PyObject *self, PyObject *const *given, Py_ssize_t coun
     }
     free(query.asked);
     free(query.shrink);
+    free(query.row);
     free(query.products);
     free(query.places);
     free(query.cosines);

@@ -107,7 +107,8 @@ def test_long_words_are_cut_like_in_python(native: Any, wordpiece: WordPiece, si
     assert compiled == plain
 
 
-SHORT = st.text(st.sampled_from("abé東"), min_size=1, max_size=4)
+LONG = st.sampled_from(["a" * 90, "é" * 90, "b" * 300])
+SHORT = st.text(st.sampled_from("abé東"), min_size=1, max_size=7) | LONG
 
 
 @given(st.lists(SHORT | SHORT.map("##{}".format), unique=True, max_size=30), st.lists(SHORT, max_size=8))
