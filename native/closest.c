@@ -8,6 +8,7 @@
 
 #define TOGETHER 4      /* pieces of a query that a row is multiplied with at once */
 #define ABREAST 8       /* and whose cosines are compared at once */
+#define AHEAD 6         /* rows that are fetched before they are multiplied */
 #define LONGEST 0x10000 /* of a row, so that no sum overflows */
 
 typedef struct {
@@ -31,19 +32,20 @@ static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_lo
 static const Loops *const generations[] = {&plain_loops};
 #endif
 
-/* The pieces of a query, and what was found of those they are compared with. */
+/* The pieces of a query, and those they are compared with. */
 typedef struct {
     const int8_t *rows;
     Py_ssize_t stride, dim, known; /* of the table */
     Py_ssize_t count, width;       /* of the pieces of the query, and rounded up to ABREAST */
-    int16_t *asked;    /* rows of zeros after the last */
-    double *shrink;    /* one divided by the length of each; 0 after the last */
-    int16_t *row;      /* of the piece at hand */
-    int32_t *products; /* of it and those of the query */
-    uint32_t *places;  /* by piece: where its cosines are plus one, or 0 */
-    float *cosines;    /* `width` for every piece that was met */
-    float *best;       /* `width` of the stretch at hand */
-    uint32_t met;
+    int16_t *asked;                /* rows of zeros after the last */
+    double *shrink;                /* one divided by the length of each; 0 after the last */
+    uint32_t *places;              /* by piece: its place among those that are met, plus one; 0: it is not */
+    int32_t *met;                  /* every piece once */
+    Py_ssize_t meets;              /* how many */
+    float *cosines;                /* `width` for each of them */
+    int16_t *row;                  /* of the piece at hand */
+    int32_t *products;             /* of it and those of the query */
+    float *best;                   /* `width` of the stretch at hand */
 } Query;
 
 /* A row in two bytes each; one divided by its length. */
@@ -53,22 +55,28 @@ static double widen(const Query *query, int32_t piece, int16_t *into)
     return own > 0 ? 1 / sqrt((double)own) : 0;
 }
 
-static const float *cosines_of(Query *query, int32_t piece)
+/* The cosines of every piece that is met; rows are fetched before they are multiplied. */
+static void compare(const Query *query)
 {
-    uint32_t place = query->places[piece];
-    if (place)
-        return query->cosines + (place - 1) * query->width;
-    float *cosines = query->cosines + query->met * query->width;
-    double shrink = widen(query, piece, query->row);
-    generations[generation]->multiply(query->row, query->asked, query->width, query->dim, query->products);
-    for (Py_ssize_t i = 0; i < query->width; i++)
-        cosines[i] = (float)(query->products[i] * (query->shrink[i] * shrink));
-    query->places[piece] = ++query->met;
-    return cosines;
+    for (Py_ssize_t i = 0; i < query->meets; i++) {
+        float *cosines = query->cosines + i * query->width;
+        if (i + AHEAD < query->meets)
+            for (Py_ssize_t d = 0; d < query->dim; d += LINE)
+                fetch(query->rows + query->met[i + AHEAD] * query->stride + d);
+        double shrink = widen(query, query->met[i], query->row);
+        generations[generation]->multiply(query->row, query->asked, query->width, query->dim, query->products);
+        for (Py_ssize_t at = 0; at < query->width; at++)
+            cosines[at] = (float)(query->products[at] * (query->shrink[at] * shrink));
+    }
+}
+
+static const float *cosines_of(const Query *query, int32_t piece)
+{
+    return query->cosines + (Py_ssize_t)(query->places[piece] - 1) * query->width;
 }
 
 /* The best of a stretch. */
-static void best_of(Query *query, const int32_t *pieces, const int32_t *end)
+static void best_of(const Query *query, const int32_t *pieces, const int32_t *end)
 {
     float *best = query->best;
     memcpy(best, cosines_of(query, *pieces), (size_t)query->width * sizeof *best);
@@ -78,14 +86,6 @@ static void best_of(Query *query, const int32_t *pieces, const int32_t *end)
             for (int i = 0; i < ABREAST; i++)
                 best[start + i] = other[start + i] > best[start + i] ? other[start + i] : best[start + i];
     }
-}
-
-/* Have the rows of pieces at hand that were not met yet. */
-static void fetch_rows(const Query *query, const int32_t *pieces, const int32_t *end)
-{
-    for (; pieces < end; pieces++)
-        for (Py_ssize_t d = 0; !query->places[*pieces] && d < query->dim; d += LINE)
-            fetch(query->rows + *pieces * query->stride + d);
 }
 
 static int all_known(const Py_buffer *pieces, const char *name, Py_ssize_t known)
@@ -107,19 +107,25 @@ static int all_stretches(const int64_t *starts, Py_ssize_t count, Py_ssize_t pie
     return told(right, "starts: a stretch without a piece");
 }
 
-static int make_room(Query *query, Py_ssize_t pieces)
+/* Room for one more than there are: none of it is NULL for want of anything to hold. */
+static int make_room(Query *query, const int32_t *pieces, Py_ssize_t count)
 {
-    size_t most = (size_t)(pieces < query->known ? pieces : query->known);
     query->width = (query->count + ABREAST - 1) / ABREAST * ABREAST;
+    query->places = calloc((size_t)query->known + 1, sizeof *query->places);
+    query->met = malloc((size_t)(count < query->known ? count + 1 : query->known + 1) * sizeof *query->met);
+    for (Py_ssize_t i = 0; query->places != NULL && query->met != NULL && i < count; i++)
+        if (!query->places[pieces[i]]) {
+            query->met[query->meets] = pieces[i];
+            query->places[pieces[i]] = (uint32_t)++query->meets;
+        }
     query->asked = calloc((size_t)(query->width * query->dim) + 1, sizeof *query->asked);
     query->shrink = calloc((size_t)query->width + 1, sizeof *query->shrink);
+    query->cosines = malloc(((size_t)query->meets * (size_t)query->width + 1) * sizeof *query->cosines);
     query->row = malloc((size_t)(query->dim + 1) * sizeof *query->row);
     query->products = malloc((size_t)(query->width + 1) * sizeof *query->products);
-    query->places = calloc((size_t)query->known + 1, sizeof *query->places);
-    query->cosines = malloc((most * (size_t)query->width + 1) * sizeof *query->cosines);
     query->best = malloc((size_t)(query->width + 1) * sizeof *query->best);
-    if (query->asked != NULL && query->shrink != NULL && query->row != NULL && query->products != NULL &&
-        query->places != NULL && query->cosines != NULL && query->best != NULL)
+    if (query->places != NULL && query->met != NULL && query->asked != NULL && query->shrink != NULL &&
+        query->cosines != NULL && query->row != NULL && query->products != NULL && query->best != NULL)
         return 1;
     PyErr_NoMemory();
     return 0;
@@ -148,7 +154,7 @@ static PyObject *closest(PyObject *self, PyObject *const *given, Py_ssize_t coun
     if (sound) {
         query = (Query){.rows = rows->buf, .stride = rows->strides[0], .dim = rows->shape[1], .known = rows->shape[0],
                         .count = asked->shape[0]};
-        sound = make_room(&query, pieces->shape[0]);
+        sound = make_room(&query, pieces->buf, pieces->shape[0]);
     }
     if (sound) {
         Py_ssize_t many = starts->shape[0];
@@ -157,10 +163,9 @@ static PyObject *closest(PyObject *self, PyObject *const *given, Py_ssize_t coun
         Py_BEGIN_ALLOW_THREADS
         for (Py_ssize_t i = 0; i < query.count; i++)
             query.shrink[i] = widen(&query, ((const int32_t *)asked->buf)[i], query.asked + i * query.dim);
+        compare(&query);
         for (Py_ssize_t i = 0; i < many; i++) {
-            const int32_t *end = piece + (i + 1 < many ? start[i + 1] : pieces->shape[0]);
-            fetch_rows(&query, end, piece + (i + 2 < many ? start[i + 2] : pieces->shape[0]));
-            best_of(&query, piece + start[i], end);
+            best_of(&query, piece + start[i], piece + (i + 1 < many ? start[i + 1] : pieces->shape[0]));
             for (Py_ssize_t row = 0; row < query.count; row++)
                 ((float *)((char *)out->buf + row * out->strides[0]))[i] = query.best[row];
         }
@@ -168,10 +173,11 @@ static PyObject *closest(PyObject *self, PyObject *const *given, Py_ssize_t coun
     }
     free(query.asked);
     free(query.shrink);
+    free(query.places);
+    free(query.met);
+    free(query.cosines);
     free(query.row);
     free(query.products);
-    free(query.places);
-    free(query.cosines);
     free(query.best);
     return finished(&buffers, sound);
 }
