@@ -99,12 +99,16 @@ static int all_known(const Py_buffer *pieces, const char *name, Py_ssize_t known
     return 1;
 }
 
-static int all_stretches(const int64_t *starts, Py_ssize_t count, Py_ssize_t pieces)
+/* How many stretches texts have; -1 where their lengths are not those of all pieces. */
+static Py_ssize_t stretches(const int32_t *lengths, Py_ssize_t texts, Py_ssize_t pieces, Py_ssize_t block)
 {
-    int right = count == 0 || starts[0] >= 0;
-    for (Py_ssize_t i = 0; right && i < count; i++)
-        right = starts[i] < (i + 1 < count ? starts[i + 1] : pieces);
-    return told(right, "starts: a stretch without a piece");
+    Py_ssize_t count = 0;
+    for (Py_ssize_t i = 0; i < texts; pieces -= lengths[i++]) {
+        if (lengths[i] < 0 || lengths[i] > pieces)
+            return -1;
+        count += (lengths[i] + block - 1) / block;
+    }
+    return pieces ? -1 : count;
 }
 
 /* Room for one more than there are: none of it is NULL for want of anything to hold. */
@@ -131,44 +135,48 @@ static int make_room(Query *query, const int32_t *pieces, Py_ssize_t count)
     return 0;
 }
 
-PyDoc_STRVAR(closest_doc, "closest(rows, asked, pieces, starts, out, /)\n--\n\n"
-                          "The highest cosine of each piece that is asked for (rows of `out`) in each stretch of pieces (its\n"
-                          "columns), which lasts until the next one starts. `rows` has the numbers of every piece.");
+PyDoc_STRVAR(closest_doc, "closest(rows, asked, pieces, lengths, block, out, /)\n--\n\n"
+                          "The highest cosine of each piece that is asked for (rows of `out`) in each stretch of `block` pieces\n"
+                          "of a text (its columns), of which the last may be shorter. `rows` has the numbers of every piece.");
 
 static PyObject *closest(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("closest", count, 5))
+    if (!is_count("closest", count, 6))
         return NULL;
     Buffers buffers = {.count = 0};
     Query query = {.count = 0};
     Py_buffer *rows = array(&buffers, given[0], "rows", 2, 1, 0);
     Py_buffer *asked = rows ? array(&buffers, given[1], "asked", 1, 4, 0) : NULL;
     Py_buffer *pieces = asked ? array(&buffers, given[2], "pieces", 1, 4, 0) : NULL;
-    Py_buffer *starts = pieces ? array(&buffers, given[3], "starts", 1, 8, 0) : NULL;
-    Py_buffer *out = starts ? array(&buffers, given[4], "out", 2, 4, 1) : NULL;
-    int sound = out != NULL && told(rows->shape[1] <= LONGEST, "rows: too long") &&
-                all_known(asked, "asked", rows->shape[0]) && all_known(pieces, "pieces", rows->shape[0]) &&
-                all_stretches(starts->buf, starts->shape[0], pieces->shape[0]) &&
-                told(out->shape[0] == asked->shape[0] && out->shape[1] == starts->shape[0], "out: of another shape");
+    Py_buffer *lengths = pieces ? array(&buffers, given[3], "lengths", 1, 4, 0) : NULL;
+    Py_ssize_t block = lengths ? PyLong_AsSsize_t(given[4]) : 0;
+    Py_buffer *out = lengths && !PyErr_Occurred() ? array(&buffers, given[5], "out", 2, 4, 1) : NULL;
+    int sound = out != NULL && told(block > 0 && block <= LONGEST, "block: no length") &&
+                told(rows->shape[1] <= LONGEST, "rows: too long") && all_known(asked, "asked", rows->shape[0]) &&
+                all_known(pieces, "pieces", rows->shape[0]) && told(out->shape[0] == asked->shape[0], "out: too short") &&
+                told(stretches(lengths->buf, lengths->shape[0], pieces->shape[0], block) == out->shape[1],
+                     "lengths: not those of the pieces, or `out` has other stretches");
     if (sound) {
         query = (Query){.rows = rows->buf, .stride = rows->strides[0], .dim = rows->shape[1], .known = rows->shape[0],
                         .count = asked->shape[0]};
         sound = make_room(&query, pieces->buf, pieces->shape[0]);
     }
     if (sound) {
-        Py_ssize_t many = starts->shape[0];
-        const int64_t *start = starts->buf;
-        const int32_t *piece = pieces->buf;
+        const int32_t *piece = pieces->buf, *length = lengths->buf;
+        Py_ssize_t column = 0;
         Py_BEGIN_ALLOW_THREADS
         for (Py_ssize_t i = 0; i < query.count; i++)
             query.shrink[i] = widen(&query, ((const int32_t *)asked->buf)[i], query.asked + i * query.dim);
         compare(&query);
-        for (Py_ssize_t i = 0; i < many; i++) {
-            best_of(&query, piece + start[i], piece + (i + 1 < many ? start[i + 1] : pieces->shape[0]));
-            for (Py_ssize_t row = 0; row < query.count; row++)
-                ((float *)((char *)out->buf + row * out->strides[0]))[i] = query.best[row];
-        }
+        for (Py_ssize_t text = 0; text < lengths->shape[0]; text++)
+            for (const int32_t *end = piece + length[text]; piece < end; column++) {
+                const int32_t *last = end - piece > block ? piece + block : end;
+                best_of(&query, piece, last);
+                for (Py_ssize_t row = 0; row < query.count; row++)
+                    ((float *)((char *)out->buf + row * out->strides[0]))[column] = query.best[row];
+                piece = last;
+            }
         Py_END_ALLOW_THREADS
     }
     free(query.asked);

@@ -198,33 +198,37 @@ def test_the_closest_pieces_are_the_same_to_the_last_bit(
     rng = np.random.default_rng(asked)
     pieces = rng.integers(0, 30_522, 3000).astype(np.int32)
     wanted = [*pieces[:asked].tolist(), 0]  # the first has no meaning: a row of zeros
-    starts = np.unique(np.append(0, rng.integers(0, 3000, 250)))
+    ends = np.sort(rng.integers(0, 3001, 250))
+    lengths = np.diff(ends, prepend=0, append=3000).astype(np.int32)
+    stretches = -(-lengths // 12)
 
-    compiled, plain = both(embedder.closest, wanted, pieces, starts)
+    compiled, plain = both(embedder.closest, wanted, pieces, lengths, 12)
 
     assert compiled.tobytes() == plain.tobytes()
-    assert compiled.shape == (asked + 1, len(starts))
+    assert compiled.shape == (asked + 1, stretches.sum())
+    assert {0, 1, 2} <= set(stretches.tolist())
     assert compiled.max() == pytest.approx(1.0)
     assert compiled.min() < 0.2
 
 
 def test_the_closest_is_the_cosine_of_unit_rows(embedder: StaticEmbedder) -> None:
     one, other = embedder.tokens("puppy"), embedder.tokens("The dog sleeps")
-    found = embedder.closest(one, np.array(other, np.int32), np.array([0, 1, 2]))
+    found = embedder.closest(one, np.array(other, np.int32), np.array([0, 3], np.int32), 1)
     wanted = embedder.token_vectors(one) @ embedder.token_vectors(other).T
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
 def test_nothing_is_close_to_nothing(native: Any, embedder: StaticEmbedder) -> None:
     none, tea = np.zeros(0, np.int32), np.array([5572], np.int32)
-    for asked, pieces, starts in (([], tea, [0]), ([5572], none, []), ([], none, [])):
-        for found in both(embedder.closest, asked, pieces, np.array(starts, np.int64)):
-            assert found.shape == (len(asked), len(starts))
+    for asked, pieces, lengths in (([], tea, [1]), ([5572], none, [0, 0]), ([], none, [])):
+        compiled = embedder.closest(asked, pieces, np.array(lengths, np.int32), 12)
+        assert compiled.shape == (len(asked), len(pieces))
 
 
 def test_wrong_arrays_are_refused_before_anything_is_compared(native: Any) -> None:
     rows, out = np.ones((4, 6), np.int8), np.empty((1, 2), np.float32)
-    good: list[Any] = [rows, np.array([3], np.int32), np.array([0, 1, 2], np.int32), np.array([0, 2]), out]
+    asked, pieces, lengths = (np.array(each, np.int32) for each in ([3], [0, 1, 2], [2, 0, 1]))
+    good: list[Any] = [rows, asked, pieces, lengths, 2, out]
     native.closest(*good)
     assert out.tolist() == [[pytest.approx(1.0), pytest.approx(1.0)]]
     wrong: list[tuple[int, Any]] = [
@@ -235,12 +239,15 @@ def test_wrong_arrays_are_refused_before_anything_is_compared(native: Any) -> No
         (1, np.array([-1], np.int32)),
         (2, np.array([0, 1, 4], np.int32)),
         (2, np.array([0, 1, 2])),
-        (3, np.array([0, 3])),
-        (3, np.array([2, 0])),
-        (3, np.array([1, 1])),
-        (3, np.array([-1, 2])),
-        (4, out[:, :1]),
-        (4, np.empty((2, 2), np.float32)),
+        (3, lengths[:2]),
+        (3, np.array([2, 1, 1], np.int32)),
+        (3, np.array([4, 0, -1], np.int32)),
+        (3, np.array([2, 0, 1])),
+        (4, 1),
+        (4, 0),
+        (4, -1),
+        (5, out[:, :1]),
+        (5, np.empty((2, 2), np.float32)),
     ]
     for place, value in wrong:
         with pytest.raises((ValueError, IndexError)):

@@ -146,23 +146,34 @@ class StaticEmbedder:
         rows /= norms[:, None]
         return rows
 
-    def closest(self, asked: Sequence[int], pieces: NDArray[np.int32], starts: NDArray[np.int64]) -> Vectors:
+    def closest(
+        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
+    ) -> Vectors:
         """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns).
 
-        A stretch lasts until the next one starts. The table holds whole numbers, of which every sum is exact.
+        The table holds whole numbers, of which every sum is exact.
+
+        Args:
+            asked: Word pieces, of a question for example.
+            pieces: The word pieces of some texts, text after text.
+            lengths: How many each text has.
+            block: How many pieces of a text make a stretch; its last one may have fewer.
         """
         import numpy as np
 
         rows = self._table.rows
         wanted = np.array(asked, np.int32)
-        out = np.empty((len(wanted), len(starts)), np.float32)
+        counts = -(-lengths // block)
+        out = np.empty((len(wanted), int(counts.sum())), np.float32)
         if kernels.native is not None:
-            kernels.native.closest(rows, wanted, pieces, starts, out)
+            kernels.native.closest(rows, wanted, pieces, lengths, block, out)
             return out
         distinct, back = _distinct(pieces)
         exact = np.float32 if self._dim <= EXACT else np.float64
         one, other = rows[wanted].astype(exact), rows[distinct].astype(exact)
         cosines = product(one, other.T) * (_shrink(one)[:, None] * _shrink(other))
+        within = np.arange(out.shape[1]) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = np.repeat(np.cumsum(lengths) - lengths, counts) + block * within
         np.maximum.reduceat(cosines.astype(np.float32).take(back, axis=1), starts, axis=1, out=out)
         return out
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from skep import kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,15 +67,12 @@ def matches(query: str, texts: Sequence[str], table: Tokens) -> Matches | None:
     weights = table.token_weights(asked).astype(np.float64)
     heavy = weights >= LIGHT * weights.max()
     asked = [piece for piece, keep in zip(asked, heavy.tolist(), strict=True) if keep]
-    there = lengths > 0
-    lengths = lengths[there].astype(np.int64)
-    counts = -(-lengths // BLOCK)
-    first = np.cumsum(counts) - counts
-    within = np.arange(int(counts.sum())) - np.repeat(first, counts)
-    starts = np.repeat(np.cumsum(lengths) - lengths, counts) + BLOCK * within
-    best = table.closest(asked, pieces, starts)
+    best = table.closest(asked, pieces, lengths, BLOCK)
     np.maximum(best - NEAR, 0.0, out=best)
     best /= 1.0 - NEAR
+    there = lengths > 0
+    counts = -(-lengths[there].astype(np.int64) // BLOCK)
+    first = np.cumsum(counts) - counts
     return Matches(best, first, there, weights[heavy])
 
 
@@ -87,9 +87,13 @@ def pooled(text: str, table: Tokens) -> Singles | None:
 
 def whole_texts(found: Matches) -> Floats:
     """Late interaction proper: every piece of the query at its best place in each text."""
+    sums = np.empty(len(found.first))
+    if kernels.native is not None:
+        kernels.native.whole_texts(found.best, found.first, found.weights, sums)
+    else:
+        sums = _added(found.weights.tolist(), np.maximum.reduceat(found.best, found.first, axis=1))
     out = np.zeros(len(found.there))
-    best = np.maximum.reduceat(found.best, found.first, axis=1)
-    out[found.there] = found.weights @ best / found.weights.sum()
+    out[found.there] = sums / found.weights.sum()
     return out
 
 
@@ -99,12 +103,34 @@ def close_together(found: Matches) -> Floats:
     A long text that holds the words of a query here and there is not about it; one that holds them together is.
     """
     best, first, there, weights = found
-    held = (np.maximum.reduceat(best, first, axis=1) > SAME).sum(axis=1)
-    rare = weights * np.log(1.0 + (len(there) + 1) / (held + 0.5))
-    stretch = best.copy()
-    np.maximum(best[:, :-1], best[:, 1:], out=stretch[:, :-1])
-    last = np.append(first[1:] - 1, best.shape[1] - 1)
-    stretch[:, last] = best[:, last]
+    rare = _rarity(len(there))
+    sums = np.empty(len(first))
+    if kernels.native is not None:
+        kernels.native.close_together(best, first, weights, rare, SAME, sums)
+    else:
+        held = (np.maximum.reduceat(best, first, axis=1) > SAME).sum(axis=1)
+        weighed: list[float] = (weights * rare[held]).tolist()
+        stretch = best.copy()
+        np.maximum(best[:, :-1], best[:, 1:], out=stretch[:, :-1])
+        last = np.append(first[1:] - 1, best.shape[1] - 1)
+        stretch[:, last] = best[:, last]
+        sums = np.maximum.reduceat(_added(weighed, stretch), first) / sum(weighed)
     out = np.zeros(len(there))
-    out[there] = np.maximum.reduceat(rare @ stretch / rare.sum(), first)
+    out[there] = sums
     return out
+
+
+def _added(weights: Sequence[float], rows: Singles) -> Floats:
+    """The sum of rows, each times its weight, one after the other: the order that compiled loops add in."""
+    out = np.zeros(rows.shape[1])
+    for weight, row in zip(weights, rows.astype(np.float64), strict=True):
+        out += weight * row
+    return out
+
+
+@lru_cache(maxsize=64)
+def _rarity(texts: int) -> Floats:
+    """How much a piece counts that none, one, two and so on of the texts hold."""
+    rare = np.log(1.0 + (texts + 1) / (np.arange(texts + 1) + 0.5))
+    rare.flags.writeable = False
+    return rare

@@ -101,11 +101,10 @@ class Tokens(Protocol):
         """The first `most` pieces of each text that carry meaning, text after text, and how many each has."""
         ...
 
-    def closest(self, asked: Sequence[int], pieces: NDArray[np.int32], starts: Ints) -> Singles:
-        """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns).
-
-        A stretch lasts until the next one starts; none is empty.
-        """
+    def closest(
+        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
+    ) -> Singles:
+        """The highest cosine of each piece asked for (rows) in each stretch of `block` pieces of a text (columns)."""
         ...
 
     def token_vectors(self, ids: Sequence[int]) -> Singles:

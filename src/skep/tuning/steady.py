@@ -111,9 +111,11 @@ class SteadyTokens:
         flat = np.concatenate(found) if found else np.zeros(0, np.int32)
         return flat, np.array([len(each) for each in found], dtype=np.int32)
 
-    def closest(self, asked: Sequence[int], pieces: NDArray[np.int32], starts: Ints) -> Singles:
+    def closest(
+        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
+    ) -> Singles:
         """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns)."""
-        return self._table.closest(asked, pieces, starts)
+        return self._table.closest(asked, pieces, lengths, block)
 
     def token_vectors(self, ids: Sequence[int]) -> Singles:
         """One unit row per piece."""
