@@ -187,6 +187,17 @@ def test_what_is_no_vocabulary_text_or_table_is_refused(native: Any) -> None:
         native.pieces()
 
 
+def test_pieces_that_mean_something_are_those_of_python(native: Any, embedder: StaticEmbedder) -> None:
+    texts = ["The café is of Ana 👍", "", "[PAD] of tea" * 9, "The café is of Ana 👍"]
+    for most in (0, 3, 256):
+        compiled, plain = both(embedder.pieces, texts, most)
+        again = both(embedder.pieces, texts, most)[1]
+        assert [each.tolist() for each in compiled] == [each.tolist() for each in plain]
+        assert [each.tolist() for each in plain] == [each.tolist() for each in again]
+        assert compiled[0].dtype == plain[0].dtype == compiled[1].dtype == plain[1].dtype == np.int32
+    assert [each.tolist() for each in both(embedder.pieces, [], 9)[1]] == [[], []]
+
+
 GENERATIONS = getattr(kernels.native, "generations", tuple)()
 
 

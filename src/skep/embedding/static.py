@@ -7,7 +7,7 @@ int8 and is memory-mapped, so that opening it reads nothing. `scripts/build_stat
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -32,6 +32,8 @@ VOCABULARIES = ("vocab.bin", "vocab.z")
 """Names a vocabulary may have; tables made before the first one have the second."""
 CHUNK = 4096
 """Word pieces summed at once, so that a long text needs little memory."""
+MEMO_TEXTS = 8192
+"""Texts whose pieces are remembered where Python cuts them."""
 EXACT = 1024
 """Products of rows up to this length are exact in single precision: 1024 * 128 * 128 is 2 ** 24."""
 
@@ -128,8 +130,23 @@ class StaticEmbedder:
         """The first word pieces of each text that carry any meaning, text after text, and how many each has."""
         import numpy as np
 
-        ids, sizes = self.wordpiece.cut(list(texts), self._meant, most)
-        return np.frombuffer(ids, np.int32), np.frombuffer(sizes, np.int32)
+        if self.wordpiece.compiled:
+            ids, sizes = self.wordpiece.cut(list(texts), self._meant, most)
+            return np.frombuffer(ids, np.int32), np.frombuffer(sizes, np.int32)
+        found = [self._remembered(text, most) for text in texts]
+        flat = np.concatenate(found) if found else np.zeros(0, np.int32)
+        return flat, np.array([len(each) for each in found], np.int32)
+
+    @cached_property
+    def _remembered(self) -> Callable[[str, int], NDArray[np.int32]]:
+        """The pieces of a text. A bank's texts come up again and again, and Python cuts them slowly."""
+        import numpy as np
+
+        @lru_cache(MEMO_TEXTS)
+        def cut(text: str, most: int) -> NDArray[np.int32]:
+            return np.array(self.wordpiece.cut([text], self._meant, most)[0], np.int32)
+
+        return cut
 
     @cached_property
     def _meant(self) -> bytes:

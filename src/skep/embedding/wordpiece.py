@@ -160,6 +160,11 @@ class WordPiece:
         """The number of a token, or None if the vocabulary lacks it."""
         return self._ids.get(token)
 
+    @property
+    def compiled(self) -> bool:
+        """Whether texts are cut by a compiled loop, so quickly that what was cut need not be kept."""
+        return kernels.native is not None and not isinstance(self._source, Sequence)
+
     def ids(self, text: str) -> list[int]:
         """The ids of a text, in order."""
         return self.cut([text])[0].tolist()
