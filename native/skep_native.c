@@ -2,18 +2,19 @@
 
 #include "native.h"
 
-#define VERSION 5 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
+#define VERSION 6 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
 
 static int fill(PyObject *module)
 {
     PyMethodDef *const parts[] = {
         codes_methods,    choose_methods,    postings_methods, generation_methods, build_methods,   joining_methods,
         matching_methods, comparing_methods, sharing_methods,  search_methods,     ranking_methods, tiles_methods,
-        weighing_methods, reading_methods,
+        weighing_methods, reading_methods,   pieces_methods,   closest_methods,    late_methods,
     };
     generation_start();
     build_start();
     joining_start();
+    pieces_start();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;

@@ -87,7 +87,7 @@ RECALLS_BETWEEN = 40
 MANY_WRITES = 128
 PAGES_OF_MANY = 8.5
 """Pages per write over so many, with the words and tags of all of them."""
-INSTRUCTIONS = {"words": (17.0, 5.0), "meaning": (10.0, 8.5), "default": (50.0, 48.0)}
+INSTRUCTIONS = {"words": (17.0, 5.0), "meaning": (10.0, 8.5), "default": (50.0, 30.0)}
 """Millions of machine instructions per recall of 30,000 memories, by callgrind: with numpy alone, and compiled."""
 
 NOW = 1_750_000_000.0

@@ -162,7 +162,8 @@ def test_what_has_no_vector_yet_is_not_withheld_for_it(world: World) -> None:
 
     class Late:
         fingerprint, dim, calibrate = whole.fingerprint, whole.dim, whole.calibrate
-        tokens, token_vectors, token_weights = whole.tokens, whole.token_vectors, whole.token_weights
+        tokens, pieces, closest = whole.tokens, whole.pieces, whole.closest
+        token_vectors, token_weights = whole.token_vectors, whole.token_weights
 
         def embed(self, texts: Sequence[str]) -> np.ndarray:
             return np.array([whole.embed([text])[0] * (text != RETRIES[1]) for text in texts])

@@ -7,15 +7,17 @@ int8 and is memory-mapped, so that opening it reads nothing. `scripts/build_stat
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from skep import kernels
 from skep.embedding.calibration import Calibration
 from skep.embedding.wordpiece import WordPiece
 from skep.errors import EmbedderUnavailableError
+from skep.linear import product
 from skep.loading import undisturbed
 from skep.tuples import NamedTuple
 
@@ -30,6 +32,10 @@ VOCABULARIES = ("vocab.bin", "vocab.z")
 """Names a vocabulary may have; tables made before the first one have the second."""
 CHUNK = 4096
 """Word pieces summed at once, so that a long text needs little memory."""
+MEMO_TEXTS = 8192
+"""Texts whose pieces are remembered where Python cuts them."""
+EXACT = 1024
+"""Products of rows up to this length are exact in single precision: 1024 * 128 * 128 is 2 ** 24."""
 
 
 class _Table(NamedTuple):
@@ -102,12 +108,11 @@ class StaticEmbedder:
         rows, scales = self._table
         import numpy as np
 
-        ids_of = self.wordpiece.ids
         out = np.zeros((len(texts), self._dim), np.float32)
         for number, text in enumerate(texts):
-            ids = ids_of(text)
+            ids = np.array(self.wordpiece.cut([text])[0], np.intp)
             for start in range(0, len(ids), CHUNK):
-                chunk = np.array(ids[start : start + CHUNK])
+                chunk = ids[start : start + CHUNK]
                 out[number] += scales[chunk] @ rows[chunk].astype(np.float32)
         norms = np.sqrt(np.einsum("ij,ij->i", out, out))[:, None]
         np.divide(out, norms, out=out, where=norms > 0)
@@ -119,8 +124,29 @@ class StaticEmbedder:
 
     def tokens(self, text: str) -> list[int]:
         """The word-piece ids of a text that carry any meaning, in order."""
-        meant = self._meant
-        return [number for number in self.wordpiece.ids(text) if meant[number]]
+        return self.wordpiece.cut([text], self._meant)[0].tolist()
+
+    def pieces(self, texts: Sequence[str], most: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The first word pieces of each text that carry any meaning, text after text, and how many each has."""
+        import numpy as np
+
+        if self.wordpiece.compiled:
+            ids, sizes = self.wordpiece.cut(list(texts), self._meant, most)
+            return np.frombuffer(ids, np.int32), np.frombuffer(sizes, np.int32)
+        found = [self._remembered(text, most) for text in texts]
+        flat = np.concatenate(found) if found else np.zeros(0, np.int32)
+        return flat, np.array([len(each) for each in found], np.int32)
+
+    @cached_property
+    def _remembered(self) -> Callable[[str, int], NDArray[np.int32]]:
+        """The pieces of a text. A bank's texts come up again and again, and Python cuts them slowly."""
+        import numpy as np
+
+        @lru_cache(MEMO_TEXTS)
+        def cut(text: str, most: int) -> NDArray[np.int32]:
+            return np.array(self.wordpiece.cut([text], self._meant, most)[0], np.int32)
+
+        return cut
 
     @cached_property
     def _meant(self) -> bytes:
@@ -136,6 +162,37 @@ class StaticEmbedder:
         norms[norms == 0] = 1.0
         rows /= norms[:, None]
         return rows
+
+    def closest(
+        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
+    ) -> Vectors:
+        """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns).
+
+        The table holds whole numbers, of which every sum is exact.
+
+        Args:
+            asked: Word pieces, of a question for example.
+            pieces: The word pieces of some texts, text after text.
+            lengths: How many each text has.
+            block: How many pieces of a text make a stretch; its last one may have fewer.
+        """
+        import numpy as np
+
+        rows = self._table.rows
+        wanted = np.array(asked, np.int32)
+        counts = -(-lengths // block)
+        out = np.empty((len(wanted), int(counts.sum())), np.float32)
+        if kernels.native is not None:
+            kernels.native.closest(rows, wanted, pieces, lengths, block, out)
+            return out
+        distinct, back = _distinct(pieces)
+        exact = np.float32 if self._dim <= EXACT else np.float64
+        one, other = rows[wanted].astype(exact), rows[distinct].astype(exact)
+        cosines = product(one, other.T) * (_shrink(one)[:, None] * _shrink(other))
+        within = np.arange(out.shape[1]) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = np.repeat(np.cumsum(lengths) - lengths, counts) + block * within
+        np.maximum.reduceat(cosines.astype(np.float32).take(back, axis=1), starts, axis=1, out=out)
+        return out
 
     def token_weights(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """How much each word piece counts in a text: near 1 for rare words, near 0 for the commonest."""
@@ -159,9 +216,29 @@ class StaticEmbedder:
         return rows
 
 
+def _distinct(pieces: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every piece once, ascending, and where each stands among them; by marking, which is quicker than sorting."""
+    import numpy as np
+
+    marked = np.zeros(int(pieces.max(initial=0)) + 1, dtype=bool)
+    marked[pieces] = True
+    found = np.flatnonzero(marked)
+    place = np.empty(len(marked), dtype=np.int64)
+    place[found] = np.arange(len(found))
+    return found, place[pieces]
+
+
+def _shrink(rows: NDArray[np.floating]) -> NDArray[np.float64]:
+    """One divided by the length of each row; 0 where it has none."""
+    import numpy as np
+
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows), dtype=np.float64)
+    return np.divide(1.0, lengths, out=np.zeros(len(rows)), where=lengths > 0)
+
+
 def word_table(embedder: Embedder) -> StaticEmbedder:
     """The word pieces that texts are compared by: those of the embedder, or the bundled ones where it has none."""
-    return cast("StaticEmbedder", embedder) if hasattr(embedder, "token_vectors") else _bundled_table()
+    return cast("StaticEmbedder", embedder) if hasattr(embedder, "closest") else _bundled_table()
 
 
 @lru_cache(maxsize=1)

@@ -66,7 +66,8 @@ class PackedVocabulary:
         self.asked = 0
         """How often a token was looked for."""
         view = memoryview(data)
-        self._data = data
+        self.data = data
+        """The file."""
         self._last: int = places - 1
         self._table: Sequence[int] = _numbers("H", view[_HEAD.size : starts])
         self._starts: Sequence[int] = _numbers("I", view[starts : self._begin])
@@ -78,14 +79,14 @@ class PackedVocabulary:
         at = crc32(raw) & self._last
         while number := self._table[at]:
             begin = self._begin + self._starts[number - 1]
-            if self._data[begin : self._begin + self._starts[number]] == raw:
+            if self.data[begin : self._begin + self._starts[number]] == raw:
                 return number - 1
             at = at + 1 & self._last
         return None
 
     def tokens(self) -> list[str]:
         """Every token, by its number."""
-        return self._data[self._begin : -1].decode("utf-8", "surrogatepass").split("\n")
+        return self.data[self._begin : -1].decode("utf-8", "surrogatepass").split("\n")
 
 
 def _raw(token: str) -> bytes:

@@ -1,17 +1,22 @@
 """WordPiece, small and exact: the words and word pieces that a BERT vocabulary knows.
 
 Agrees with the reference tokenizer of uncased BERT models: clean, lower-case, strip accents, isolate
-punctuation and CJK characters, then cut each word greedily into the longest known pieces.
+punctuation and CJK characters, then cut each word greedily into the longest known pieces. With `skep-native` a packed
+vocabulary is searched where it lies; without it, words that were met keep their pieces.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import unicodedata
+from array import array
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from skep import kernels
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -155,8 +160,38 @@ class WordPiece:
         """The number of a token, or None if the vocabulary lacks it."""
         return self._ids.get(token)
 
+    @property
+    def compiled(self) -> bool:
+        """Whether texts are cut by a compiled loop, so quickly that what was cut need not be kept."""
+        return kernels.native is not None and not isinstance(self._source, Sequence)
+
     def ids(self, text: str) -> list[int]:
         """The ids of a text, in order."""
+        return self.cut([text])[0].tolist()
+
+    def cut(
+        self, texts: list[str], kept: bytes | None = None, most: int = sys.maxsize
+    ) -> tuple[array[int], array[int]]:
+        """The ids of each of some texts, text after text, and how many each has.
+
+        Args:
+            texts: What is cut.
+            kept: A byte for every id; those with a 0 are left out.
+            most: How many ids of a text are given, counting those that are not left out.
+        """
+        if kernels.native is not None and not isinstance(self._source, Sequence):
+            vocabulary = self._source.data
+            found = kernels.native.pieces(vocabulary, _characters, self.unknown, texts, kept, most)
+            return array("i", found[0]), array("i", found[1])
+        ids, sizes = array("i"), array("i")
+        for text in texts:
+            found = self._ids_of(text)
+            found = found[:most] if kept is None else [each for each in found if kept[each]][:most]
+            ids.extend(found)
+            sizes.append(len(found))
+        return ids, sizes
+
+    def _ids_of(self, text: str) -> list[int]:
         found: list[int] = []
         pieces = self._pieces
         for word in split_words(text):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from skep.linear import product
+from skep import kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Singles = NDArray[np.float32]
-    Pieces = NDArray[np.int32]
 
 MAX_TOKENS = 256
 """Only the first pieces of a long text are compared."""
@@ -30,10 +29,6 @@ BLOCK = 12
 """Pieces of a text that are looked at together; a stretch is two blocks, about a sentence."""
 SAME = 0.99
 """A match from which the text holds the very piece."""
-MEMO_TEXTS = 8192
-"""Texts whose pieces are remembered per table; the memory is emptied when it is full."""
-
-_memo: WeakKeyDictionary[Tokens, dict[str, Pieces]] = WeakKeyDictionary()
 
 
 class Matches(NamedTuple):
@@ -66,25 +61,18 @@ def late_scores(query: str, texts: Sequence[str], table: Tokens) -> Floats:
 def matches(query: str, texts: Sequence[str], table: Tokens) -> Matches | None:
     """The pieces of the query against those of each text; None where there is nothing to compare."""
     asked = list(dict.fromkeys(table.tokens(query)))
-    pieces = _pieces(texts, table)
-    lengths = np.array([len(each) for each in pieces], dtype=np.int64)
-    flat = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int32)
-    if not asked or not flat.size:
+    pieces, lengths = table.pieces(texts, MAX_TOKENS)
+    if not asked or not pieces.size:
         return None
     weights = table.token_weights(asked).astype(np.float64)
     heavy = weights >= LIGHT * weights.max()
     asked = [piece for piece, keep in zip(asked, heavy.tolist(), strict=True) if keep]
-    distinct, back = _distinct(flat)
-    near = product(table.token_vectors(asked), table.token_vectors(distinct.tolist()).T)
-    np.maximum(near - NEAR, 0.0, out=near)
-    near /= 1.0 - NEAR
+    best = table.closest(asked, pieces, lengths, BLOCK)
+    np.maximum(best - NEAR, 0.0, out=best)
+    best /= 1.0 - NEAR
     there = lengths > 0
-    lengths = lengths[there]
-    counts = -(-lengths // BLOCK)
+    counts = -(-lengths[there].astype(np.int64) // BLOCK)
     first = np.cumsum(counts) - counts
-    within = np.arange(int(counts.sum())) - np.repeat(first, counts)
-    starts = np.repeat(np.cumsum(lengths) - lengths, counts) + BLOCK * within
-    best = np.maximum.reduceat(near.take(back, axis=1), starts, axis=1)
     return Matches(best, first, there, weights[heavy])
 
 
@@ -99,9 +87,13 @@ def pooled(text: str, table: Tokens) -> Singles | None:
 
 def whole_texts(found: Matches) -> Floats:
     """Late interaction proper: every piece of the query at its best place in each text."""
+    sums = np.empty(len(found.first))
+    if kernels.native is not None:
+        kernels.native.whole_texts(found.best, found.first, found.weights, sums)
+    else:
+        sums = _added(found.weights.tolist(), np.maximum.reduceat(found.best, found.first, axis=1))
     out = np.zeros(len(found.there))
-    best = np.maximum.reduceat(found.best, found.first, axis=1)
-    out[found.there] = found.weights @ best / found.weights.sum()
+    out[found.there] = sums / found.weights.sum()
     return out
 
 
@@ -111,36 +103,34 @@ def close_together(found: Matches) -> Floats:
     A long text that holds the words of a query here and there is not about it; one that holds them together is.
     """
     best, first, there, weights = found
-    held = (np.maximum.reduceat(best, first, axis=1) > SAME).sum(axis=1)
-    rare = weights * np.log(1.0 + (len(there) + 1) / (held + 0.5))
-    stretch = best.copy()
-    np.maximum(best[:, :-1], best[:, 1:], out=stretch[:, :-1])
-    last = np.append(first[1:] - 1, best.shape[1] - 1)
-    stretch[:, last] = best[:, last]
+    rare = _rarity(len(there))
+    sums = np.empty(len(first))
+    if kernels.native is not None:
+        kernels.native.close_together(best, first, weights, rare, SAME, sums)
+    else:
+        held = (np.maximum.reduceat(best, first, axis=1) > SAME).sum(axis=1)
+        weighed: list[float] = (weights * rare[held]).tolist()
+        stretch = best.copy()
+        np.maximum(best[:, :-1], best[:, 1:], out=stretch[:, :-1])
+        last = np.append(first[1:] - 1, best.shape[1] - 1)
+        stretch[:, last] = best[:, last]
+        sums = np.maximum.reduceat(_added(weighed, stretch), first) / sum(weighed)
     out = np.zeros(len(there))
-    out[there] = np.maximum.reduceat(rare @ stretch / rare.sum(), first)
+    out[there] = sums
     return out
 
 
-def _distinct(pieces: Pieces) -> tuple[Ints, Ints]:
-    """Every piece once, ascending, and where each stands among them; by marking, which is quicker than sorting."""
-    marked = np.zeros(int(pieces.max()) + 1, dtype=bool)
-    marked[pieces] = True
-    found = np.flatnonzero(marked)
-    place = np.empty(len(marked), dtype=np.int64)
-    place[found] = np.arange(len(found))
-    return found, place[pieces]
-
-
-def _pieces(texts: Sequence[str], table: Tokens) -> list[Pieces]:
-    """The pieces of each text. A bank's texts come up again and again, so they are kept, within bounds."""
-    kept = _memo.setdefault(table, {})
-    if len(kept) > MEMO_TEXTS:
-        kept.clear()
-    out: list[Pieces] = []
-    for text in texts:
-        found = kept.get(text)
-        if found is None:
-            found = kept[text] = np.array(table.tokens(text)[:MAX_TOKENS], dtype=np.int32)
-        out.append(found)
+def _added(weights: Sequence[float], rows: Singles) -> Floats:
+    """The sum of rows, each times its weight, one after the other: the order that compiled loops add in."""
+    out = np.zeros(rows.shape[1])
+    for weight, row in zip(weights, rows.astype(np.float64), strict=True):
+        out += weight * row
     return out
+
+
+@lru_cache(maxsize=64)
+def _rarity(texts: int) -> Floats:
+    """How much a piece counts that none, one, two and so on of the texts hold."""
+    rare = np.log(1.0 + (texts + 1) / (np.arange(texts + 1) + 0.5))
+    rare.flags.writeable = False
+    return rare

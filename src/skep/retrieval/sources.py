@@ -97,6 +97,16 @@ class Tokens(Protocol):
         """The pieces of a text that carry meaning, in order."""
         ...
 
+    def pieces(self, texts: Sequence[str], most: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The first `most` pieces of each text that carry meaning, text after text, and how many each has."""
+        ...
+
+    def closest(
+        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
+    ) -> Singles:
+        """The highest cosine of each piece asked for (rows) in each stretch of `block` pieces of a text (columns)."""
+        ...
+
     def token_vectors(self, ids: Sequence[int]) -> Singles:
         """One unit row per piece."""
         ...

@@ -102,10 +102,9 @@ class WordTable:
         out: Rows = np.zeros((len(words), len(self._mean)), np.float32)
         for start in range(0, len(words), AT_ONCE):
             here = out[start : start + AT_ONCE]
-            pieces = [*map(self._embedder.wordpiece.ids, words[start : start + AT_ONCE])]
-            flat = [number for each in pieces for number in each]
+            flat, counts = self._embedder.wordpiece.cut([*words[start : start + AT_ONCE]])
             found = self._embedder.weighed_tokens(flat)
-            sizes = np.array([*map(len, pieces)], dtype=np.intp)
+            sizes = np.array(counts, dtype=np.intp)
             starts = np.cumsum(sizes) - sizes
             for number in range(int(sizes.max())):
                 there = np.flatnonzero(sizes > number)

@@ -94,13 +94,28 @@ class SteadyTokens:
 
     def __init__(self, table: Tokens) -> None:
         self._table = table
-        self._pieces: dict[str, list[int]] = {}
+        self._pieces: dict[tuple[str, int], NDArray[np.int32]] = {}
 
     def tokens(self, text: str) -> list[int]:
         """The pieces of a text that carry meaning, in order."""
-        if text not in self._pieces:
-            self._pieces[text] = self._table.tokens(text)
-        return self._pieces[text]
+        return self._table.tokens(text)
+
+    def pieces(self, texts: Sequence[str], most: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The first `most` pieces of each text that carry meaning, text after text, and how many each has."""
+        import numpy as np
+
+        for text in texts:
+            if (text, most) not in self._pieces:
+                self._pieces[text, most] = self._table.pieces([text], most)[0]
+        found = [self._pieces[text, most] for text in texts]
+        flat = np.concatenate(found) if found else np.zeros(0, np.int32)
+        return flat, np.array([len(each) for each in found], dtype=np.int32)
+
+    def closest(
+        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
+    ) -> Singles:
+        """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns)."""
+        return self._table.closest(asked, pieces, lengths, block)
 
     def token_vectors(self, ids: Sequence[int]) -> Singles:
         """One unit row per piece."""
