@@ -2,14 +2,14 @@
 
 #include "native.h"
 
-#define VERSION 5 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
+#define VERSION 6 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
 
 static int fill(PyObject *module)
 {
     PyMethodDef *const parts[] = {
         codes_methods,    choose_methods,    postings_methods, generation_methods, build_methods,   joining_methods,
         matching_methods, comparing_methods, sharing_methods,  search_methods,     ranking_methods, tiles_methods,
-        weighing_methods, reading_methods,
+        weighing_methods, reading_methods,   memories_methods,
     };
     generation_start();
     build_start();

@@ -14,7 +14,7 @@ from skep.storage.connection import MEMORY, Connection
 from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
-from skep.storage.rows import AT_REST, NEVER, SELECT, memory_of, where_clause, with_room
+from skep.storage.rows import AT_REST, NEVER, SELECT, memories_of, memory_of, where_clause, with_room
 from skep.storage.vectors import Space, Vectors
 
 _SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
@@ -96,8 +96,7 @@ class Reads(Linked):
             found = self._of_rows(_BY_ROW, rows, {"space": space.number if space else -1})
         else:
             found = self._of_rows(_BY_ROW_AT_REST, rows)
-        fingerprint, now = space.fingerprint if space else None, self.now()
-        return {row[-1]: memory_of(row, fingerprint, now) for row in found}
+        return memories_of(found, space.fingerprint if space else None, self.now())
 
     def _waiting(self, space: Space) -> bool:
         """Whether some row of the active space may be waiting to be embedded.
