@@ -11,10 +11,10 @@ typedef struct {
     uint32_t held; /* by which texts, a bit each; 0 where the place is free */
 } Word;
 
-/* What str.split() takes for a blank, as far as it is ASCII. */
-static inline int is_blank(unsigned char c)
+/* What str.split() takes for a blank, as far as it is ASCII; without a branch, so that many are looked at together. */
+static inline int is_blank(uint8_t c)
 {
-    return c == ' ' || (c >= 9 && c <= 13) || (c >= 28 && c <= 31);
+    return (c == ' ') | ((uint8_t)(c - 9) < 5) | ((uint8_t)(c - 28) < 4);
 }
 
 /* Where a word stands in the table, or a free place for it; there always is one. */
@@ -27,22 +27,26 @@ static Word *place_of(Word *table, uint32_t places, const char *bytes, uint64_t 
     return &table[at];
 }
 
-/* Put the words of one text into the table, in small letters; how many different ones it has. */
-static uint32_t take_in(Word *table, uint32_t places, char *bytes, uint32_t from, uint32_t to, uint32_t bit)
+/* Capital letters as small ones. */
+static void lower(char *bytes, uint32_t size)
+{
+    for (uint32_t at = 0; at < size; at++)
+        bytes[at] = (char)(bytes[at] + ((uint8_t)(bytes[at] - 'A') < 26) * ('a' - 'A'));
+}
+
+/* Put the words of one text, which are in small letters, into the table; how many different ones it has. */
+static uint32_t take_in(Word *table, uint32_t places, const char *bytes, uint32_t from, uint32_t to, uint32_t bit)
 {
     uint32_t different = 0;
     for (uint32_t at = from; at < to;) {
-        if (is_blank((unsigned char)bytes[at])) {
+        if (is_blank((uint8_t)bytes[at])) {
             at++;
             continue;
         }
         uint64_t hash = 14695981039346656037ull;
         uint32_t start = at;
-        for (; at < to && !is_blank((unsigned char)bytes[at]); at++) {
-            if (bytes[at] >= 'A' && bytes[at] <= 'Z')
-                bytes[at] += 'a' - 'A';
-            hash = (hash ^ (unsigned char)bytes[at]) * 1099511628211ull;
-        }
+        for (; at < to && (bytes[at] > ' ' || !is_blank((uint8_t)bytes[at])); at++)
+            hash = (hash ^ (uint8_t)bytes[at]) * 1099511628211ull;
         Word *word = place_of(table, places, bytes, hash, start, at - start);
         if (!word->held) {
             word->hash = hash;
@@ -86,7 +90,7 @@ static uint32_t room_for(const char *bytes, const uint32_t *ends, Py_ssize_t cou
 {
     uint32_t words = (uint32_t)count, places = 16;
     for (uint32_t at = 1; count && at < ends[count - 1]; at++)
-        words += is_blank((unsigned char)bytes[at - 1]) && !is_blank((unsigned char)bytes[at]);
+        words += is_blank((uint8_t)bytes[at - 1]) & !is_blank((uint8_t)bytes[at]);
     while (places <= 2 * words)
         places *= 2;
     return places;
@@ -140,6 +144,7 @@ static PyObject *sharing(PyObject *self, PyObject *given)
         Py_INCREF(found);
     }
     if (copied == 1) {
+        lower(bytes, count ? ends[count - 1] : 0);
         places = room_for(bytes, ends, count);
         table = PyMem_Calloc(places, sizeof *table);
         if (table == NULL)

@@ -20,6 +20,7 @@ OPERATIONS: tuple[tuple[str, str], ...] = (
     ("filtered_10", "vector, filter 10 %"),
     ("keyword_ids50", "keyword, 50 ids"),
     ("vector_ids50", "vector, 50 ids"),
+    ("filtered_1_ids50", "vector, filter 1 %, 50 ids"),
     ("keyword_texts50", "keyword, 50 texts"),
     ("vector_texts50", "vector, 50 texts"),
     ("index_keyword", "index alone: keyword, 50 ids"),

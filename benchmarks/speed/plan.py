@@ -14,6 +14,7 @@ SEARCHES = (
     "filtered_10",
     "keyword_ids50",
     "vector_ids50",
+    "filtered_1_ids50",
     "keyword_texts50",
     "vector_texts50",
     "index_keyword",
@@ -42,12 +43,13 @@ TRUTHS = {
     "filtered_10": ("filtered_10", 10),
     "keyword_ids50": ("keyword", 50),
     "vector_ids50": ("vector", 50),
+    "filtered_1_ids50": ("filtered_1", 50),
     "keyword_texts50": ("keyword", 50),
     "vector_texts50": ("vector", 50),
     "index_keyword": ("keyword", 50),
     "index_vector": ("vector", 50),
     "index_hybrid": ("hybrid", 10),
-    "index_filtered_1": ("filtered_1", 10),
+    "index_filtered_1": ("filtered_1", 50),
 }
 """Which exact answer a kind is compared with, and to what depth; `truth.kind_for` says it for each engine."""
 

@@ -13,7 +13,7 @@ from array import array
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.speed.engines.values import NotOfferedError, Query, Row, Where
+from benchmarks.speed.engines.values import Answer, NotOfferedError, Query, Row, Where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,11 +153,11 @@ class Worker:
             "disk_mb": disk(self.path),
         }
 
-    def _search(self, kind: str, query: Query) -> list[tuple[str, str]]:
+    def _search(self, kind: str, query: Query) -> Answer:
         engine = self.engine
         where: Where = None
-        if kind in ("filtered_1", "filtered_10"):
-            where = ("project", query.project) if kind == "filtered_1" else ("team", query.team)
+        if kind.startswith("filtered_"):
+            where = ("team", query.team) if kind == "filtered_10" else ("project", query.project)
         many, ids_only = 50 if kind.endswith("50") else 10, kind.endswith("ids50")
         if kind in ("keyword", "keyword_ids50", "keyword_texts50"):
             return engine.keyword(query, query.text, many, ids_only)
@@ -171,12 +171,16 @@ class Worker:
             return engine.index(kind.removeprefix("index_"), query)
         return engine.vector(query, many, where, ids_only)
 
+    def _rows(self, answer: Answer) -> list[str]:
+        """The rows of an answer; found when the clock has stopped."""
+        return [self.engine.row_id(id) for id, _ in answer]
+
     def op_search(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:
         """Ask `count` questions of one kind."""
         samples = Samples(box_s)
         answers: list[list[str]] = []
         for query in self.questions[first : first + count]:
-            answers.append([id for id, _ in samples.take(lambda q=query: self._search(kind, q))])
+            answers.append(self._rows(samples.take(lambda q=query: self._search(kind, q))))
             if samples.full():
                 break
         return {**samples.as_dict(), "answers": answers}
@@ -220,11 +224,11 @@ class Worker:
             words = " ".join(row.text.split()[-3:])
             query = Query(row.id, words, words, row.vector, row.team, row.project)
 
-            def both(row: Row = row, query: Query = query) -> list[tuple[str, str]]:
+            def both(row: Row = row, query: Query = query) -> Answer:
                 self.engine.write(row, how)
                 return self.engine.hybrid(query, 10)
 
-            found += row.id in [id for id, _ in samples.take(both)]
+            found += row.id in self._rows(samples.take(both))
             if samples.full():
                 break
         return {**samples.as_dict(), "found": found}
@@ -246,11 +250,9 @@ class Worker:
             word = row.text.split()[-1]
             query = Query(row.id, word, word, row.vector, row.team, row.project)
             missing["stored"] += not self.engine.has(row.id)
-            missing["vector"] += row.id not in [id for id, _ in self.engine.vector(query, 10, None, True)]
+            missing["vector"] += row.id not in self._rows(self.engine.vector(query, 10, None, True))
             try:
-                missing["keyword"] += row.id not in [
-                    id for id, _ in self.engine.keyword(query, word, 10, True)
-                ]
+                missing["keyword"] += row.id not in self._rows(self.engine.keyword(query, word, 10, True))
             except NotOfferedError:
                 offered = False
         return {"missing": missing, "keyword_offered": offered}
@@ -294,7 +296,7 @@ def cold(name: str, dim: int, path: str, question: str) -> None:
             "cpu_s": done[0],
             "wall_open_s": opened[1] - started[1],
             "wall_answer_s": done[1] - opened[1],
-            "answer": [id for id, _ in answer],
+            "answer": [engine.row_id(id) for id, _ in answer],
             "rss": resident(),
         }
     )

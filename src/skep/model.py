@@ -1,6 +1,7 @@
 """The values skep speaks in. All are frozen; none knows about storage.
 
-Times are seconds since the epoch (UTC). A memory's id is the id of the event that created it.
+Times are seconds since the epoch (UTC). A memory's id is the id of the event that created it. What recalls make by the
+dozen is not followed by Python's collector of rings (`gc=False`): none of it refers to what holds it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ ANY = "*"
 """In a scope that is asked for: whatever stands in this part."""
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Scope(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """Whom a memory is for. Any part may be absent; a scope with no part is shared."""
 
     user: str | None = None
@@ -79,7 +82,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 SHARED = Scope()
 
 
-class Memory(msgspec.Struct, frozen=True):
+class Memory(msgspec.Struct, frozen=True, gc=False):
     """One thing an agent knows, with where it came from and how far to trust it."""
 
     id: str
@@ -181,7 +184,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """Why conflicts were looked for by words alone; empty where meaning counted as well, or none were looked for."""
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
+class Hit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One answer to a recall, able to explain itself."""
 
     memory: Memory

@@ -32,40 +32,42 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     opened.close()
 
 
-def ids(answer: list[tuple[str, str]]) -> list[str]:
-    return [id for id, _ in answer]
+def ids(engine: Any, answer: Any) -> list[str]:
+    return [engine.row_id(id) for id, _ in answer]
 
 
 def test_vector_search_agrees_with_the_exact_answer(engine: Any) -> None:
-    found = [ids(engine.vector(query, 50, None, True)) for query in QUERIES]
+    found = [ids(engine, engine.vector(query, 50, None, True)) for query in QUERIES]
 
     assert mean_recall(found, TRUTH.vector, 10) == 1.0
     assert mean_recall(found, TRUTH.vector, 50) >= 0.99
 
 
 def test_filtered_search_agrees_with_the_exact_answer(engine: Any) -> None:
-    wide = [ids(engine.vector(query, 10, ("team", query.team), False)) for query in QUERIES]
-    narrow = [ids(engine.vector(query, 10, ("project", query.project), False)) for query in QUERIES]
+    wide = [ids(engine, engine.vector(query, 10, ("team", query.team), False)) for query in QUERIES]
+    narrow = [ids(engine, engine.vector(query, 10, ("project", query.project), False)) for query in QUERIES]
+    named = [ids(engine, engine.vector(query, 50, ("project", query.project), True)) for query in QUERIES]
 
     assert mean_recall(wide, TRUTH.filtered_10, 10) == 1.0
     assert mean_recall(narrow, TRUTH.filtered_1, 10) == 1.0
+    assert mean_recall(named, TRUTH.filtered_1, 50) == 1.0
 
 
 def test_keyword_search_agrees_with_bm25(engine: Any) -> None:
-    found = [ids(engine.keyword(query, query.text, 50, True)) for query in QUERIES]
+    found = [ids(engine, engine.keyword(query, query.text, 50, True)) for query in QUERIES]
 
     assert mean_recall(found, TRUTH.keyword, 10) >= 0.9
 
 
 def test_questions_with_function_words_agree_with_the_bm25_that_counts_as_the_engine(engine: Any) -> None:
-    found = [ids(engine.keyword(query, query.question, 10, True)) for query in QUERIES]
+    found = [ids(engine, engine.keyword(query, query.question, 10, True)) for query in QUERIES]
     about = {name: getattr(engine, name) for name in ("fusion", "lengths", "drops_function_words")}
 
     assert mean_recall(found, vars(TRUTH)[kind_for("question", about)], 10) >= 0.95
 
 
 def test_hybrid_search_agrees_with_fused_exact_search(engine: Any) -> None:
-    found = [ids(engine.hybrid(query, 10)) for query in QUERIES]
+    found = [ids(engine, engine.hybrid(query, 10)) for query in QUERIES]
 
     truth = TRUTH.pooled if engine.fusion == "pooled" else TRUTH.hybrid
     assert mean_recall(found, truth, 10) >= 0.9
@@ -73,16 +75,18 @@ def test_hybrid_search_agrees_with_fused_exact_search(engine: Any) -> None:
 
 def test_ids_alone_are_those_of_whole_answers(engine: Any) -> None:
     for query in QUERIES:
-        assert ids(engine.keyword(query, query.text, 50, True)) == ids(
-            engine.keyword(query, query.text, 50, False)
+        assert ids(engine, engine.keyword(query, query.text, 50, True)) == ids(
+            engine, engine.keyword(query, query.text, 50, False)
         )
-        assert ids(engine.vector(query, 50, None, True)) == ids(engine.vector(query, 50, None, False))
+        assert ids(engine, engine.vector(query, 50, None, True)) == ids(
+            engine, engine.vector(query, 50, None, False)
+        )
 
 
 def test_answers_carry_the_text(engine: Any) -> None:
     texts = {row.id: row.text for row in WORKLOAD.rows()}
 
-    assert all(texts[id] == text for id, text in engine.hybrid(QUERIES[0], 10))
+    assert all(texts[engine.row_id(id)] == text for id, text in engine.hybrid(QUERIES[0], 10))
 
 
 def test_a_written_row_is_found_at_once_and_updates_keep_it(engine: Any) -> None:
@@ -94,7 +98,7 @@ def test_a_written_row_is_found_at_once_and_updates_keep_it(engine: Any) -> None
     query.vector = row.vector
     query.text = row.text.split()[-1]
 
-    assert ids(engine.hybrid(query, 10))[0] == row.id
+    assert ids(engine, engine.hybrid(query, 10))[0] == row.id
     assert engine.has(row.id)
     assert not engine.has("w9999999")
 

@@ -115,10 +115,10 @@ def test_goals_are_reached_missed_or_not_measured() -> None:
     assert said["hybrid, index alone, 1,000,000 memories"].now == "not measured"
     assert said["import skep, beyond numpy"].reached
     assert said["acknowledged writes lost to SIGKILL"].reached is None  # two kills decide nothing
-    assert count(list(said.values())) == "5 reached, 2 missed, 16 not decided by this run."
+    assert count(list(said.values())) == "5 reached, 2 missed, 17 not decided by this run."
     assert tally(list(said.values())) == (
         "searches, index alone: 0 reached, 1 missed, 5 not decided by this run; "
-        "searches, ids through `Bank`: 0 reached, 0 missed, 2 not decided by this run; "
+        "searches, ids through `Bank`: 0 reached, 0 missed, 3 not decided by this run; "
         "searches, whole memories through `Bank`: 1 reached, 0 missed, 5 not decided by this run; "
         "all else: 4 reached, 1 missed, 4 not decided by this run."
     )
@@ -153,6 +153,17 @@ def test_ids_and_whole_memories_are_judged_apart_and_a_run_that_lacks_one_says_s
     assert (before[ids].now, before[whole].now) == ("0.8 ms", "not measured")
     assert (after[ids].now, after[whole].now) == ("0.2 ms", "0.8 ms")
     assert (after[ids].reached, after[whole].reached) == (True, False)
+
+
+def test_the_filter_is_judged_by_ids_as_well_and_the_index_beside_the_ids_of_others() -> None:
+    made = at(100_000, filtered_1_ids50=0.2, filtered_1=0.5, index_filtered_1=0.1)
+    made["sizes"]["100000"]["floor"] = {"ops": {"filtered_1_ids50": {"cpu_p50": 0.6}}}
+
+    said = {s.title.removesuffix(", 100,000 memories"): s for s in speed_goals(made)}
+
+    assert said["vector, filter 1 %, 50 ids through `Bank`"].reached is True
+    assert said["vector, filter 1 %, 10 memories through `Bank`"].reached is False
+    assert said["vector, filter 1 %, 50 ids, index alone"].best_other.startswith("0.6 ms")
 
 
 def test_growth_to_a_million_is_judged_when_both_sizes_are_there() -> None:

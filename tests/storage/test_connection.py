@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from skep.bank import Bank
 from skep.config import Settings
 from skep.embedding.hashing import HashingEmbedder
 from skep.storage.base import Filter
+from skep.storage.connection import Connection
 from skep.storage.segments import SegmentIndex
 from skep.storage.sqlite import SqliteStore
 
@@ -331,3 +333,82 @@ def test_threads_that_ask_for_the_index_first_get_the_same_one(
         for thread in threads:
             thread.join()
     assert len(made) == 1
+
+
+class Watched:
+    """A handle, or what it gave, that notes whatever is asked of it while the lock is not held."""
+
+    def __init__(self, held: Any, lock: Any, noted: list[str]) -> None:
+        self.held, self.lock, self.noted = held, lock, noted
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "in_transaction" and not self.lock._is_owned():
+            self.noted.append(name)
+        found = getattr(self.held, name)
+        return self._calling(found) if callable(found) else found
+
+    def _calling(self, found: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            answer = found(*(each.held if isinstance(each, Watched) else each for each in given), **named)
+            cursor = answer is self.held or type(answer).__name__ == "Cursor"
+            return Watched(answer, self.lock, self.noted) if cursor else answer
+
+        return call
+
+    def __iter__(self) -> Watched:
+        return self
+
+    def __next__(self) -> Any:
+        if not self.lock._is_owned():
+            self.noted.append("next")
+        return next(self.held)
+
+
+def test_nobody_asks_sqlite_anything_without_the_lock(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite takes none of its own: two threads at once would ruin the connection."""
+    noted: list[str] = []
+    connected = Connection._connect  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(Connection, "_connect", lambda self: Watched(connected(self), self.lock, noted))
+    with Bank.open(bank_path, embedder=HashingEmbedder(16), now=lambda: NOW) as bank:
+        noted.clear()  # nobody else has it while it is opened
+        one, other = (bank.remember(text).memory for text in ("the tea is green", "the tea is black"))
+        bank.remember_many({"text": f"number {n}", "tags": ["n"]} for n in range(30))
+        bank.recall("tea", expand=True)
+        bank.rank("tea", preset="semantic", tags=["n"])
+        bank.find("tea", limit=1)
+        bank.link(one.id, other.id)
+        bank.revise(one.id, importance=0.9)
+        bank.supersede(one.id, other.id)
+        bank.history(one.id)
+        bank.find_conflicts()
+        bank.forget(one.id)
+        bank.maintain()
+        bank.stats()
+        bank.doctor()
+        bank.engine.flush_uses()
+
+        assert noted == []
+
+
+def test_who_was_interrupted_does_not_end_what_another_thread_writes(store: SqliteStore) -> None:
+    begun, waiting, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def interrupted() -> None:
+        begun.wait()
+        waiting.set()
+        store.connection.let_go()
+        ended.set()
+
+    other = threading.Thread(target=interrupted)
+    other.start()
+    with store.writing():
+        store.write([("remember", {"text": "the first"})], now=NOW)
+        begun.set()
+        waiting.wait()
+        assert not ended.wait(0.05)
+        store.write([("remember", {"text": "the second"})], now=NOW)
+    other.join()
+
+    assert count(store, "memories") == 2

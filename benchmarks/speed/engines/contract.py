@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from benchmarks.speed.engines.values import Answer, How, Query, Row, Where
+from benchmarks.speed.engines.values import Answer, How, Id, Query, Row, Where
 
 
 class Engine(Protocol):
@@ -78,6 +78,10 @@ class Engine(Protocol):
 
         `keyword`, `vector` and `filtered_1` give fifty ids, `hybrid` the ten best of fifty each.
         """
+        ...
+
+    def row_id(self, id: Id) -> str:
+        """The row that the engine calls so in an answer. Nobody but this harness asks, and it does not time it."""
         ...
 
     def has(self, id: str) -> bool:

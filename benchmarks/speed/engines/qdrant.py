@@ -12,6 +12,7 @@ from benchmarks.speed.engines.values import (
     RRF_K,
     Answer,
     How,
+    Id,
     Plain,
     Query,
     Row,
@@ -114,8 +115,12 @@ class Qdrant(Plain):
             q.QueryRequest(limit=k, query=query, filter=condition, prefetches=prefetches, with_payload=wanted)
         )
         if ids_only:
-            return [(id_of(point.id), "") for point in found]
-        return [(id_of(point.id), point.payload["text"]) for point in found]
+            return [(point.id, "") for point in found]
+        return [(point.id, point.payload["text"]) for point in found]
+
+    def row_id(self, id: Id) -> str:
+        """Points are numbered."""
+        return id_of(int(id))
 
     def _by_words(self, text: str) -> Any:
         return self.q.Query.Nearest(self.words.embed_query(text), using="words")

@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import dropwhile, islice
 from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks.speed.engines.values import CANDIDATES, Answer, How, Query, Row, Where, refuse
+from benchmarks.speed.engines.values import CANDIDATES, Answer, How, Id, Query, Row, Where, refuse
 
 if TYPE_CHECKING:
     from array import array
@@ -133,11 +133,15 @@ class Skep:
         return [(hit.memory.source or "", hit.memory.text) for hit in found.hits]
 
     def _rank(self, query: Query, text: str, k: int, **how: Any) -> Answer:
-        """Ids alone. The bank numbers its memories from 1 in the order of the load."""
         self.vectors.known = {text: query.vector}
-        found = self.bank.rank(text, limit=k, **how).ids
-        own, counter = self.written, found[0].rindex("-") + 1 if found else 0
-        return [(own[id] if id in own else f"r{int(id[counter:]) - 1:07d}", "") for id in found]
+        return [(id, "") for id in self.bank.rank(text, limit=k, **how).ids]
+
+    def row_id(self, id: Id) -> str:
+        """The bank numbers its memories from 1 in the order of the load; a source is the row's own id."""
+        if isinstance(id, int):
+            return f"r{id - 1:07d}"
+        name, dash, counter = id.rpartition("-")
+        return self.written.get(id) or (f"r{int(counter) - 1:07d}" if name and dash else id)
 
     def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> Answer:
         """Words alone."""
@@ -162,8 +166,7 @@ class Skep:
         """What `recall` asks of the index, without memories. Rows are numbered from 1 in the order of the load."""
         if self.ask is None:
             self.ask = _Asked(self.bank)
-        rows = self.ask.rows(kind, query)
-        return [(f"r{row - 1:07d}", "") for row in rows]
+        return [(row, "") for row in self.ask.rows(kind, query)]
 
     def has(self, id: str) -> bool:
         """Whether the row is stored; the first call reads the list of all."""

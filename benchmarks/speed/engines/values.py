@@ -40,7 +40,9 @@ class Query:
 
 Where = tuple[str, str] | None
 """A field (`team` or `project`) and the value it must have."""
-Answer = list[tuple[str, str]]
+Id = str | int
+"""What an engine calls a row; `contract.Engine.row_id` says which row that is."""
+Answer = list[tuple[Id, str]]
 """Ids and texts, best first. The text is empty where only ids were asked for."""
 
 How = str
@@ -67,6 +69,10 @@ class Plain:
     fusion: str = "listed"
     lengths: str = "all"
     drops_function_words: bool = False
+
+    def row_id(self, id: Id) -> str:
+        """Rows keep their ids."""
+        return str(id)
 
     def flush(self) -> None:
         """Nothing is held back: a touch is written when it returns."""

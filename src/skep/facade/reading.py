@@ -400,7 +400,9 @@ def _share(name: str, value: object) -> float:
 
 def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:
     """Tags to look for: every one of those given, and at least one of each list among them."""
-    if isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping):
+    if not isinstance(value, tuple | list) and (
+        isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping)
+    ):
         return tuple((tag,) for tag in clean_tags(field, value, settings))
     groups: dict[tuple[str, ...], None] = {}
     for each in cast("Iterable[Any]", value):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from skep.confidence import DECAY_PER_DAY
 from skep.engine import Engine
 from skep.errors import ConfigError
 from skep.loading import undisturbed
@@ -183,8 +184,7 @@ class Recaller:
                     return _apart(kept)
                 found, passing = self._answer(query, where, limit, chosen, scorer, explain, ahead)
                 if scorer is None and not passing:
-                    bar = chosen.min_confidence if where.min_confidence is None else where.min_confidence
-                    self._keep(key, found, where, bar)
+                    self._keep(key, found, where, chosen)
                 return found
 
         if reranker is None:
@@ -345,15 +345,18 @@ class Recaller:
         self.cache_hits += 1
         return kept
 
-    def _keep(self, key: Any, answer: Recalled, where: Filter, bar: float) -> None:
-        """Remember an answer to a question that was asked at some time; finding it may have taken a while.
-
-        `bar` is how sure a memory must be to be a hit.
-        """
+    def _keep(self, key: Any, answer: Recalled, where: Filter, config: RecallConfig) -> None:
+        """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
         if self._position == self._engine.position():
             now, settings = where.now, self._engine.settings
             until = min(now + settings.cache_seconds, self._engine.store.next_boundary(now))
-            until = _fades(answer, bar, where.decay_per_day, until)
+            bar, rate = where.min_confidence, where.decay_per_day
+            if (
+                bar is None and rate != DECAY_PER_DAY
+            ):  # with the usual rate, time alone takes nothing out of it
+                bar = config.min_confidence
+            if bar is not None:
+                until = _fades(answer, bar, rate, until)
             self._answers[key] = _kept(now, until, answer)
             while len(self._answers) > settings.cache_entries:
                 self._answers.popitem(last=False)
@@ -362,7 +365,7 @@ class Recaller:
 def _key(query: str, where: Filter, limit: int, spelt: bytes, explain: bool) -> Any:
     """What an answer is remembered under; the time of day is no part of it."""
     timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
-    return query, _encode(timeless), limit, spelt, explain
+    return query, timeless, limit, spelt, explain
 
 
 def _order_of(found: Recalled) -> Ranked:

@@ -60,6 +60,7 @@ BROUGHT = ("guidance", "bridge")
 """Signals of hits that a question needs though it does not speak of them."""
 ROOM = ("k_words", "k_vectors", "reach", "shortlist")
 """How many candidates each step takes."""
+DISAGREEMENT = ("disagreement",)
 AT_ONCE = 1000
 """How many memories that links lead to are looked up at a time."""
 
@@ -351,6 +352,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
         odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
+    marked = bool(outdated or heirs)
     hits = [
         Hit(
             memory=memory,
@@ -358,8 +360,8 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             signals=measures,
             ranks=places,
             flags=_flags(memory, disagreement=odd_one, outdated=row in outdated, replaces=row in heirs)
-            if odd_one or outdated or heirs or memory.stale or memory.status == "pending"
-            else (),
+            if marked or memory.stale or memory.status == "pending"
+            else (DISAGREEMENT if odd_one else ()),
             replaced=heirs.get(row),
         )
         for memory, row, score, measures, places, odd_one in zip(
@@ -411,7 +413,7 @@ def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]
 def _flags(
     memory: Memory, *, disagreement: bool = False, outdated: bool = False, replaces: bool = False
 ) -> tuple[str, ...]:
-    flags = ("disagreement",) if disagreement else ()
+    flags = DISAGREEMENT if disagreement else ()
     if outdated:
         flags += ("outdated",)
     if replaces:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -84,14 +85,12 @@ _framed = lazy(
 """Without one of these, nothing of the kind can be there."""
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A query as the pipeline sees it."""
 
     text: str
     about: str
     """The text without what only says how to answer."""
-    terms: tuple[str, ...]
-    """The distinct index terms to look up."""
     phrases: tuple[str, ...] = ()
     """What stood in quotes."""
     names: tuple[str, ...] = ()
@@ -108,10 +107,15 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     time_alone: bool = False
     """It asks for whatever there is of a time ("what happened last month?")."""
 
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """The distinct index terms to look up, found when somebody asks: a search by meaning alone does not."""
+        return tuple(query_terms(self.about))
+
 
 def plain(text: str) -> Query:
     """A query as nothing but its words."""
-    return Query(text=text, about=text, terms=tuple(query_terms(text)))
+    return Query(text=text, about=text)
 
 
 def understand(text: str, now: float) -> Query:
@@ -129,7 +133,6 @@ def understand(text: str, now: float) -> Query:
     return Query(
         text=text,
         about=about,
-        terms=tuple(query_terms(about)),
         phrases=_phrases(text),
         names=names(text),
         spans=named,

@@ -22,6 +22,11 @@ PREPARED = 512
 there after fifty recalls; with the usual hundred it would be prepared again after ten."""
 
 
+UNSHARED = apsw.SQLITE_OPEN_NOMUTEX
+"""SQLite takes no lock of its own for a connection: it would do so several times for every value that is read, and
+whoever uses the handle holds `Connection.lock` anyway. To look whether a transaction is open needs neither."""
+
+
 class Counted(Protocol):
     """Called with every statement that is run; used to count work in tests."""
 
@@ -88,7 +93,7 @@ class Connection:
         self._left = True
 
     def _connect(self) -> Any:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | UNSHARED
         with translated(self.path):
             db: Any = (
                 self._connect_to_read()
@@ -132,7 +137,9 @@ class Connection:
 
     def _connect_to_read(self) -> Any:
         """For reading: as it is, or where nobody can write and SQLite may not make its files, as one that stays."""
-        db: Any = apsw.Connection(self.where, flags=apsw.SQLITE_OPEN_READONLY, statementcachesize=PREPARED)
+        db: Any = apsw.Connection(
+            self.where, flags=apsw.SQLITE_OPEN_READONLY | UNSHARED, statementcachesize=PREPARED
+        )
         try:
             db.execute("PRAGMA schema_version").fetchall()
         except apsw.CantOpenError:
@@ -142,7 +149,7 @@ class Connection:
 
             db.close(True)
             name = f"file:{quote(self.where)}?immutable=1"
-            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | UNSHARED
             db = apsw.Connection(name, flags=flags, statementcachesize=PREPARED)
         return db
 
@@ -293,7 +300,8 @@ class Connection:
 
     def let_go(self) -> None:
         """After an interrupt in the outermost transaction of this thread: nothing stays open, nothing stays locked."""
-        self.abandon()
+        with self.lock:  # it may have been let go already, and what is open now may be another thread's
+            self.abandon()
         while self.mine:
             self.lock.release()
 

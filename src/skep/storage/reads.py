@@ -14,7 +14,7 @@ from skep.storage.connection import MEMORY, Connection
 from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
-from skep.storage.rows import AT_REST, NEVER, SELECT, memory_of, where_clause, with_room
+from skep.storage.rows import AT_REST, NEVER, SELECT, memories_of, memory_of, where_clause, with_room
 from skep.storage.vectors import Space, Vectors
 
 _SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
@@ -34,6 +34,8 @@ _TEXTS = "SELECT row, title, text FROM memories WHERE row IN (:rows)"
 _VALIDITY = "SELECT valid_from, valid_to FROM memories WHERE id = ? AND forgotten = 0"
 FEW_ROWS = 12
 """Up to so many rows a statement has room for just as many, or for one more."""
+SOME_ROWS = 100
+"""Up to so many, for the next round number."""
 MANY = 4096
 """Rows a statement has room for; more are written into it."""
 
@@ -96,8 +98,7 @@ class Reads(Linked):
             found = self._of_rows(_BY_ROW, rows, {"space": space.number if space else -1})
         else:
             found = self._of_rows(_BY_ROW_AT_REST, rows)
-        fingerprint, now = space.fingerprint if space else None, self.now()
-        return {row[-1]: memory_of(row, fingerprint, now) for row in found}
+        return memories_of(found, space.fingerprint if space else None, self.now())
 
     def _waiting(self, space: Space) -> bool:
         """Whether some row of the active space may be waiting to be embedded.
@@ -322,13 +323,16 @@ class Reads(Linked):
     ) -> list[tuple[Any, ...]]:
         """Run a statement over the rows it names as `:rows`.
 
-        The room it leaves for them is even, or where they are many a power of two, so that a few prepared statements
-        serve calls of every size.
+        The room it leaves for them is even, a round number, or where they are many a power of two, so that a few
+        prepared statements serve calls of every size.
         """
         if len(rows) > MANY:
             listed = ", ".join(str(int(row)) for row in rows)
             return self.connection.rows(sql.replace(":rows", listed), values or {})
-        room = len(rows) + 1 & ~1 if len(rows) <= FEW_ROWS else 1 << (len(rows) - 1).bit_length()
+        if len(rows) <= FEW_ROWS:
+            room = len(rows) + 1 & ~1
+        else:
+            room = -len(rows) // 10 * -10 if len(rows) <= SOME_ROWS else 1 << (len(rows) - 1).bit_length()
         named = values or {}
         text = with_room(sql, tuple(named), room)
         return self.connection.rows(text, (*named.values(), *map(int, rows), *(-1,) * (room - len(rows))))

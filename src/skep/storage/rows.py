@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from skep import kernels
 from skep.errors import CorruptBankError
 from skep.model import ANY, SHARED, Event, Memory, Scope
 from skep.storage.base import Filter
@@ -25,7 +26,20 @@ _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
 SHORT = 120
 """Sets of tags that take no more room than this are remembered: most repeat."""
-_labels = lru_cache(maxsize=1 << 9)(_decode_list)
+MOST = 1 << 9
+"""How many; when there are more, all are let go."""
+_known: dict[str, tuple[str, ...]] = {}
+
+
+def _labels(spelt: str) -> tuple[str, ...]:
+    """A set of tags that is not among those remembered; from now on it is, if it is short."""
+    found = _decode_list(spelt)
+    if len(spelt) <= SHORT:
+        if len(_known) >= MOST:
+            _known.clear()
+        _known[spelt] = found
+    return found
+
 
 STATE_COLUMNS = (
     "kind",
@@ -125,6 +139,23 @@ def _json(value: Any) -> str:
     return _encode(value).decode() if value else "[]"
 
 
+def memories_of(
+    rows: list[tuple[Any, ...]], fingerprint: str | None, now: float = NEVER
+) -> dict[int, Memory]:
+    """Memories by row from rows of `SELECT`; see `memory_of`, which a compiled loop spares most of them."""
+    if kernels.native is None:
+        return {row[-1]: memory_of(row, fingerprint, now) for row in rows}
+    return kernels.native.memories(
+        rows, fingerprint, now, memory_of, Memory, SHARED, _scope, _known, _labels, _decode
+    )
+
+
+@lru_cache(maxsize=1 << 9)
+def _scope(user: str | None, project: str | None, session: str | None) -> Scope:
+    """A scope; most memories share theirs with many."""
+    return Scope(user=user, project=project, session=session)
+
+
 def memory_of(row: tuple[Any, ...], fingerprint: str | None, now: float = NEVER) -> Memory:
     """A memory from a row of `SELECT`; what has reached its end by then is expired, written down or not."""
     (
@@ -136,16 +167,13 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None, now: float = NEVER)
     if status == "active":
         status = "expired" if expires is not None and expires <= now else "pending" if waits else "active"
     try:
-        labels = () if tags == "[]" else _labels(tags) if len(tags) <= SHORT else _decode_list(tags)
+        labels = () if tags == "[]" else _known.get(tags) or _labels(tags)
         support = () if evidence == "[]" else _decode_list(evidence)
         more: dict[str, Any] = {} if metadata == "{}" else _decode(metadata)
     except (msgspec.MsgspecError, TypeError) as error:
         raise _damaged(f"memory {id_}", error) from error
-    scope = (
-        SHARED
-        if user is None and project is None and session is None
-        else Scope(user=user, project=project, session=session)
-    )
+    shared = user is None and project is None and session is None
+    scope = SHARED if shared else _scope(user, project, session)
     superseded = merged = None
     if replaced is not None:
         superseded = replaced if status == "superseded" else None
@@ -269,9 +297,12 @@ def where_clause(where: Filter, now: float) -> tuple[str, dict[str, Any]]:
 
 @lru_cache(maxsize=256)
 def with_room(sql: str, names: tuple[str, ...], room: int) -> str:
-    """Bindings by number: giving them by name takes longer than the search itself."""
+    """Bindings by number: giving them by name takes longer than the search itself.
+
+    The text is read at every call to find the statement it stands for, so it is short: what has no number has the next.
+    """
     numbers = {name: f"?{i}" for i, name in enumerate(names, 1)}
-    numbers["rows"] = ", ".join(f"?{i}" for i in range(len(names) + 1, len(names) + room + 1))
+    numbers["rows"] = f"?{len(names) + 1}" + ",?" * (room - 1)
     for name in sorted(numbers, key=len, reverse=True):  # so that none is taken for the beginning of another
         sql = sql.replace(f":{name}", numbers[name])
     return sql

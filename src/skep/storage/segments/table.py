@@ -294,7 +294,7 @@ class Table:
 
     def ids(self, slots: Ints) -> list[str]:
         """The id of the memory in each slot; empty where a slot is -1."""
-        if len(self.segments) == 1 and len(slots) and slots.min() >= 0 and slots.max() < self.base:
+        if len(self.segments) == 1 and self.count == self.base and len(slots) and slots.min() >= 0:
             return self.segments[0].ids.told(slots)
         found = [""] * len(slots)
         for base, segment in zip(self.bases, self.segments, strict=False):
