@@ -24,6 +24,7 @@ from skep.storage.fold import (
     seen,
 )
 from skep.storage.handover import Batch, Handover
+from skep.storage.inserting import insert_each
 from skep.storage.log import Log
 from skep.storage.revising import revised_row
 from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
@@ -204,7 +205,7 @@ class Tables:
             worded.append((row, text, memory.tags))
             changes.created.append((row, memory, text))
         changes.beyond = changes.beyond or form.timed
-        self._c.run_each(form.sql, values)
+        insert_each(self._c, form.sql, values)
         first, newest.row, newest.change = newest.change + 1, row, change
         changes.cut = self.wording.created(worded, first)
 
