@@ -9,7 +9,6 @@ from skep.clock import AHEAD_SECONDS, pack, tick
 from skep.model import Event
 from skep.private import public_json
 from skep.storage.connection import Connection
-from skep.storage.inserting import insert_each
 from skep.storage.newest import Newest
 from skep.storage.rows import encode_body, event_of
 from skep.storage.subjects import SETTING, mentioned, voided
@@ -125,9 +124,9 @@ class Log:
                 subjects.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
             before = reached.get(actor)
             reached[actor] = (counter, hlc if before is None or hlc > before[1] else before[1])
-        insert_each(self._c, _INSERT, rows)
+        self._c.insert_each(_INSERT, rows)
         if subjects:
-            insert_each(self._c, "INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
+            self._c.insert_each("INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
         newest.seq = seq
         for actor, (counter, hlc) in reached.items():
             self._advance(actor, self._reached(actor) if gaps else counter, hlc, fresh=fresh)

@@ -24,7 +24,6 @@ from skep.storage.fold import (
     seen,
 )
 from skep.storage.handover import Batch, Handover
-from skep.storage.inserting import insert_each
 from skep.storage.log import Log
 from skep.storage.revising import revised_row
 from skep.storage.rows import STATE_COLUMNS, encode_body, own_memory, searched_text, state_values
@@ -205,7 +204,7 @@ class Tables:
             worded.append((row, text, memory.tags))
             changes.created.append((row, memory, text))
         changes.beyond = changes.beyond or form.timed
-        insert_each(self._c, form.sql, values)
+        self._c.insert_each(form.sql, values)
         first, newest.row, newest.change = newest.change + 1, row, change
         changes.cut = self.wording.created(worded, first)
 

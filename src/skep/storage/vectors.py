@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from skep.storage.connection import Connection
-from skep.storage.inserting import insert_each
 from skep.storage.rows import searched_text
 
 SHIFT = 40
@@ -64,7 +63,7 @@ class Vectors:
         """Store the vectors of rows that are new, and so were never queued."""
         first = space << SHIFT
         pairs = [(first | row, vectors[at]) for at, row in enumerate(rows)]
-        insert_each(self._c, "INSERT INTO vectors(key, vector) VALUES(?,?)", pairs)
+        self._c.insert_each("INSERT INTO vectors(key, vector) VALUES(?,?)", pairs)
 
     def queue(self, space: int, rows: Iterable[int]) -> None:
         """Queue rows; what they had in this space is outdated and goes."""
