@@ -59,6 +59,7 @@ FAVOURS = """
 - The filter fields are spread evenly and have nothing to do with the topic. A filter that goes with the topic is easier
   for a scan and harder for a graph.
 - Files are in the page cache for the first answer of a fresh process. No cache was dropped.
+  Such a process counts from its start, with the interpreter; before the engine it loads what reads the question.
 """
 AGAINST = """
 - Every search but those for ids goes through the public `Bank.recall`, which builds whole memories, flags conflicts and

@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speed.environments import ROOT, Spec, process_environment, python_of
+from benchmarks.speed.environments import HERE, ROOT, Spec, process_environment, python_of
 
 MODULE = ("-m", "benchmarks.speed.worker")
+COLD = ("-P", str(HERE / "speed" / "cold.py"))
+"""Without the script's own folder among those that are imported from: the modules beside it bear common names."""
 
 
 class EngineError(RuntimeError):
@@ -36,7 +38,7 @@ class Process:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._errors = log.open("ab")
         self._popen = subprocess.Popen(
-            [*prefix, str(python_of(spec)), *MODULE, "serve", spec.name, str(dim)],
+            [*prefix, str(python_of(spec)), *MODULE, spec.name, str(dim)],
             cwd=ROOT,
             env=process_environment(),
             stdin=subprocess.PIPE,
@@ -133,11 +135,11 @@ class Process:
         return lines[-1][:300] if lines else "without a word"
 
 
-def cold_start(spec: Spec, dim: int, store: Path, question: Path, timeout_s: float) -> dict[str, Any]:
+def cold_start(spec: Spec, dim: int, store: Path, question: str, timeout_s: float) -> dict[str, Any]:
     """A fresh process opens the store and answers once; wall time is from before it is started."""
     started = time.perf_counter()
     with subprocess.Popen(
-        [str(python_of(spec)), *MODULE, "cold", spec.name, str(dim), str(store), str(question)],
+        [str(python_of(spec)), *COLD, spec.name, str(dim), str(store), question],
         cwd=ROOT,
         env=process_environment(),
         stdout=subprocess.PIPE,

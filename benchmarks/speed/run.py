@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.speed import kill, machine, metrics, truth
+from benchmarks.speed import cold, kill, machine, metrics, truth
 from benchmarks.speed.environments import HERE, ROOT, Spec, UnavailableError, prepare, versions
 from benchmarks.speed.plan import CHANGES, FINDS, SEARCHES, TRUTHS, WARM, WRITES, Plan
 from benchmarks.speed.process import EngineError, Process, UnsupportedError, cold_start, import_time
@@ -177,11 +177,7 @@ class SizeRun:
 
     def cold_all(self) -> None:
         """Fresh processes, engines taking turns; also of an engine that failed after it had loaded everything."""
-        question = self.folder / "cold.json"
-        query = Workload(self.size, self.seed).queries(1)[0]
-        question.write_text(
-            json.dumps([query.id, query.text, query.question, query.team, query.project, list(query.vector)])
-        )
+        question = cold.written(Workload(self.size, self.seed).queries(1)[0], str(self.folder))
         runs: dict[str, list[dict[str, Any]]] = {}
         for _ in range(self.plan.cold):
             for spec in self.specs:

@@ -277,32 +277,6 @@ def load_engine(name: str) -> Engine:
     return import_module(f"benchmarks.speed.engines.{name}").ENGINE()
 
 
-def cold(name: str, dim: int, path: str, question: str) -> None:
-    """A fresh process: open, answer one question, say how long each part took, and leave."""
-    started = time.process_time(), time.perf_counter()
-    with open(question) as file:
-        id, text, asked, team, project, vector = json.load(file)
-    query = Query(id, text, asked, array("f", vector), team, project)
-    engine = load_engine(name)
-    engine.open(path, dim)
-    opened = time.process_time(), time.perf_counter()
-    answer = engine.hybrid(query, 10)
-    done = time.process_time(), time.perf_counter()
-    say(
-        {
-            "cpu_before_s": started[0],
-            "cpu_open_s": opened[0] - started[0],
-            "cpu_answer_s": done[0] - opened[0],
-            "cpu_s": done[0],
-            "wall_open_s": opened[1] - started[1],
-            "wall_answer_s": done[1] - opened[1],
-            "answer": [engine.row_id(id) for id, _ in answer],
-            "rss": resident(),
-        }
-    )
-    engine.close()
-
-
 def serve(name: str, dim: int) -> None:
     """Answer the harness until it hangs up."""
     worker = Worker(load_engine(name), dim)
@@ -321,7 +295,4 @@ if __name__ == "__main__":
     # Whatever a library prints must not mix with the answers.
     os.dup2(1, CHANNEL)
     os.dup2(2, 1)
-    if sys.argv[1] == "cold":
-        cold(sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
-    else:
-        serve(sys.argv[2], int(sys.argv[3]))
+    serve(sys.argv[1], int(sys.argv[2]))

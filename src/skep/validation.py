@@ -77,7 +77,7 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         partial: Only check what is there; None clears a field.
     """
     body: dict[str, Any] = {}
-    for key, check, limit in _checks_of(given, partial=partial):
+    for key, check, limit in _asked.get((partial, *given)) or _checks_of(given, partial=partial):
         value = given[key]
         if (  # as nearly all are: nothing to take out, and nothing that its check would refuse
             limit
@@ -107,15 +107,12 @@ def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Ch
 
     Many calls give the same keys, so that is remembered.
     """
-    asked = (partial, *given)
-    found = _asked.get(asked)
-    if found is None:
-        checks = _REVISE_CHECKS if partial else _CHECKS
-        refuse_unknown(given, checks)
-        if len(_asked) >= MEMO_ENTRIES:
-            _asked.clear()
-        found = [(key, check, _LIMITS.get(check, "")) for key, check in checks.items() if key in given]
-        _asked[asked] = found
+    checks = _REVISE_CHECKS if partial else _CHECKS
+    refuse_unknown(given, checks)
+    if len(_asked) >= MEMO_ENTRIES:
+        _asked.clear()
+    found = [(key, check, _LIMITS.get(check, "")) for key, check in checks.items() if key in given]
+    _asked[partial, *given] = found
     return found
 
 
@@ -374,7 +371,7 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
     """Tags in the order given, each once."""
     most = settings.tags_limit if most is None else most
     if type(value) is tuple:  # as most are
-        return _clean_tags(field, cast("tuple[Any, ...]", value), settings.label_limit, most)
+        return _clean_tags(field, value, settings.label_limit, most)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, tuple | list) and (

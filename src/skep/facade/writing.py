@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (str, dict, Mapping)
-_HOW = frozenset(("on_conflict", "contradiction_fn", "redact"))
+_FIELDS = dict.fromkeys(REMEMBER_KEYS).keys()
+_HOW = ("contradiction_fn", "on_conflict", "redact")
 """What is said of the writing, and not of the memory."""
-_GIVEN = dict.fromkeys((*REMEMBER_KEYS, *sorted(_HOW)))
+_GIVEN = dict.fromkeys((*REMEMBER_KEYS, *_HOW))
 
 
 class Writing(Base):
@@ -170,7 +171,7 @@ class Writing(Base):
                 " for a single memory use `remember`",
                 field="items",
             )
-        from skep.engine.bulk import uncollected
+        from skep.bulk import uncollected
 
         checked: list[Item] = []
         rest = iter(items)
@@ -192,10 +193,9 @@ class Writing(Base):
 
     def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> Item:
         """What was given to `remember`, checked."""
-        if not (isinstance(given, dict) and given.keys() <= _GIVEN.keys()):
-            refuse_unknown(given, _GIVEN)
         fields, policy, asks, redact = given, on_conflict, None, False
-        if not _HOW.isdisjoint(given):
+        if not (isinstance(given, dict) and given.keys() <= _FIELDS):
+            refuse_unknown(given, _GIVEN)
             fields = dict(given)
             policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
             asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))

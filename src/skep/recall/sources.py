@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skep.embedding.static import word_table
 from skep.engine import Engine
 from skep.model import REPLACED, Link, Memory
 from skep.storage.base import Filter
@@ -58,6 +57,8 @@ class BankSources:
     @property
     def tokens(self) -> Tokens | None:
         """The table for late interaction: the embedder's own, or the bundled one."""
+        from skep.embedding.static import word_table  # a recall that does not ask need not load it
+
         return word_table(self._engine.embeddings.embedder)
 
     def embed(self, text: str) -> Singles | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from skep.bulk import uncollected
 from skep.engine import Engine, Progress
-from skep.engine.bulk import uncollected
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
 from skep.semantics.conflicts import ContradictionFn, find_for, refused, repeats, replaces
@@ -140,18 +140,23 @@ def remember_many(
                     contradiction_fn=run[0].contradiction_fn,
                 )
             ]
-        done += [
-            msgspec.structs.replace(result, redactions=item.redactions) if item.redactions else result
-            for item, result in zip(run, stored, strict=True)
-        ]
+        for at, item in enumerate(run):
+            if item.redactions:
+                stored[at] = msgspec.structs.replace(stored[at], redactions=item.redactions)
+        done += stored
         if progress is not None:
             progress(len(done), len(items))
     return done
 
 
-def _runs(items: Sequence[Item], bulk: int) -> Iterator[list[Item]]:
+def _runs(items: Sequence[Item], bulk: int) -> Iterator[Sequence[Item]]:
     """Items that are written together. What may be refused is never parted from what stands beside it."""
-    refusing = any(item.on_conflict == "raise" for item in items)
+    policies = {item.on_conflict for item in items}
+    if policies == {"ignore"}:  # as nearly always
+        for start in range(0, len(items), bulk):
+            yield items[start : start + bulk]
+        return
+    refusing = "raise" in policies
     run: list[Item] = []
     for item in items:
         alone = item.on_conflict in ("warn", "supersede")

@@ -181,17 +181,20 @@ class Connection:
             self._after_fork()
         self._cursor.execute(sql, bindings)
 
-    def run_each(self, sql: str, bindings: Sequence[Any]) -> None:
-        """Run one statement with each of many bindings; it answers nothing. The caller holds the lock."""
-        if self.trace is not None:
-            for each in bindings:
-                self.trace(sql, each)
-        if self._came_along:
-            self._after_fork()
-        if len(bindings) == 1:  # as most writes have it
-            self._cursor.execute(sql, bindings[0])
-        else:
-            self._cursor.executemany(sql, bindings)
+    def insert_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows by the statement for one, which ends with its values. The caller holds the lock."""
+        if len(rows) == 1:  # as most writes have it
+            self.run(sql, rows[0])
+            return
+        from skep.storage.together import together
+
+        for statement, some in together(sql, rows):
+            if self.trace is not None:
+                for each in some:
+                    self.trace(statement, each)
+            if self._came_along:
+                self._after_fork()
+            self._cursor.executemany(statement, some)
 
     def rows(self, sql: str, bindings: Any = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, under the lock, with errors translated."""

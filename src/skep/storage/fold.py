@@ -142,7 +142,9 @@ def first_memory(event: Event) -> Memory:
 
     The caller has seen that it says nothing that a newer skep would.
     """
-    return Memory(id=f"{event.actor}-{event.counter}", **_initial(event))
+    fields = _initial(event)
+    fields["id"] = f"{event.actor}-{event.counter}"
+    return Memory(**fields)
 
 
 def _known(fields: dict[str, Any]) -> dict[str, Any]:

@@ -124,9 +124,9 @@ class Log:
                 subjects.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
             before = reached.get(actor)
             reached[actor] = (counter, hlc if before is None or hlc > before[1] else before[1])
-        self._c.run_each(_INSERT, rows)
+        self._c.insert_each(_INSERT, rows)
         if subjects:
-            self._c.run_each("INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
+            self._c.insert_each("INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
         newest.seq = seq
         for actor, (counter, hlc) in reached.items():
             self._advance(actor, self._reached(actor) if gaps else counter, hlc, fresh=fresh)

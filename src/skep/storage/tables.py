@@ -204,7 +204,7 @@ class Tables:
             worded.append((row, text, memory.tags))
             changes.created.append((row, memory, text))
         changes.beyond = changes.beyond or form.timed
-        self._c.run_each(form.sql, values)
+        self._c.insert_each(form.sql, values)
         first, newest.row, newest.change = newest.change + 1, row, change
         changes.cut = self.wording.created(worded, first)
 

@@ -97,7 +97,7 @@ class Vectors:
         """Store the vectors of rows that are new, and so were never queued."""
         first = space << SHIFT
         pairs = [(first | row, vectors[at]) for at, row in enumerate(rows)]
-        self._c.run_each("INSERT INTO halves(key, vector) VALUES(?,?)", pairs)
+        self._c.insert_each("INSERT INTO halves(key, vector) VALUES(?,?)", pairs)
 
     def queue(self, space: int, rows: Iterable[int]) -> None:
         """Queue rows; what they had in this space is outdated and goes."""

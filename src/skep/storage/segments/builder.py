@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,6 +122,12 @@ class Builder:
         self._codes = _Codes(dim)
         self._ids: list[Ids] = []
         self.count = 0
+
+    def add_next(self, rows: Iterator[IndexRow], most: int) -> int | None:
+        """Take in the next rows, so many at most; the `seq` of the last of them, None if there are none."""
+        some = list(islice(rows, most))
+        self.add(some)
+        return some[-1].seq if some else None
 
     def add(self, rows: Sequence[IndexRow]) -> None:
         """Take in rows in order of their `seq`."""

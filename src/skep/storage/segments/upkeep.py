@@ -189,6 +189,7 @@ class Upkeep:
 
     def _contents(self, rows: Iterator[IndexRow], head: int) -> Iterator[tuple[Content, int]]:
         """The tail and the rows after it, in portions of a segment each, with the event each portion ends at."""
+        from skep.bulk import uncollected
         from skep.storage.handover import handed_over
         from skep.storage.segments.builder import Builder
 
@@ -197,9 +198,8 @@ class Upkeep:
         builder.add([entry.row for entry in entries])
         builder.add(list(self.table.tail.gone.values()))
         position = self.position
-        while chunk := list(islice(rows, CHUNK)):
-            builder.add(chunk)
-            position = max(position, chunk[-1].seq)
+        while (last := uncollected(lambda builder=builder: builder.add_next(rows, CHUNK))) is not None:
+            position = max(position, last)
             if builder.count >= SEGMENT_ROWS:
                 yield builder.finish(), position
                 builder = Builder(self._dim)
