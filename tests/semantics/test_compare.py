@@ -247,6 +247,9 @@ def test_what_is_said_of_two_times_or_two_things_of_a_kind_goes_together(a: str,
         ("Sprint 5 is the current sprint", "Sprint 6 is now the current sprint"),
         ("Gate 12 is our gate", "Gate 14 is our gate"),
         ("Version 2 is in production", "Version 3 is in production"),
+        ("The gateway is at 192.168.1.10", "The gateway is at 192.168.1.11"),
+        ("Ana's account number is 12345678901", "Ana's account number is 12345678902"),
+        ("We run nginx 1.10", "We run nginx 1.1"),
     ],
 )
 def test_another_value_of_the_same_is_still_seen(a: str, b: str) -> None:

@@ -42,6 +42,9 @@ _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
 _ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
 _CURRENCY = frozenset("$€£")
+_PARTS = lazy(r"[.:\-]")
+FIGURES, PART = 10, 3
+"""Digits that a value has as a word, and those of them that a part of a version or a date takes, after the first."""
 _MARK = lazy(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_")
 _ENDS = frozenset((".", "?", "!", ":", ""))
 """Marks, or no word at all, after which a capital says nothing."""
@@ -96,6 +99,8 @@ class Quantity(NamedTuple):
 
     value: float
     dimension: str
+    figure: str = ""
+    """The value as a word, which is another one for every other value."""
 
 
 class Text(NamedTuple):
@@ -175,7 +180,7 @@ def _number(word: str) -> float | None:
         try:
             return float(plain)
         except ValueError:
-            parts = re.split(r"[.:\-]", plain)
+            parts = _PARTS.split(plain)
             return float(sum(int(p) * 1000.0**-i for i, p in enumerate(parts)))
     return lx.NUMBER_WORDS.get(word)
 
@@ -213,6 +218,23 @@ def _quantity(words: Sequence[str], start: int) -> tuple[Quantity, int] | None:
     return None if first in _VAGUE else (Quantity(value, ""), end)
 
 
+def _figure(value: float, dimension: str, written: str) -> str:
+    """A value as a word: in ten digits, which hide that it was converted, or as written where these say too little.
+
+    Ten digits do not tell two addresses or two long numbers apart; and without a unit 3.10 may be a version, not 3.1.
+    """
+    figure = f"{value:.10g}"
+    plain = written.replace(",", "")
+    if plain[0] not in _DIGITS or value != _number(plain):
+        return figure
+    first, *others = _PARTS.split(plain)
+    if len(others) > 1:
+        room = all(len(part) <= PART for part in others) and len(first) + PART * len(others) <= FIGURES
+        return figure if room else plain
+    zeros = bool(others) and not dimension and int(first) > 0 and others[0].rstrip("0") not in ("", others[0])
+    return plain if zeros or len(first) + sum(map(len, others)) > FIGURES else figure
+
+
 def _half(words: Sequence[str], at: int) -> tuple[Quantity, int] | None:
     """What "half" begins, and where it ends: "half an hour", "half past nine"."""
     if at + 1 >= len(words):
@@ -239,9 +261,9 @@ def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], lis
                 upper.append(capital[i])
             i += 1
             continue
-        quantity, i = hit
-        found[len(out)] = quantity
-        out.append(f"{quantity.value:.10g}{quantity.dimension}")
+        (value, dimension, _), i = hit
+        quantity = found[len(out)] = Quantity(value, dimension, _figure(value, dimension, word))
+        out.append(quantity.figure + dimension)
         upper.append(False)
     return out, upper, found
 
