@@ -128,6 +128,9 @@ def test_a_question_never_contradicts(a: str, b: str) -> None:
         ("My mother stays home", "I am a mother who stays at home"),
         ("I would love to get a dog", "I love my dog"),
         ("The tool is written in C", "The tool is written in C++"),
+        ("The offset is -5", "The offset is 5"),
+        ("It is -12.5 degrees outside", "It is 12.5 degrees outside"),
+        ("الاجتماع في الساعة ٣", "الاجتماع في الساعة ٤"),
     ],
 )
 def test_near_copies_in_which_something_clashes_are_never_clear_duplicates(a: str, b: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import compress, islice
 
@@ -18,12 +18,19 @@ MAX_TOKENS = 72
 SHORT = 512
 """Characters up to which all words of a text are found at once."""
 
-_CLEAN = (
+
+def _digit(match: re.Match[str]) -> str:
+    """A digit of another script as the one it stands for."""
+    return str(int(match.group()))
+
+
+_CLEAN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (lazy(r"-LRB-|-LSB-"), "("),
     (lazy(r"-RRB-|-RSB-"), ")"),
     (lazy(r"[\u2018\u2019`]"), "'"),
     (lazy(r"[\u201c\u201d]|''"), '"'),
     (lazy(r"\s+(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE), r"\1"),
+    (lazy(r"(?![0-9])\d"), _digit),
 )
 _PLAIN = frozenset("'`")
 """What else than brackets needs cleaning in a plain text."""
@@ -45,7 +52,7 @@ _CURRENCY = frozenset("$€£")
 _PARTS = lazy(r"[.:\-]")
 FIGURES, PART = 10, 3
 """Digits that a value has as a word, and those of them that a part of a version or a date takes, after the first."""
-_MARK = lazy(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_")
+_MARK = lazy(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_|(?<![\w)])[-\u2013](?=\d)")
 _ENDS = frozenset((".", "?", "!", ":", ""))
 """Marks, or no word at all, after which a capital says nothing."""
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
@@ -122,7 +129,7 @@ class Text(NamedTuple):
     quantities: dict[int, Quantity]
     question: bool
     marks: str
-    """The characters that are neither letters, digits nor plain punctuation, sorted: "C++" is not "C"."""
+    """The characters that are neither letters, digits nor plain punctuation, sorted: "C++" is not "C", nor "-5" "5"."""
     whole: bool
     """Whether all of the text was read."""
     numbered: bool
