@@ -82,7 +82,7 @@ def conflicts_marked(
         if how:
             found.setdefault(head[i].memory.id, []).append(head[j].memory.id)
             found.setdefault(head[j].memory.id, []).append(head[i].memory.id)
-        if how == "update" and query is not None and _gives_way(query, head[older], head[newer]):
+        if how == "update" and query is not None and _gives_way(query, head[older], head[newer], now):
             newer_than.setdefault(older, []).append(newer)
     shown = {hit.memory.id for hit in hits} if linked else ()
     for link in linked:
@@ -108,14 +108,17 @@ def _may_conflict(a: Memory, b: Memory) -> bool:
     return a.kind == b.kind and not a.scope.apart(b.scope) and comparable(a, b)
 
 
-def _gives_way(query: str, older: Hit, newer: Hit) -> bool:
+def _gives_way(query: str, older: Hit, newer: Hit, now: float) -> bool:
     """Whether an older hit answers the query with what is no longer so, and the newer one answers as much of it."""
     from skep.retrieval.query import understand
     from skep.words import STOP, query_terms, terms
 
     one, other = older.memory, newer.memory
-    if newer.score < CLOSE * older.score or understand(query, other.created_at).former:
+    asks = understand(query, now)
+    if newer.score < CLOSE * older.score or asks.former:
         return False
+    if asks.names_time_of(one.created_at) and not asks.names_time_of(other.created_at):
+        return False  # of the time that is asked about, it is the newest
     if one.created_at == other.created_at and one.id.rpartition("-")[0] != other.id.rpartition("-")[0]:
         return False  # of one moment, by two actors
     asked = set(query_terms(query)) - STOP

@@ -101,6 +101,8 @@ class Facts(NamedTuple):
     """Which of some are of other people than one of them, and so no rivals of it."""
     headed: Bools | None = None
     """Which are headed with what the query names; the others are about something else, and no rivals of theirs."""
+    of_then: Bools | None = None
+    """Which are of a time the query names; what came later does not take their place."""
 
 
 class Renewed(NamedTuple):
@@ -127,8 +129,9 @@ def renew(facts: Facts) -> Renewed:
         if leader == 0 and facts.present:
             rivals |= _changed(facts, words) | _other_values(facts, age)
         rivals = {place for place in rivals if not words.of_two_things(leader, place)}
-        if facts.headed is not None:
-            rivals = {place for place in rivals if facts.headed[place] == facts.headed[leader]}
+        for side in (facts.headed, facts.of_then):
+            if side is not None:
+                rivals = {place for place in rivals if side[place] == side[leader]}
         if facts.apart is not None and rivals:
             rivals -= facts.apart(leader, rivals)
         if not rivals:

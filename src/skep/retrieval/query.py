@@ -108,6 +108,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     time_alone: bool = False
     """It asks for whatever there is of a time ("what happened last month?")."""
 
+    def names_time_of(self, moment: float) -> bool:
+        """Whether the moment lies in a time that it names."""
+        return any(span.holds(moment) for span in self.spans)
+
 
 def plain(text: str) -> Query:
     """A query as nothing but its words."""

@@ -328,14 +328,19 @@ def peers(alike: Floats, score: Floats) -> Floats:
 
 def _in_time(found: Candidates, call: Call) -> Candidates:
     """Memories of a time the query names, lifted."""
-    created_at = found.created_at
-    inside = np.zeros(len(found), dtype=bool)
-    for span in call.asked.spans:
-        inside |= (created_at >= span.start) & (created_at < span.end)
+    inside = _of_then(found.created_at, call)
     if not inside.any():
         return found
-    lifted = found.lifted(call.config.temporal_boost * inside)
+    lifted = found.lifted(np.where(inside, call.config.temporal_boost, 0.0))
     return lifted.noted("time", note=f"{int(inside.sum())} from {call.asked.spans[0].text}")
+
+
+def _of_then(created_at: Floats, call: Call) -> NDArray[np.bool_]:
+    """Which are of a time the query names."""
+    inside = np.zeros(len(created_at), dtype=bool)
+    for span in call.asked.spans:
+        inside |= (created_at >= span.start) & (created_at < span.end)
+    return inside
 
 
 def _apart(rows: Ints, call: Call) -> Callable[[int, set[int]], set[int]] | None:
@@ -379,6 +384,7 @@ def _current(found: Candidates, call: Call) -> Candidates:
         over_all=call.asked.over_all,
         apart=_apart(head, call),
         headed=found.measured["title"][found.at[:size]] > 0 if "title" in found.measured else None,
+        of_then=_of_then(found.created_at[:size], call) if call.config.temporal != "off" else None,
     )
     renewed = currency.renew(facts)
     if not renewed.outdated.any() and (renewed.order == np.arange(size)).all():
