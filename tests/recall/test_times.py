@@ -31,6 +31,26 @@ def dated() -> Iterator[Bank]:
 
 
 @pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("what did we ship last month", "Shipped the billing rewrite"),
+        ("what did we ship in May 2023", "Shipped the login rewrite"),
+        ("what did we ship two months ago?", "Shipped the search rewrite"),
+    ],
+)
+def test_a_memory_need_not_say_of_which_time_it_is(dated: Bank, question: str, answer: str) -> None:
+    found = dated.recall(question)
+
+    assert found.hits
+    assert found[0].memory.text == answer
+
+
+def test_the_bar_stands_where_nothing_is_of_that_time(dated: Bank) -> None:
+    assert not dated.recall("what did we ship two weeks ago?")
+    assert not dated.recall("what did we paint last month?")
+
+
+@pytest.mark.parametrize(
     ("question", "order", "outdated"),
     [
         ("where does Ana live?", ["Ana lives in Oslo", "Ana lives in Rome"], True),
