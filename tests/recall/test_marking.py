@@ -21,6 +21,8 @@ UPDATES = [
     ("which linter do we use?", "Use ruff for linting", "Use flake8 for linting"),
     ("what is the budget", "The budget is $5,000", "The budget is $7,500"),
     ("Where does Ana live?", "Ana lives in Rome", "Ana lives in Oslo"),
+    ("is the API public?", "The API is public", "The API is not public"),
+    ("which linting tool?", "Use ruff for linting", "Never use ruff for linting"),
 ]
 
 

@@ -60,7 +60,8 @@ def conflicts_marked(
         now: When it is asked; what is dated later was dated by a clock that was ahead.
         opposed: Whether an older and a newer memory of some similarity do not go together, and how.
         linked: Links that say so.
-        query: Where given, a hit that another one updates comes behind that one, if both hold what this asks for.
+        query: Where given, a hit that a newer one updates or contradicts comes behind that one, if both hold what this
+            asks for.
     """
     head = hits[:CHECKED] if vectors is not None else ()
     alike = [
@@ -82,7 +83,7 @@ def conflicts_marked(
         if how:
             found.setdefault(head[i].memory.id, []).append(head[j].memory.id)
             found.setdefault(head[j].memory.id, []).append(head[i].memory.id)
-        if how == "update" and query is not None and _gives_way(query, head[older], head[newer], now):
+        if how and query is not None and _gives_way(query, head[older], head[newer], now):
             newer_than.setdefault(older, []).append(newer)
     shown = {hit.memory.id for hit in hits} if linked else ()
     for link in linked:
