@@ -41,6 +41,23 @@ def test_the_newest_value_comes_first_and_the_older_is_marked(
     assert [hit.conflicts_with for hit in hits] == [(older,), (newer,)], "as `find_conflicts` says"
 
 
+@pytest.mark.parametrize(("query", "one", "other"), UPDATES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_however_few_are_asked_for_the_newest_value_is_the_first(
+    bank: Bank, clock: Clock, query: str, one: str, other: str, turned: bool
+) -> None:
+    _, newer = told(bank, clock, *((other, one) if turned else (one, other)))
+
+    found = bank.recall(query, limit=1, explain=True)
+
+    assert [hit.memory.id for hit in found] == [newer]
+    assert [(hit.flags, hit.conflicts_with) for hit in found] == [((), ())], (
+        "of what is not shown nothing is said"
+    )
+    assert found.trace[-1].kept == 1
+    assert bank.rank(query, limit=1).ids == (newer,)
+
+
 def test_of_copies_the_newest_comes_first_and_none_is_marked(bank: Bank, clock: Clock) -> None:
     for text in ("The API returns JSON", "the API returns JSON!", "The API returns JSON."):
         (newest,) = told(bank, clock, text)

@@ -13,6 +13,7 @@ from skep.semantics.conflicts import OVERLAP, comparable, in_common, judge, olde
 
 if TYPE_CHECKING:
     from skep.model import Hit, Link, Memory
+    from skep.retrieval.config import RecallConfig
 
 MOSTLY = 0.4
 """The share of words two hits must have in common to be compared."""
@@ -25,6 +26,8 @@ CHECKED = 10
 """How many of the best hits are compared with one another for conflicts."""
 
 
+FEWEST = 5
+"""So many hits are looked at however few are asked for, so that the best of them is not one that another outdates."""
 CLOSE = 0.5
 """The share of an older hit's score that a newer one must have to stand before it."""
 Opposed = Callable[["Memory", "Memory", float], str]
@@ -102,6 +105,26 @@ def conflicts_marked(
         for hit in hits
     )
     return _behind(marked, newer_than) if newer_than else marked
+
+
+def at_least(limit: int, config: RecallConfig) -> int:
+    """How many hits to find where so many are asked for; `shortened` takes the others away again."""
+    return max(limit, FEWEST) if config.currency and config.expand is None else limit
+
+
+def shortened(hits: tuple[Hit, ...], limit: int) -> tuple[Hit, ...]:
+    """The first hits, with no mark of a conflict with one that is not among them."""
+    shown = {hit.memory.id for hit in hits[:limit]}
+    return tuple(
+        hit
+        if shown.issuperset(hit.conflicts_with)
+        else msgspec.structs.replace(
+            hit,
+            conflicts_with=(left := tuple(each for each in hit.conflicts_with if each in shown)),
+            flags=hit.flags if left else tuple(flag for flag in hit.flags if flag != "conflict"),
+        )
+        for hit in hits[:limit]
+    )
 
 
 def _may_conflict(a: Memory, b: Memory) -> bool:
