@@ -145,6 +145,12 @@ def _gives_way(query: str, older: Hit, newer: Hit, now: float) -> bool:
         return False  # of the time that is asked about, it is the newest
     if one.created_at == other.created_at and one.id.rpartition("-")[0] != other.id.rpartition("-")[0]:
         return False  # of one moment, by two actors
+    if asks.phrases:
+        from skep.retrieval.phrases import holding
+
+        word_for_word = holding(asks.phrases, [one.text, other.text])
+        if word_for_word[0] > word_for_word[1]:
+            return False
     asked = set(query_terms(query)) - STOP
     held = [asked.intersection(terms(f"{memory.title or ''} {memory.text}")) for memory in (one, other)]
     return held[0] <= held[1]

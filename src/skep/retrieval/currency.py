@@ -99,10 +99,9 @@ class Facts(NamedTuple):
     """It asks for a sum, a difference or a count over several memories."""
     apart: Callable[[int, set[int]], set[int]] | None = None
     """Which of some are of other people than one of them, and so no rivals of it."""
-    headed: Bools | None = None
-    """Which are headed with what the query names; the others are about something else, and no rivals of theirs."""
-    of_then: Bools | None = None
-    """Which are of a time the query names; what came later does not take their place."""
+    sides: Sequence[Bools] = ()
+    """Which are headed with what the query names, which hold a phrase of it, and which are of a time it names. Two that
+    differ in one of these are no rivals: the newer is not as good an answer."""
 
 
 class Renewed(NamedTuple):
@@ -129,9 +128,8 @@ def renew(facts: Facts) -> Renewed:
         if leader == 0 and facts.present:
             rivals |= _changed(facts, words) | _other_values(facts, age)
         rivals = {place for place in rivals if not words.of_two_things(leader, place)}
-        for side in (facts.headed, facts.of_then):
-            if side is not None:
-                rivals = {place for place in rivals if side[place] == side[leader]}
+        for side in facts.sides:
+            rivals = {place for place in rivals if side[place] == side[leader]}
         if facts.apart is not None and rivals:
             rivals -= facts.apart(leader, rivals)
         if not rivals:

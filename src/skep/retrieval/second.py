@@ -383,8 +383,14 @@ def _current(found: Candidates, call: Call) -> Candidates:
         names=call.asked.names,
         over_all=call.asked.over_all,
         apart=_apart(head, call),
-        headed=found.measured["title"][found.at[:size]] > 0 if "title" in found.measured else None,
-        of_then=_of_then(found.created_at[:size], call) if call.config.temporal != "off" else None,
+        sides=(
+            *(
+                found.measured[name][found.at[:size]] > 0
+                for name in ("title", "phrase")
+                if name in found.measured
+            ),
+            *((_of_then(found.created_at[:size], call),) if call.config.temporal != "off" else ()),
+        ),
     )
     renewed = currency.renew(facts)
     if not renewed.outdated.any() and (renewed.order == np.arange(size)).all():
