@@ -78,6 +78,32 @@ def test_a_question_about_the_past_is_not_answered_with_the_newest_first(bank: B
     assert not any("outdated" in hit.flags for hit in bank.recall("what was the previous budget"))
 
 
+@pytest.mark.parametrize(
+    ("query", "asked", "newer"),
+    [
+        (
+            "what is the limit of service-a?",
+            "The limit of service-a is 100",
+            "The limit of service-b was raised to 200",
+        ),
+        (
+            "what is ana@x.org's quota?",
+            "The quota of ana@x.org is 5 GB",
+            "The quota of bob@x.org was changed to 9 GB",
+        ),
+    ],
+)
+def test_a_change_of_something_else_outdates_no_identifier(
+    bank: Bank, clock: Clock, query: str, asked: str, newer: str
+) -> None:
+    told(bank, clock, asked, newer)
+
+    first = bank.recall(query)[0]
+
+    assert first.memory.text == asked
+    assert "outdated" not in first.flags
+
+
 def test_an_older_hit_that_alone_holds_what_is_asked_stays_first(bank: Bank, clock: Clock) -> None:
     older, _newer = told(bank, clock, "The blue budget is $5,000", "The red budget is $7,500")
     assert bank.recall("what is the blue budget")[0].memory.id == older

@@ -100,8 +100,8 @@ class Facts(NamedTuple):
     apart: Callable[[int, set[int]], set[int]] | None = None
     """Which of some are of other people than one of them, and so no rivals of it."""
     sides: Sequence[Bools] = ()
-    """Which are headed with what the query names, which hold a phrase of it, and which are of a time it names. Two that
-    differ in one of these are no rivals: the newer is not as good an answer."""
+    """Which are headed with what the query names, hold a phrase of it, are of a time it names, or hold a part of one of
+    its identifiers. Two that differ in one of these are no rivals: they are not about the same."""
 
 
 class Renewed(NamedTuple):

@@ -12,6 +12,7 @@ from skep.linear import product
 from skep.model import ANY
 from skep.retrieval import candidates as stage
 from skep.retrieval import currency, echo, guidance, home, late, phrases, reading, succession, titles
+from skep.retrieval.query import identifiers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -369,8 +370,10 @@ def _current(found: Candidates, call: Call) -> Candidates:
         return found
     texts = call.sources.texts(head)
     wants = call.asked.wants if call.asked.present else "thing"
+    matched = call.sources.impacts(terms, head) > 0
+    exact = identifiers(call.asked.text)
     facts = currency.Facts(
-        matched=call.sources.impacts(terms, head) > 0,
+        matched=matched,
         idf=call.sources.idf(terms),
         texts=texts,
         created_at=found.created_at[:size],
@@ -390,6 +393,7 @@ def _current(found: Candidates, call: Call) -> Candidates:
                 if name in found.measured
             ),
             *((_of_then(found.created_at[:size], call),) if call.config.temporal != "off" else ()),
+            *(matched[:, place] for place, term in enumerate(terms) if term in exact),
         ),
     )
     renewed = currency.renew(facts)
