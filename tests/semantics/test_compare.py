@@ -231,6 +231,7 @@ def test_a_phrase_that_only_moved_is_no_comparison_turned_round() -> None:
         ("Sales in May were 10", "Sales in June were 12"),
         ("Port 8080 is open", "Port 9090 is open"),
         ("PR #441 is merged", "PR #442 is merged"),
+        ("node20 is used in CI", "node22 is used in CI"),
     ],
 )
 def test_what_is_said_of_two_times_or_two_things_of_a_kind_goes_together(a: str, b: str) -> None:
@@ -253,6 +254,8 @@ def test_what_is_said_of_two_times_or_two_things_of_a_kind_goes_together(a: str,
         ("The gateway is at 192.168.1.10", "The gateway is at 192.168.1.11"),
         ("Ana's account number is 12345678901", "Ana's account number is 12345678902"),
         ("We run nginx 1.10", "We run nginx 1.1"),
+        ("We build the frontend with node20", "We build the frontend with node22"),
+        ("The stable endpoint is api-v1", "The stable endpoint is api-v2"),
     ],
 )
 def test_another_value_of_the_same_is_still_seen(a: str, b: str) -> None:

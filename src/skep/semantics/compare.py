@@ -122,15 +122,29 @@ def _other_name_in_same_place(pair: Pair) -> bool:
         return False
     named = {s for t in (pair.a, pair.b) for s, c in zip(t.stems, t.capital, strict=True) if c}
     return all(
-        len(side) <= 3 and any(w in named or any(c.isdigit() for c in w) or w in pair.rare for w in side)
+        len(side) <= 3 and any(w in named or _has_digit(w) or w in pair.rare for w in side)
         for side in ed.swapped[0]
     )
 
 
 def _dotted(pair: Pair, swap: Swap) -> bool:
-    """Whether a word that changed place with another is an address or a dotted name, of which no two mean the same."""
+    """Whether a word that changed place with another is an identifier, of which no two mean the same.
+
+    It is an address or a dotted name, or both hold digits ("v1", "v2").
+    """
     words = pair.a.told[swap.left], pair.b.told[swap.right]
-    return any("." in word or "_" in word for word in words)
+    return any("." in word or "_" in word for word in words) or all(map(_has_digit, words))
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
+def _of_other_identifiers(pair: Pair) -> bool:
+    """Whether the texts say the same of two identifiers that they begin with: "node20 is old", "node22 is old"."""
+    if not (pair.ed.lone_swap and pair.ed.head):
+        return False
+    return all(len(side) == 1 and _has_digit(side[0]) and side[0][0].isalpha() for side in pair.ed.swapped[0])
 
 
 def _turned_round(pair: Pair) -> bool:
@@ -295,6 +309,7 @@ def _of_others(pair: Pair) -> bool:
     return (
         _of_other_times(pair)
         or _of_other_things(pair)
+        or _of_other_identifiers(pair)
         or of_other_sides(pair)
         or of_other_kinds(pair)
         or of_other_subjects(pair)
