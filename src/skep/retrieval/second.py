@@ -290,8 +290,8 @@ def _at_home(found: Candidates, call: Call) -> Candidates:
 def _echoed(found: Candidates, call: Call) -> Candidates:
     """The short list by the words that its first hits share and the query has not."""
     config, sources = call.config, call.sources
-    rows, score = found.rows[: config.shortlist], found.score[: echo.VOICES]
-    said = echo.voices(sources.texts(rows[: echo.VOICES]), score, call.asked.terms)
+    rows, score = found.rows[: config.shortlist], found.score[: min(config.shortlist, echo.VOICES)]
+    said = echo.voices(sources.texts(rows[: len(score)]), score, call.asked.terms)
     if not said or score[0] <= 0:
         return found
     words = sorted(said)
