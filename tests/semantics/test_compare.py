@@ -232,6 +232,9 @@ def test_a_phrase_that_only_moved_is_no_comparison_turned_round() -> None:
         ("Port 8080 is open", "Port 9090 is open"),
         ("PR #441 is merged", "PR #442 is merged"),
         ("node20 is used in CI", "node22 is used in CI"),
+        ("On 2024-05-01 the site was down for 10 minutes", "On 2024-06-01 the site was down for 25 minutes"),
+        ("On Monday we deployed v1", "On Tuesday we deployed v2"),
+        ("2024-05-01: 12 orders came in", "2024-05-02: 15 orders came in"),
     ],
 )
 def test_what_is_said_of_two_times_or_two_things_of_a_kind_goes_together(a: str, b: str) -> None:
@@ -256,6 +259,7 @@ def test_what_is_said_of_two_times_or_two_things_of_a_kind_goes_together(a: str,
         ("We run nginx 1.10", "We run nginx 1.1"),
         ("We build the frontend with node20", "We build the frontend with node22"),
         ("The stable endpoint is api-v1", "The stable endpoint is api-v2"),
+        ("On Monday the backup runs", "On Tuesday the backup runs"),
     ],
 )
 def test_another_value_of_the_same_is_still_seen(a: str, b: str) -> None:

@@ -10,7 +10,7 @@ answer is certain, and after it to name the reason and to tell an update from a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
 from typing import Literal, get_args
 
 import msgspec
@@ -162,11 +162,11 @@ def _turned_round(pair: Pair) -> bool:
 def _of_other_times(pair: Pair) -> bool:
     """Whether each text tells of a time of its own, and something else besides: sales in 2022 and in 2023."""
     a, b = pair.a, pair.b
-    if lx.WITHIN.isdisjoint(a.bag) or lx.WITHIN.isdisjoint(b.bag):
-        return False
     mine, theirs = _times(a), _times(b)
     if not mine or not theirs or not mine.isdisjoint(theirs):
-        return False
+        mine, theirs = _opening_day(a), _opening_day(b)
+        if not mine or not theirs or mine == theirs:
+            return False
     return bool(a.bag - b.bag - mine) and bool(b.bag - a.bag - theirs)
 
 
@@ -209,8 +209,17 @@ def _subject(text: Text) -> tuple[str, ...]:
     return text.words[:verb]
 
 
+def _opening_day(text: Text) -> set[str]:
+    """The day of which a text tells, where it begins with that: "On May 3 ...", "2024-05-03: ..."."""
+    on = text.words[:1] == ("on",)
+    day = set(takewhile(lx.DAY.fullmatch, text.words[on:]))
+    return day if on or any(word.endswith("date") for word in day) else set()
+
+
 def _times(text: Text) -> set[str]:
     """The years, quarters and months in which something is said to be."""
+    if lx.WITHIN.isdisjoint(text.bag):
+        return set()
     return {
         word for before, word in pairwise(text.words) if before in lx.WITHIN and lx.PERIOD.fullmatch(word)
     }
