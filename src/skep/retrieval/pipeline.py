@@ -237,7 +237,8 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
     reason, config = "", call.config
     if config.temporal == "filter" and call.asked.time_alone:  # whatever is of that time answers
         return found, reason
-    if config.floor > 0 and max(evidence(found), _evidence_of_then(found, call)) < config.floor:
+    low = config.floor > 0 and evidence(found) < config.floor
+    if low and _evidence_of_then(found, call) < config.floor:
         return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
     if "reranker" in found.measured:  # its scale is its own, and it has read the texts
         return found, reason
@@ -320,9 +321,10 @@ def _evidence_of_then(found: Candidates, call: Call) -> float:
 
     A memory of last month does not say that it is of last month.
     """
-    asked, first = call.asked, found.first(WITNESSES)
+    asked = call.asked
     if call.config.temporal == "off" or not asked.spans:
         return 0.0
+    first = found.first(WITNESSES)
     of_then = [asked.names_time_of(made) for made in first.created_at.tolist()]
     named = {term for span in asked.spans for term in query_terms(span.text)}
     rest = tuple(term for term in asked.terms if term not in named)
