@@ -6,6 +6,7 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 from tests.conftest import Clock
@@ -14,6 +15,8 @@ from skep.bank import Bank
 from skep.errors import ConflictError, InvalidInputError, UnknownKeyError
 from skep.model import Memory
 from skep.semantics.writing import ATTEMPTS
+
+DAY = 86_400.0
 
 
 def test_raise_policy_stores_nothing_and_names_what_it_contradicts(bank: Bank) -> None:
@@ -329,3 +332,34 @@ def test_of_one_moment_the_later_written_is_the_newer(bank: Bank) -> None:
     (conflict,) = bank.find_conflicts()
     assert conflict.memory is not None
     assert (conflict.existing.id, conflict.memory.id) == (one, other)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"valid_from": 30 * DAY},
+        {"valid_from": -60 * DAY, "valid_to": -30 * DAY},
+        {"created_at": -365 * DAY},
+    ],
+)
+def test_what_is_not_of_the_present_replaces_nothing(
+    bank: Bank, clock: Clock, when: dict[str, float]
+) -> None:
+    present = bank.remember("The price of the plan is 5 euro").memory
+    times: dict[str, Any] = {name: clock() + seconds for name, seconds in when.items()}
+
+    result = bank.remember("The price of the plan is 7 euro", on_conflict="supersede", **times)
+
+    assert result.action == "stored"
+    assert [conflict.kind for conflict in result.conflicts] == ["update"]
+    assert bank.recall("what is the price of the plan?")[0].memory.id == present.id
+
+
+def test_what_holds_already_and_still_replaces(bank: Bank, clock: Clock) -> None:
+    bank.remember("The price of the plan is 5 euro")
+    clock.pass_seconds(1)
+    times: dict[str, Any] = {"valid_from": clock() - DAY, "valid_to": clock() + DAY}
+
+    result = bank.remember("The price of the plan is 7 euro", on_conflict="supersede", **times)
+
+    assert result.action == "superseded"

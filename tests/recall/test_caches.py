@@ -56,6 +56,16 @@ def test_a_setting_or_a_memory_written_by_another_process_is_seen_at_once(
         assert len(other.recall("deploy key").hits) == 1
 
 
+def test_an_answer_by_the_hour_moves_with_the_clock(bank: Bank, clock: Clock) -> None:
+    bank.remember("The nightly import has finished")
+    question = "what happened in the last hour?"
+    clock.pass_seconds(3590)
+    assert len(bank.recall(question, config={"temporal": "filter"})) == 1
+    clock.pass_seconds(20)
+
+    assert not bank.recall(question, config={"temporal": "filter"})
+
+
 def test_what_expires_leaves_the_answers_when_its_time_comes(bank: Bank, clock: Clock) -> None:
     bank.remember("The maintenance window is open", ttl=100)
     assert bank.recall("maintenance window")

@@ -21,6 +21,8 @@ UPDATES = [
     ("which linter do we use?", "Use ruff for linting", "Use flake8 for linting"),
     ("what is the budget", "The budget is $5,000", "The budget is $7,500"),
     ("Where does Ana live?", "Ana lives in Rome", "Ana lives in Oslo"),
+    ("is the API public?", "The API is public", "The API is not public"),
+    ("which linting tool?", "Use ruff for linting", "Never use ruff for linting"),
 ]
 
 
@@ -37,6 +39,23 @@ def test_the_newest_value_comes_first_and_the_older_is_marked(
     assert ["outdated" in hit.flags for hit in hits] == [False, True]
     assert hits[0].score >= hits[1].score
     assert [hit.conflicts_with for hit in hits] == [(older,), (newer,)], "as `find_conflicts` says"
+
+
+@pytest.mark.parametrize(("query", "one", "other"), UPDATES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_however_few_are_asked_for_the_newest_value_is_the_first(
+    bank: Bank, clock: Clock, query: str, one: str, other: str, turned: bool
+) -> None:
+    _, newer = told(bank, clock, *((other, one) if turned else (one, other)))
+
+    found = bank.recall(query, limit=1, explain=True)
+
+    assert [hit.memory.id for hit in found] == [newer]
+    assert [(hit.flags, hit.conflicts_with) for hit in found] == [((), ())], (
+        "of what is not shown nothing is said"
+    )
+    assert found.trace[-1].kept == 1
+    assert bank.rank(query, limit=1).ids == (newer,)
 
 
 def test_of_copies_the_newest_comes_first_and_none_is_marked(bank: Bank, clock: Clock) -> None:
@@ -57,6 +76,32 @@ def test_of_one_moment_the_later_written_is_the_newer(bank: Bank) -> None:
 def test_a_question_about_the_past_is_not_answered_with_the_newest_first(bank: Bank, clock: Clock) -> None:
     told(bank, clock, "The budget is $5,000", "The budget is $7,500")
     assert not any("outdated" in hit.flags for hit in bank.recall("what was the previous budget"))
+
+
+@pytest.mark.parametrize(
+    ("query", "asked", "newer"),
+    [
+        (
+            "what is the limit of service-a?",
+            "The limit of service-a is 100",
+            "The limit of service-b was raised to 200",
+        ),
+        (
+            "what is ana@x.org's quota?",
+            "The quota of ana@x.org is 5 GB",
+            "The quota of bob@x.org was changed to 9 GB",
+        ),
+    ],
+)
+def test_a_change_of_something_else_outdates_no_identifier(
+    bank: Bank, clock: Clock, query: str, asked: str, newer: str
+) -> None:
+    told(bank, clock, asked, newer)
+
+    first = bank.recall(query)[0]
+
+    assert first.memory.text == asked
+    assert "outdated" not in first.flags
 
 
 def test_an_older_hit_that_alone_holds_what_is_asked_stays_first(bank: Bank, clock: Clock) -> None:

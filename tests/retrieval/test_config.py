@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from skep.errors import ConfigError
-from skep.retrieval.config import SIGNALS, RecallConfig, content_hash, from_dict, merge, to_dict
+from skep.retrieval.config import SIGNALS, Expand, RecallConfig, content_hash, from_dict, merge, to_dict
 from skep.retrieval.presets import PRESETS, preset
 
 
@@ -63,6 +65,32 @@ def test_an_unknown_preset_names_the_one_that_was_meant() -> None:
 def test_a_config_that_cannot_work_is_refused_with_a_reason(raw: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         from_dict(raw)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"weights": {"semantics": 1.0}}, "did you mean 'semantic'"),
+        ({"weights": {"semantic": "1"}}, "at least 0"),
+        ({"weights": {}}, "all weights are 0"),
+        ({"k_words": -5}, "between 0 and"),
+        ({"k_words": "5"}, "between 0 and"),
+        ({"k_words": 0, "k_vectors": 0}, "nothing can be found"),
+        ({"fusion": "median"}, "weighted, minmax, rrf, product"),
+        ({"temporal": "always"}, "off, boost, filter"),
+    ],
+)
+def test_a_config_that_is_built_in_python_is_checked_as_well(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RecallConfig(**fields)
+    with pytest.raises(ConfigError, match=message):
+        replace(preset("default"), **fields)
+
+
+@pytest.mark.parametrize("fields", [{"depth": 0}, {"cap": 0}, {"decay": math.nan}, {"direction": "up"}])
+def test_so_is_how_far_it_walks(fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"expand\."):
+        Expand(**fields)
 
 
 def test_the_call_overrides_the_bank_and_the_bank_the_preset() -> None:

@@ -35,6 +35,26 @@ def test_a_phrase_comes_before_its_words_in_another_order(bank: Bank, query: str
     assert any(stage.name == "phrases" for stage in found.trace)
 
 
+@pytest.mark.parametrize(
+    ("query", "older", "newer"),
+    [
+        (
+            '"connection reset by peer"',
+            "Error: connection reset by peer in job 7",
+            "The peer reset the connection of job 8",
+        ),
+        ('who said "ship it"?', "Dana said: ship it when it's ready", "It's ready to ship, said Dana"),
+        ('is "the API public"?', "Is the API public? It is", "The API is not public"),
+    ],
+)
+def test_what_is_newer_does_not_go_before_a_phrase(query: str, older: str, newer: str) -> None:
+    with Bank.open(":memory:", now=lambda: 1.1e9) as bank:
+        for at, text in enumerate((older, newer)):
+            bank.remember(text, created_at=1e9 + at, on_conflict="ignore")
+
+        assert bank.recall(query)[0].memory.text == older
+
+
 def test_a_phrase_that_nobody_wrote_lifts_nothing(bank: Bank) -> None:
     plain, quoted = bank.recall("green blue"), bank.recall('"green blue"')
     assert [hit.memory.id for hit in quoted] == [hit.memory.id for hit in plain]

@@ -44,6 +44,14 @@ def test_every_preset_finds_what_shares_the_words(world: World, preset: str) -> 
     assert found(world(*TEXTS), "when do backups run at night", preset)[0] == "m-1"
 
 
+@pytest.mark.parametrize("field", ["k_words", "k_vectors", "reach", "shortlist", "window", "max_results"])
+@pytest.mark.parametrize("least", [1, 2])
+def test_every_stage_can_be_as_short_as_it_may_be(world: World, field: str, least: int) -> None:
+    copies = [f"Backups of host {name} run at night" for name in ("ada", "bob", "cyd", "dan", "eve", "fay")]
+
+    assert found(world(*copies), "when do backups run", **{field: least})
+
+
 @pytest.mark.parametrize("preset", ["default", "hybrid", "rrf"])
 def test_an_exact_identifier_surfaces_even_when_the_embedding_is_blind(world: World, preset: str) -> None:
     assert found(world(*TEXTS, embedder=Blind()), "foo_bar.py", preset)[0] == "m-2"

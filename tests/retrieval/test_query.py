@@ -60,6 +60,13 @@ def day(year: int, month: int, number: int) -> float:
         ("over the past month", (2025, 5, 18), (2025, 6, 19)),
         ("half a year ago", (2024, 11, 3), (2025, 2, 2)),
         ("twenty days ago", (2025, 5, 29), (2025, 5, 30)),
+        ("day before yesterday", (2025, 6, 16), (2025, 6, 17)),
+        ("over the last couple of weeks", (2025, 6, 4), (2025, 6, 19)),
+        ("in the last fortnight", (2025, 6, 4), (2025, 6, 19)),
+        ("between Monday and Tuesday", (2025, 6, 16), (2025, 6, 18)),
+        ("from last Friday to Sunday", (2025, 6, 13), (2025, 6, 16)),
+        ("from Wednesday to Thursday", (2025, 6, 11), (2025, 6, 13)),
+        ("born on Feb 29", (2024, 2, 29), (2024, 3, 1)),
     ],
 )
 def test_a_named_time_becomes_an_interval(
@@ -169,6 +176,11 @@ def test_words_are_looked_up_from_the_subject_matter_alone() -> None:
         ("since May 2022, until July 2022", "2022-05-01", "2022-08-01"),
         ("from 2022-05-01 to 2022-06-01", "2022-05-01", "2022-06-02"),
         ("logged at 2022-05-08T10:00", "2022-05-08", "2022-05-09"),
+        ("since Monday", "2023-11-13", "2023-11-15"),
+        ("since Tuesday", "2023-11-07", "2023-11-15"),
+        ("after Friday", "2023-11-11", "2023-11-15"),
+        ("before Friday", None, "2023-11-10"),
+        ("until Friday", None, "2023-11-11"),
     ],
 )
 def test_words_before_a_time_open_it_or_join_it_with_another(text: str, start: str | None, end: str) -> None:
@@ -180,5 +192,24 @@ def test_words_before_a_time_open_it_or_join_it_with_another(text: str, start: s
     assert (span.start, span.end) == (EVER if start is None else at(start), at(end))
 
 
-def test_a_part_of_a_number_is_not_read_as_a_count() -> None:
-    assert spans("1.5 years ago", 1.7e9) == ()
+@pytest.mark.parametrize("text", ["1.5 years ago", "twenty-one days ago", "1.5 hours ago"])
+def test_a_part_of_a_number_is_not_read_as_a_count(text: str) -> None:
+    assert spans(text, 1.7e9) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("in the last 24 hours", -24, 1),
+        ("over the past hour", -1, 1),
+        ("in the last couple of hours", -2, 1),
+        ("three hours ago", -4, -2),
+        ("48 hours ago", -60, -36),
+    ],
+)
+def test_hours_are_counted_from_the_moment_itself(text: str, start: int, end: int) -> None:
+    early = NOW // 86_400 * 86_400 + 1800  # half past midnight
+
+    (span,) = spans(text, early)
+
+    assert (span.start, span.end) == (early + 3600 * start, early + 3600 * end)

@@ -69,6 +69,40 @@ def test_statements_are_not_questions(text: str) -> None:
     assert not analyse(text).question
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("10.0.0.1", "10.0.0.2"),
+        ("192.168.1.10", "192.168.1.11"),
+        ("12345678901", "12345678902"),
+        ("10.0.19045", "10.19.45"),
+        ("12,345,678,901", "12,345,678,902"),
+        ("3.10", "3.1"),
+        ("٣", "٤"),
+        ("５", "６"),
+    ],
+)
+def test_numbers_that_differ_anywhere_are_two_words(one: str, other: str) -> None:
+    assert analyse(f"it is {one}").words != analyse(f"it is {other}").words
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("0.50", "0.5"), ("2.0", "2"), ("$1.50", "$1.5"), ("1.50 m", "1.5 m"), ("15,200", "15200")],
+)
+def test_the_same_number_is_one_word(one: str, other: str) -> None:
+    assert analyse(f"it is {one}").words == analyse(f"it is {other}").words
+
+
+def test_digits_of_every_script_are_numbers() -> None:
+    assert analyse("سعر ٢٥").words[-1] == analyse("price 25").words[-1]
+
+
+def test_a_sign_before_a_number_is_a_mark_and_a_hyphen_is_none() -> None:
+    assert analyse("the offset is -5").marks == "-"
+    assert analyse("pages 5-10 of the x-5").marks == ""
+
+
 def test_names_with_digits_stay_one_word() -> None:
     assert analyse("Use flake8 or log4j.core").words == ("use", "flake8", "or", "log4j.core")
 

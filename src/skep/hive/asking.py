@@ -12,8 +12,8 @@ import msgspec
 from skep.hive.scatter import Heard
 from skep.hive.tracing import tracer
 from skep.hive.union import Members, Union
-from skep.model import CURRENT, Hit, Link, Recalled
-from skep.recall.marking import Opposed, conflicts_marked, newest_first, opposes
+from skep.model import CURRENT, Hit, Link, Recalled, Stage
+from skep.recall.marking import Opposed, at_least, conflicts_marked, newest_first, opposes, shortened
 from skep.recall.search import Recaller
 from skep.retrieval.config import RecallConfig
 from skep.retrieval.succession import MOST
@@ -205,7 +205,8 @@ def ask_hive(
         boost=policy.domain_boost,
         former=MOST if config.currency and where.statuses == CURRENT else 0,
     )
-    found = run(query, config, union, where.now, where=where, limit=limit, reranker=reranker, explain=explain)
+    most = at_least(limit, config)
+    found = run(query, config, union, where.now, where=where, limit=most, reranker=reranker, explain=explain)
     shown = tuple(hit for hit in found.hits if hit.memory.id)
     embedder: Embedder = asking.embedder
     told = union.links([hit.memory.id for hit in shown]) if relations and len(shown) > 1 else []
@@ -225,12 +226,16 @@ def ask_hive(
         linked=linked.get(CONTRADICTS, ()),
         query=query if config.currency else None,
     )
+    trace = found.trace
+    if len(shown) > limit < most:
+        trace = (*trace, Stage(name="limit", kept=limit, cut=len(shown) - limit)) if explain else trace
+        shown = shortened(shown, limit)
     kept = {hit.memory.id for hit in shown}
     heard = scatter.heard
     answer = Answer(
         hits=shown,
         reason=_reason(found.reason, union.problem, heard),
-        trace=found.trace,
+        trace=trace,
         completeness=heard.completeness,
         asked=heard.asked,
         answered=heard.answered,

@@ -13,6 +13,7 @@ from skep.semantics.conflicts import OVERLAP, comparable, in_common, judge, olde
 
 if TYPE_CHECKING:
     from skep.model import Hit, Link, Memory
+    from skep.retrieval.config import RecallConfig
 
 MOSTLY = 0.4
 """The share of words two hits must have in common to be compared."""
@@ -25,6 +26,8 @@ CHECKED = 10
 """How many of the best hits are compared with one another for conflicts."""
 
 
+FEWEST = 5
+"""So many hits are looked at however few are asked for, so that the best of them is not one that another outdates."""
 CLOSE = 0.5
 """The share of an older hit's score that a newer one must have to stand before it."""
 Opposed = Callable[["Memory", "Memory", float], str]
@@ -60,7 +63,8 @@ def conflicts_marked(
         now: When it is asked; what is dated later was dated by a clock that was ahead.
         opposed: Whether an older and a newer memory of some similarity do not go together, and how.
         linked: Links that say so.
-        query: Where given, a hit that another one updates comes behind that one, if both hold what this asks for.
+        query: Where given, a hit that a newer one updates or contradicts comes behind that one, if both hold what this
+            asks for.
     """
     head = hits[:CHECKED] if vectors is not None else ()
     alike = [
@@ -82,7 +86,7 @@ def conflicts_marked(
         if how:
             found.setdefault(head[i].memory.id, []).append(head[j].memory.id)
             found.setdefault(head[j].memory.id, []).append(head[i].memory.id)
-        if how == "update" and query is not None and _gives_way(query, head[older], head[newer]):
+        if how and query is not None and _gives_way(query, head[older], head[newer], now):
             newer_than.setdefault(older, []).append(newer)
     shown = {hit.memory.id for hit in hits} if linked else ()
     for link in linked:
@@ -103,21 +107,50 @@ def conflicts_marked(
     return _behind(marked, newer_than) if newer_than else marked
 
 
+def at_least(limit: int, config: RecallConfig) -> int:
+    """How many hits to find where so many are asked for; `shortened` takes the others away again."""
+    return max(limit, FEWEST) if config.currency and config.expand is None else limit
+
+
+def shortened(hits: tuple[Hit, ...], limit: int) -> tuple[Hit, ...]:
+    """The first hits, with no mark of a conflict with one that is not among them."""
+    shown = {hit.memory.id for hit in hits[:limit]}
+    return tuple(
+        hit
+        if shown.issuperset(hit.conflicts_with)
+        else msgspec.structs.replace(
+            hit,
+            conflicts_with=(left := tuple(each for each in hit.conflicts_with if each in shown)),
+            flags=hit.flags if left else tuple(flag for flag in hit.flags if flag != "conflict"),
+        )
+        for hit in hits[:limit]
+    )
+
+
 def _may_conflict(a: Memory, b: Memory) -> bool:
     """Whether two hits are of one kind, for the same people, and neither stands for the other."""
     return a.kind == b.kind and not a.scope.apart(b.scope) and comparable(a, b)
 
 
-def _gives_way(query: str, older: Hit, newer: Hit) -> bool:
+def _gives_way(query: str, older: Hit, newer: Hit, now: float) -> bool:
     """Whether an older hit answers the query with what is no longer so, and the newer one answers as much of it."""
     from skep.retrieval.query import understand
     from skep.words import STOP, query_terms, terms
 
     one, other = older.memory, newer.memory
-    if newer.score < CLOSE * older.score or understand(query, other.created_at).former:
+    asks = understand(query, now)
+    if newer.score < CLOSE * older.score or asks.former:
         return False
+    if asks.names_time_of(one.created_at) and not asks.names_time_of(other.created_at):
+        return False  # of the time that is asked about, it is the newest
     if one.created_at == other.created_at and one.id.rpartition("-")[0] != other.id.rpartition("-")[0]:
         return False  # of one moment, by two actors
+    if asks.phrases:
+        from skep.retrieval.phrases import holding
+
+        word_for_word = holding(asks.phrases, [one.text, other.text])
+        if word_for_word[0] > word_for_word[1]:
+            return False
     asked = set(query_terms(query)) - STOP
     held = [asked.intersection(terms(f"{memory.title or ''} {memory.text}")) for memory in (one, other)]
     return held[0] <= held[1]

@@ -14,7 +14,7 @@ from skep.engine import Engine
 from skep.errors import ConfigError
 from skep.loading import undisturbed
 from skep.model import Hit, Link, Memory, Ranked, Recalled, Stage
-from skep.recall.marking import conflicts_marked, newest_first, opposes
+from skep.recall.marking import at_least, conflicts_marked, newest_first, opposes, shortened
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
 from skep.semantics.links import CONTRADICTS, MARKED, OPPOSED, UPDATES
@@ -287,7 +287,7 @@ class Recaller:
             sources,
             where.now,
             where=where,
-            limit=limit,
+            limit=(most := at_least(limit, config)),
             vector=vector,
             reranker=reranker,
             explain=explain,
@@ -310,9 +310,13 @@ class Recaller:
             linked=self._opposed_by_links(shown),
             query=query if config.currency else None,
         )
+        if len(hits) > limit < most:
+            hits = shortened(hits, limit)
+            trace = (*trace, Stage(name="limit", kept=limit, cut=len(shown) - limit)) if explain else trace
         if hits is not found.hits or reason or trace:
             found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
-        return found, asked is not None and asked.passing
+        by_the_hour = config.temporal != "off" and "hour" in query.lower()
+        return found, by_the_hour or (asked is not None and asked.passing)
 
     def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
         """Links that say that hits contradict something; few banks hold any."""

@@ -1,16 +1,15 @@
 """The recall config: how one recall ranks, chooses and flags. A frozen value that is also plain JSON.
 
-A config is built once, checked once, and then only read. `from_dict` names every problem at the edge:
-unknown keys (with the key that was probably meant), negative or not-a-number weights, weights that are
-all zero, and intervals that are upside down.
+A config is checked as it is built, and then only read: negative or not-a-number weights, weights that are all zero and
+intervals that are upside down are refused. `from_dict` also names unknown keys, with the key that was probably meant.
 """
 
 # Annotations are evaluated as the classes are made: as texts, msgspec would compile each of them before it can read the
 # first config, which took longer than the recall.
 
-import math
+import sys
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
@@ -19,6 +18,8 @@ from skep.errors import ConfigError
 Fusion = Literal["weighted", "minmax", "rrf", "product"]
 Choice = Literal["none", "mmr", "diversity"]
 Temporal = Literal["off", "boost", "filter"]
+Basis = Literal["created_at", "last_used_at"]
+Direction = Literal["out", "in", "both"]
 
 SIGNALS: tuple[str, ...] = (
     "semantic",
@@ -45,7 +46,17 @@ class Expand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """At most this many memories are added."""
     decay: float = 0.5
     """A memory one hop away scores this share of where the walk came from."""
-    direction: Literal["out", "in", "both"] = "both"
+    direction: Direction = "both"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        _one_of("expand.direction", self.direction, Direction)
+        if not (_within(self.depth, 1, _MANY) and _within(self.cap, 1, _MANY)):
+            raise ConfigError(
+                "expand.depth and expand.cap must be at least 1; leave expand out to walk no links"
+            )
+        if not (_within(self.decay, 0, 1) and self.decay):
+            raise ConfigError(f"expand.decay must be above 0 and at most 1, not {self.decay!r}")
 
 
 class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +81,7 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Without an embedder: score the number of query terms matched + 0.01 * confidence instead."""
     recency_rate: float = 0.1
     """Per day: recency is exp(-rate * age)."""
-    recency_basis: Literal["created_at", "last_used_at"] = "created_at"
+    recency_basis: Basis = "created_at"
     late: float = 0.0
     """Weight of late interaction (each query word against its closest word of the text); 0 leaves it out."""
     close: float = 0.0
@@ -151,6 +162,22 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Newest first among hits that give different values for the same thing."""
     expand: Expand | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, with the first reason found."""
+        _weights(self)
+        for key, choices in _CHOICES:
+            _one_of(key, getattr(self, key), choices)
+        for key, low, high in _RANGES:
+            value: object = getattr(self, key)
+            if not _within(value, low, high):
+                raise ConfigError(f"{key} must be between {low:g} and {high:g}, not {value!r}")
+        if self.min_results > self.max_results:
+            raise ConfigError(
+                f"min_results ({self.min_results}) is above max_results ({self.max_results}); swap them"
+            )
+        if self.k_words + self.k_vectors == 0:
+            raise ConfigError("k_words and k_vectors are both 0, so nothing can be found; raise one of them")
+
 
 def from_dict(raw: Mapping[str, Any]) -> RecallConfig:
     """A config from plain JSON values; every problem is a `ConfigError` that says what to do.
@@ -166,10 +193,11 @@ def from_dict(raw: Mapping[str, Any]) -> RecallConfig:
     if isinstance(weights, Mapping):
         _known(cast("Mapping[str, Any]", weights), SIGNALS, "weights")
     try:
-        config = msgspec.convert(dict(raw), RecallConfig)
+        return msgspec.convert(dict(raw), RecallConfig)
     except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, ConfigError):
+            raise error.__cause__ from None
         raise ConfigError(f"recall config: {error}") from error
-    return validate(config)
 
 
 def to_dict(config: RecallConfig) -> dict[str, Any]:
@@ -205,30 +233,12 @@ def merge(
     return from_dict(raw)
 
 
-def validate(config: RecallConfig) -> RecallConfig:
-    """The config itself, or a `ConfigError` for the first thing that cannot work."""
-    _weights(config)
-    for key, low, high in _RANGES:
-        value: float = getattr(config, key)
-        if not (low <= value <= high):
-            raise ConfigError(f"{key} must be between {low:g} and {high:g}, not {value!r}")
-    if config.min_results > config.max_results:
-        raise ConfigError(
-            f"min_results ({config.min_results}) is above max_results ({config.max_results}); swap them"
-        )
-    if config.k_words + config.k_vectors == 0:
-        raise ConfigError("k_words and k_vectors are both 0, so nothing can be found; raise one of them")
-    if config.expand is not None:
-        _expand(config.expand)
-    return config
-
-
 def _weights(config: RecallConfig) -> None:
     unknown = [key for key in config.weights if key not in SIGNALS]
     if unknown:
         raise ConfigError(did_you_mean(unknown[0], SIGNALS, "weights"))
     for key, value in config.weights.items():
-        if math.isnan(value) or math.isinf(value) or value < 0:
+        if not _within(value, 0, sys.float_info.max):
             raise ConfigError(f"the weight of {key} must be a number of at least 0, not {value!r}")
     if not any(config.weights.values()):
         raise ConfigError(
@@ -245,13 +255,22 @@ def _weights(config: RecallConfig) -> None:
         raise ConfigError("fusion 'product' needs a weight for semantic, the base that the others boost")
 
 
-def _expand(expand: Expand) -> None:
-    if expand.depth < 1 or expand.cap < 1:
-        raise ConfigError("expand.depth and expand.cap must be at least 1; leave expand out to walk no links")
-    if not 0 < expand.decay <= 1:
-        raise ConfigError(f"expand.decay must be above 0 and at most 1, not {expand.decay!r}")
+def _within(value: object, low: float, high: float) -> bool:
+    """Whether it is a number between two others; `True` is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
+def _one_of(key: str, value: object, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise ConfigError(f"{key} must be one of {', '.join(get_args(choices))}, not {value!r}")
+
+
+_CHOICES: tuple[tuple[str, Any], ...] = (
+    ("fusion", Fusion),
+    ("select", Choice),
+    ("temporal", Temporal),
+    ("recency_basis", Basis),
+)
 _MANY = 1_000_000
 _RANGES: tuple[tuple[str, float, float], ...] = (
     ("k_words", 0, _MANY),

@@ -99,8 +99,9 @@ class Facts(NamedTuple):
     """It asks for a sum, a difference or a count over several memories."""
     apart: Callable[[int, set[int]], set[int]] | None = None
     """Which of some are of other people than one of them, and so no rivals of it."""
-    headed: Bools | None = None
-    """Which are headed with what the query names; the others are about something else, and no rivals of theirs."""
+    sides: Sequence[Bools] = ()
+    """Which are headed with what the query names, hold a phrase of it, are of a time it names, or hold a part of one of
+    its identifiers. Two that differ in one of these are no rivals: they are not about the same."""
 
 
 class Renewed(NamedTuple):
@@ -127,8 +128,8 @@ def renew(facts: Facts) -> Renewed:
         if leader == 0 and facts.present:
             rivals |= _changed(facts, words) | _other_values(facts, age)
         rivals = {place for place in rivals if not words.of_two_things(leader, place)}
-        if facts.headed is not None:
-            rivals = {place for place in rivals if facts.headed[place] == facts.headed[leader]}
+        for side in facts.sides:
+            rivals = {place for place in rivals if side[place] == side[leader]}
         if facts.apart is not None and rivals:
             rivals -= facts.apart(leader, rivals)
         if not rivals:

@@ -44,11 +44,14 @@ COUNTS = {
 } | {"eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30}
 ORDINALS = ("first", "second", "third", "fourth")
 YEARS = range(1000, 2200)
+LEAP = 8
+"""Years after which every day has come round, also over a turn of centuries."""
 DAY = 86_400.0
 
 _month = "(" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\.?"
 _count = r"(\d{1,3}|" + "|".join(sorted(COUNTS, key=len, reverse=True)) + ")"
-_unit = r"(day|week|weekend|fortnight|month|quarter|year|hour)s?"
+_unit = r"(day|week|weekend|fortnight|month|quarter|year)s?"
+_weekday = f"({'|'.join(WEEKDAYS)})"
 _year = r"(\d{4})"
 
 _th = "(?:st|nd|rd|th)?"
@@ -79,11 +82,17 @@ _month_alone = lazy(
 )
 _year_range = lazy(rf"\b(?:from|between) {_year} {_to} {_year}\b")
 _year_alone = lazy(rf"\b(?:in|during|since|of|by|year|early|late|mid|around|before|after) {_year}\b")
-_ago = lazy(rf"(?<![.,])\b{_count}(?: of)? {_unit} (?:ago|back|before|earlier)\b")
-_past = lazy(rf"\b(?:in|over|during|within|for)? ?(?:the )?(?:last|past|previous) {_count} {_unit}\b")
+_whole_count = rf"(?<![.,])(?<![a-z]-)\b{_count}(?: of)?"  # nor the end of "1.5" or "twenty-one"
+_ago = lazy(rf"{_whole_count} {_unit} (?:ago|back|before|earlier)\b")
+_past = lazy(rf"\b(?:in|over|during|within|for)? ?(?:the )?(?:last|past|previous) {_count}(?: of)? {_unit}\b")
+_hours = lazy(
+    rf"{_whole_count} hours? (?:ago|back|before|earlier)\b"
+    rf"|\b(?:last|past|previous) (?:(?:a )?{_count}(?: of)? )?hours?\b"
+)
 _last = lazy(rf"\b(last|this|past|previous|next) {_unit}\b")
-_last_day = lazy(rf"\b(last|this|on|past) ({'|'.join(WEEKDAYS)})\b")
-_simple = lazy(r"\b(today|tonight|yesterday|last night|this morning|the day before yesterday)\b")
+_last_day = lazy(rf"\b(last|this|on|past|since|after|before|until|till) {_weekday}\b")
+_week_days = lazy(rf"\b(?:from|between) (?:last )?{_weekday} {_to} (?:last )?{_weekday}\b")
+_simple = lazy(r"\b(today|tonight|yesterday|last night|this morning|(?:the )?day before yesterday)\b")
 
 _TELLING = (
     *(name[:3] for name in MONTHS),
@@ -127,7 +136,8 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
     lowered = " ".join(text.lower().split())
     if not any(map(str.isdigit, lowered)) and not _tells(lowered):
         return ()
-    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    moment = datetime.fromtimestamp(now, UTC)
+    today = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     found: list[tuple[int, int, Span]] = []
     taken: list[tuple[int, int]] = []
     for pattern, read, needed in _READERS:
@@ -141,7 +151,7 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
             low, high = match.span()
             if any(low < end and start < high for start, end in taken):
                 continue
-            bounds = read(match, today)
+            bounds = read(match, moment if read is _read_hours else today)
             if bounds is not None:
                 taken.append((low, high))
                 span = Span(bounds[0].timestamp(), bounds[1].timestamp(), match.group().strip())
@@ -242,9 +252,9 @@ def _whole_year(year: int, last: int | None = None) -> Bounds:
 
 
 def _latest(today: datetime, month: int, day: int) -> datetime | None:
-    """The last time that day came round."""
-    this = _date(today.year, month, day)
-    return this if this is not None and this <= today else _date(today.year - 1, month, day)
+    """The last time that day came round; 29 February does not every year."""
+    days = (_date(today.year - back, month, day) for back in range(LEAP + 1))
+    return next((found for found in days if found is not None and found <= today), None)
 
 
 def _read_iso(match: re.Match[str], _today: datetime) -> Bounds:
@@ -362,12 +372,11 @@ def _back(today: datetime, count: int, unit: str) -> datetime:
         return datetime(max(months // 12, 1), months % 12 + 1, min(today.day, 28), tzinfo=UTC)
     if unit == "year":
         return datetime(max(today.year - count, 1), today.month, min(today.day, 28), tzinfo=UTC)
-    days = {"hour": 0, "day": 1, "week": 7, "weekend": 7, "fortnight": 14}[unit]
+    days = {"day": 1, "week": 7, "weekend": 7, "fortnight": 14}[unit]
     return today - timedelta(days=days * count)
 
 
 _SLACK = {
-    "hour": 0,
     "day": 0,
     "week": 3,
     "weekend": 3,
@@ -392,9 +401,18 @@ def _read_past(match: re.Match[str], today: datetime) -> Bounds:
     return _back(today, _number(match.group(1)), match.group(2)), today + timedelta(days=1)
 
 
+def _read_hours(match: re.Match[str], now: datetime) -> Bounds:
+    """Hours are counted from the moment itself; what lies some hours back may lie a quarter of them to either side."""
+    ago, past = match.groups()
+    hours = _number(ago or past or "one")
+    start, slack = now - timedelta(hours=hours), timedelta(hours=max(1.0, hours / 4))
+    return (start - slack, start + slack) if ago else (start, now + timedelta(hours=1))
+
+
 def _read_last(match: re.Match[str], today: datetime) -> Bounds:
     which, unit = match.groups()
-    if which == "past" and unit != "weekend":  # "in the past week" goes on until today
+    if (which == "past" and unit != "weekend") or (unit == "fortnight" and which in ("last", "previous")):
+        # "in the past week" goes on until today
         return _back(today, 1, unit), today + timedelta(days=1)
     shift = {"this": 0, "next": -1}.get(which, 1)
     if unit == "day":
@@ -422,11 +440,20 @@ def _read_last(match: re.Match[str], today: datetime) -> Bounds:
 
 def _read_weekday(match: re.Match[str], today: datetime) -> Bounds:
     back = (today.weekday() - WEEKDAYS.index(match.group(2))) % 7
-    return _one_day(today - timedelta(days=back or (7 if match.group(1) in ("last", "past") else 0)))
+    return _one_day(
+        today - timedelta(days=back or (7 if match.group(1) in ("last", "past", "since", "after") else 0))
+    )
+
+
+def _read_week_days(match: re.Match[str], today: datetime) -> Bounds:
+    """From a day of the last seven to the next such day after it."""
+    first, last = map(WEEKDAYS.index, match.groups())
+    start = today - timedelta(days=(today.weekday() - first) % 7 or 7)
+    return start, start + timedelta(days=(last - first) % 7 + 1)
 
 
 def _read_simple(match: re.Match[str], today: datetime) -> Bounds:
-    back = {"yesterday": 1, "last night": 1, "the day before yesterday": 2}.get(match.group(1), 0)
+    back = {"yesterday": 1, "last night": 1}.get(match.group(1), 2 if "before" in match.group(1) else 0)
     return _one_day(today - timedelta(days=back))
 
 
@@ -445,8 +472,10 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Bound
     (_month_day, _read_month_day, ()),
     (_month_year, _read_month_year, ()),
     (_year_range, _read_year_range, _RANGE),
+    (_hours, _read_hours, ("hour",)),
     (_ago, _read_ago, ()),
     (_past, _read_past, ()),
+    (_week_days, _read_week_days, ("day",)),
     (_last_day, _read_weekday, ("day",)),
     (_simple, _read_simple, ()),
     (_last, _read_last, ()),

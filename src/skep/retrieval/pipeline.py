@@ -21,6 +21,7 @@ from skep.retrieval.config import RecallConfig
 from skep.retrieval.distraction import disagreeing
 from skep.retrieval.query import Query, plain, understand
 from skep.storage.base import Filter
+from skep.words import query_terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -252,7 +253,8 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
     reason, config = "", call.config
     if config.temporal == "filter" and call.asked.time_alone:  # whatever is of that time answers
         return found, reason
-    if config.floor > 0 and evidence(found) < config.floor:
+    low = config.floor > 0 and evidence(found) < config.floor
+    if low and _evidence_of_then(found, call) < config.floor:
         return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
     if "reranker" in found.measured:  # its scale is its own, and it has read the texts
         return found, reason
@@ -328,6 +330,25 @@ def evidence(found: Candidates) -> float:
     asked = found.at[:WITNESSES]
     measures = [found.measured[name][asked].max() for name in EVIDENCE if name in found.measured]
     return float(max(measures, default=found.score[0]))
+
+
+def _evidence_of_then(found: Candidates, call: Call) -> float:
+    """How much of the rest of the query those of the first hits hold that are of a time it names.
+
+    A memory of last month does not say that it is of last month.
+    """
+    asked = call.asked
+    if call.config.temporal == "off" or not asked.spans:
+        return 0.0
+    first = found.first(WITNESSES)
+    of_then = [asked.names_time_of(made) for made in first.created_at.tolist()]
+    named = {term for span in asked.spans for term in query_terms(span.text)}
+    rest = tuple(term for term in asked.terms if term not in named)
+    if not rest or not any(of_then):
+        return 0.0
+    idf = call.sources.idf(rest)
+    held = call.sources.impacts(rest, first.rows[of_then]) > 0
+    return float((held @ idf).max() / max(idf.sum(), 1e-9))
 
 
 def _varied(found: Candidates, call: Call, most: int) -> Candidates:

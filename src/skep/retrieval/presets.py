@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from skep.confidence import ABOVE, STREAMED
 from skep.errors import ConfigError
-from skep.retrieval.config import RecallConfig, did_you_mean, validate
+from skep.retrieval.config import RecallConfig, did_you_mean
 
 PRESETS: dict[str, RecallConfig] = {
-    config.name: validate(config)
+    config.name: config
     for config in (
         RecallConfig(name="semantic", weights={"semantic": 1.0}, k_words=0),
         RecallConfig(

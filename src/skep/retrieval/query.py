@@ -23,6 +23,7 @@ Wants = Literal["time", "person", "place", "number", "reason", "thing"]
 _quoted = lazy(r"\"([^\"]{2,})\"|“([^”]{2,})”|`([^`]{2,})`|(?<!\w)'([^']{2,}?)'(?!\w)")
 _name = lazy(r"\b[A-Z][\w'’-]*(?:\.[A-Z])*\.?(?: (?:of |the |de |van |von |al |el )?[A-Z][\w'’-]*)*")
 _blanks = lazy(r"\s+")
+_compound = lazy(r"(?=[\d@./_-]*[^\W\d_])[^\W_]+(?:[@./_-]+[^\W_]+)+|\b(?:[^\W\d_]+\d|\d+[^\W\d_])[^\W_]*")
 _former = lazy(
     r"\b(?:previous(?:ly)?|former(?:ly)?|original(?:ly)?|initial(?:ly)?|used to|old(?:er)?|earlier|before|"
     r"at first|first|history|historical(?:ly)?|over time|change[ds]?|evolve[ds]?|back then|past)\b"
@@ -112,6 +113,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The distinct index terms to look up, found when somebody asks: a search by meaning alone does not."""
         return tuple(query_terms(self.about))
 
+    def names_time_of(self, moment: float) -> bool:
+        """Whether the moment lies in a time that it names."""
+        return any(span.holds(moment) for span in self.spans)
+
 
 def plain(text: str) -> Query:
     """A query as nothing but its words."""
@@ -168,6 +173,15 @@ def _phrases(text: str) -> tuple[str, ...]:
     if not any(quote in text for quote in "\"“`'"):
         return ()
     return tuple(part for match in _quoted.finditer(text) for part in match.groups() if part)
+
+
+def identifiers(text: str) -> frozenset[str]:
+    """The index terms of the identifiers in a text, whole and in parts: tickets, paths, addresses, names of code.
+
+    >>> sorted(identifiers("what is the quota of ana@x.org in db_main?"))
+    ['ana', 'ana@x.org', 'db', 'db_main', 'main', 'org', 'x', 'x.org']
+    """
+    return frozenset(term for match in _compound.finditer(text) for term in query_terms(match.group()))
 
 
 def _wanted(lowered: str) -> Wants:

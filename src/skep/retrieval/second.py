@@ -12,6 +12,7 @@ from skep.linear import product
 from skep.model import ANY
 from skep.retrieval import candidates as stage
 from skep.retrieval import currency, echo, guidance, home, late, phrases, reading, succession, titles
+from skep.retrieval.query import identifiers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -289,8 +290,8 @@ def _at_home(found: Candidates, call: Call) -> Candidates:
 def _echoed(found: Candidates, call: Call) -> Candidates:
     """The short list by the words that its first hits share and the query has not."""
     config, sources = call.config, call.sources
-    rows, score = found.rows[: config.shortlist], found.score[: echo.VOICES]
-    said = echo.voices(sources.texts(rows[: echo.VOICES]), score, call.asked.terms)
+    rows, score = found.rows[: config.shortlist], found.score[: min(config.shortlist, echo.VOICES)]
+    said = echo.voices(sources.texts(rows[: len(score)]), score, call.asked.terms)
     if not said or score[0] <= 0:
         return found
     words = sorted(said)
@@ -328,14 +329,19 @@ def peers(alike: Floats, score: Floats) -> Floats:
 
 def _in_time(found: Candidates, call: Call) -> Candidates:
     """Memories of a time the query names, lifted."""
-    created_at = found.created_at
-    inside = np.zeros(len(found), dtype=bool)
-    for span in call.asked.spans:
-        inside |= (created_at >= span.start) & (created_at < span.end)
+    inside = _of_then(found.created_at, call)
     if not inside.any():
         return found
-    lifted = found.lifted(call.config.temporal_boost * inside)
+    lifted = found.lifted(np.where(inside, call.config.temporal_boost, 0.0))
     return lifted.noted("time", note=f"{int(inside.sum())} from {call.asked.spans[0].text}")
+
+
+def _of_then(created_at: Floats, call: Call) -> NDArray[np.bool_]:
+    """Which are of a time the query names."""
+    inside = np.zeros(len(created_at), dtype=bool)
+    for span in call.asked.spans:
+        inside |= (created_at >= span.start) & (created_at < span.end)
+    return inside
 
 
 def _apart(rows: Ints, call: Call) -> Callable[[int, set[int]], set[int]] | None:
@@ -364,8 +370,10 @@ def _current(found: Candidates, call: Call) -> Candidates:
         return found
     texts = call.sources.texts(head)
     wants = call.asked.wants if call.asked.present else "thing"
+    matched = call.sources.impacts(terms, head) > 0
+    exact = identifiers(call.asked.text)
     facts = currency.Facts(
-        matched=call.sources.impacts(terms, head) > 0,
+        matched=matched,
         idf=call.sources.idf(terms),
         texts=texts,
         created_at=found.created_at[:size],
@@ -378,7 +386,15 @@ def _current(found: Candidates, call: Call) -> Candidates:
         names=call.asked.names,
         over_all=call.asked.over_all,
         apart=_apart(head, call),
-        headed=found.measured["title"][found.at[:size]] > 0 if "title" in found.measured else None,
+        sides=(
+            *(
+                found.measured[name][found.at[:size]] > 0
+                for name in ("title", "phrase")
+                if name in found.measured
+            ),
+            *((_of_then(found.created_at[:size], call),) if call.config.temporal != "off" else ()),
+            *(matched[:, place] for place, term in enumerate(terms) if term in exact),
+        ),
     )
     renewed = currency.renew(facts)
     if not renewed.outdated.any() and (renewed.order == np.arange(size)).all():

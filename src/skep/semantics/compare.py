@@ -10,7 +10,7 @@ answer is certain, and after it to name the reason and to tell an update from a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
 from typing import Literal, get_args
 
 import msgspec
@@ -122,15 +122,29 @@ def _other_name_in_same_place(pair: Pair) -> bool:
         return False
     named = {s for t in (pair.a, pair.b) for s, c in zip(t.stems, t.capital, strict=True) if c}
     return all(
-        len(side) <= 3 and any(w in named or any(c.isdigit() for c in w) or w in pair.rare for w in side)
+        len(side) <= 3 and any(w in named or _has_digit(w) or w in pair.rare for w in side)
         for side in ed.swapped[0]
     )
 
 
 def _dotted(pair: Pair, swap: Swap) -> bool:
-    """Whether a word that changed place with another is an address or a dotted name, of which no two mean the same."""
+    """Whether a word that changed place with another is an identifier, of which no two mean the same.
+
+    It is an address or a dotted name, or both hold digits ("v1", "v2").
+    """
     words = pair.a.told[swap.left], pair.b.told[swap.right]
-    return any("." in word or "_" in word for word in words)
+    return any("." in word or "_" in word for word in words) or all(map(_has_digit, words))
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
+def _of_other_identifiers(pair: Pair) -> bool:
+    """Whether the texts say the same of two identifiers that they begin with: "node20 is old", "node22 is old"."""
+    if not (pair.ed.lone_swap and pair.ed.head):
+        return False
+    return all(len(side) == 1 and _has_digit(side[0]) and side[0][0].isalpha() for side in pair.ed.swapped[0])
 
 
 def _turned_round(pair: Pair) -> bool:
@@ -148,11 +162,11 @@ def _turned_round(pair: Pair) -> bool:
 def _of_other_times(pair: Pair) -> bool:
     """Whether each text tells of a time of its own, and something else besides: sales in 2022 and in 2023."""
     a, b = pair.a, pair.b
-    if lx.WITHIN.isdisjoint(a.bag) or lx.WITHIN.isdisjoint(b.bag):
-        return False
     mine, theirs = _times(a), _times(b)
     if not mine or not theirs or not mine.isdisjoint(theirs):
-        return False
+        mine, theirs = _opening_day(a), _opening_day(b)
+        if not mine or not theirs or mine == theirs:
+            return False
     return bool(a.bag - b.bag - mine) and bool(b.bag - a.bag - theirs)
 
 
@@ -195,8 +209,17 @@ def _subject(text: Text) -> tuple[str, ...]:
     return text.words[:verb]
 
 
+def _opening_day(text: Text) -> set[str]:
+    """The day of which a text tells, where it begins with that: "On May 3 ...", "2024-05-03: ..."."""
+    on = text.words[:1] == ("on",)
+    day = set(takewhile(lx.DAY.fullmatch, text.words[on:]))
+    return day if on or any(word.endswith("date") for word in day) else set()
+
+
 def _times(text: Text) -> set[str]:
     """The years, quarters and months in which something is said to be."""
+    if lx.WITHIN.isdisjoint(text.bag):
+        return set()
     return {
         word for before, word in pairwise(text.words) if before in lx.WITHIN and lx.PERIOD.fullmatch(word)
     }
@@ -295,6 +318,7 @@ def _of_others(pair: Pair) -> bool:
     return (
         _of_other_times(pair)
         or _of_other_things(pair)
+        or _of_other_identifiers(pair)
         or of_other_sides(pair)
         or of_other_kinds(pair)
         or of_other_subjects(pair)

@@ -61,7 +61,7 @@ class Side(NamedTuple):
 def _side(text: Text, words: Words) -> Side:
     mine = told(text, words)
     first = text.words[0] if text.words else ""
-    numbers = [(q.dimension, f"{q.value:.10g}") for q in text.quantities.values() if q.dimension != "id"]
+    numbers = [(q.dimension, q.figure) for q in text.quantities.values() if q.dimension != "id"]
     return Side(
         text,
         mine,

@@ -90,6 +90,8 @@ DEFINITE: frozenset[tuple[str, ...]] = frozenset(
 WITHIN: frozenset[str] = word_set("in during for of")
 """Words before the time that something is about, which is one of these as it is read."""
 PERIOD = re.compile(rf"(?:19|20)\d\dyear|q[1-4]|{MONTH}")
+DAY = re.compile(rf"[\d.]+(?:date|day|year)|{MONTH}|(?:mon|tues|wednes|thurs|fri|satur|sun)day")
+"""A part of the name of a day, as it is read."""
 COMPARING: frozenset[str] = word_set("than over before after above below under")
 """Words whose two sides cannot change places."""
 DIRECTED: frozenset[str] = COMPARING | word_set(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import compress, islice
 
@@ -18,12 +18,19 @@ MAX_TOKENS = 72
 SHORT = 512
 """Characters up to which all words of a text are found at once."""
 
-_CLEAN = (
+
+def _digit(match: re.Match[str]) -> str:
+    """A digit of another script as the one it stands for."""
+    return str(int(match.group()))
+
+
+_CLEAN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (lazy(r"-LRB-|-LSB-"), "("),
     (lazy(r"-RRB-|-RSB-"), ")"),
     (lazy(r"[\u2018\u2019`]"), "'"),
     (lazy(r"[\u201c\u201d]|''"), '"'),
     (lazy(r"\s+(n't|'s|'re|'ve|'ll|'d|'m)\b", re.IGNORECASE), r"\1"),
+    (lazy(r"(?![0-9])\d"), _digit),
 )
 _PLAIN = frozenset("'`")
 """What else than brackets needs cleaning in a plain text."""
@@ -42,7 +49,10 @@ _SHORT = {"can't": "can", "won't": "will", "shan't": "shall", "ain't": "is"}
 _ENDINGS = {"m": "am", "re": "are", "ve": "have", "ll": "will", "d": "would"}
 _DIGITS = frozenset("0123456789")
 _CURRENCY = frozenset("$€£")
-_MARK = lazy(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_")
+_PARTS = lazy(r"[.:\-]")
+FIGURES, PART = 10, 3
+"""Digits that a value has as a word, and those of them that a part of a version or a date takes, after the first."""
+_MARK = lazy(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`$€£%]|_|(?<![\w)])[-\u2013](?=\d)")
 _ENDS = frozenset((".", "?", "!", ":", ""))
 """Marks, or no word at all, after which a capital says nothing."""
 _VAGUE = frozenset(("one", "once", "half", "pair", "couple", "second"))
@@ -96,6 +106,8 @@ class Quantity(NamedTuple):
 
     value: float
     dimension: str
+    figure: str = ""
+    """The value as a word, which is another one for every other value."""
 
 
 class Text(NamedTuple):
@@ -117,7 +129,7 @@ class Text(NamedTuple):
     quantities: dict[int, Quantity]
     question: bool
     marks: str
-    """The characters that are neither letters, digits nor plain punctuation, sorted: "C++" is not "C"."""
+    """The characters that are neither letters, digits nor plain punctuation, sorted: "C++" is not "C", nor "-5" "5"."""
     whole: bool
     """Whether all of the text was read."""
     numbered: bool
@@ -175,7 +187,7 @@ def _number(word: str) -> float | None:
         try:
             return float(plain)
         except ValueError:
-            parts = re.split(r"[.:\-]", plain)
+            parts = _PARTS.split(plain)
             return float(sum(int(p) * 1000.0**-i for i, p in enumerate(parts)))
     return lx.NUMBER_WORDS.get(word)
 
@@ -213,6 +225,23 @@ def _quantity(words: Sequence[str], start: int) -> tuple[Quantity, int] | None:
     return None if first in _VAGUE else (Quantity(value, ""), end)
 
 
+def _figure(value: float, dimension: str, written: str) -> str:
+    """A value as a word: in ten digits, which hide that it was converted, or as written where these say too little.
+
+    Ten digits do not tell two addresses or two long numbers apart; and without a unit 3.10 may be a version, not 3.1.
+    """
+    figure = f"{value:.10g}"
+    plain = written.replace(",", "")
+    if plain[0] not in _DIGITS or value != _number(plain):
+        return figure
+    first, *others = _PARTS.split(plain)
+    if len(others) > 1:
+        room = all(len(part) <= PART for part in others) and len(first) + PART * len(others) <= FIGURES
+        return figure if room else plain
+    zeros = bool(others) and not dimension and int(first) > 0 and others[0].rstrip("0") not in ("", others[0])
+    return plain if zeros or len(first) + sum(map(len, others)) > FIGURES else figure
+
+
 def _half(words: Sequence[str], at: int) -> tuple[Quantity, int] | None:
     """What "half" begins, and where it ends: "half an hour", "half past nine"."""
     if at + 1 >= len(words):
@@ -239,9 +268,9 @@ def _fold_numbers(words: list[str], capital: list[bool]) -> tuple[list[str], lis
                 upper.append(capital[i])
             i += 1
             continue
-        quantity, i = hit
-        found[len(out)] = quantity
-        out.append(f"{quantity.value:.10g}{quantity.dimension}")
+        (value, dimension, _), i = hit
+        quantity = found[len(out)] = Quantity(value, dimension, _figure(value, dimension, word))
+        out.append(quantity.figure + dimension)
         upper.append(False)
     return out, upper, found
 

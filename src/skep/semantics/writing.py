@@ -257,12 +257,18 @@ def _superseding(
 ) -> tuple[_Answer, Sequence[Plan]]:
     """Repeat what is known, or replace what no longer holds.
 
-    Only within one scope: what is private to one must not change what everybody sees, nor stand in for it.
+    Only within one scope: what is private to one must not change what everybody sees, nor stand in for it. And only by
+    what holds now and is not the older: the price of next month replaces nothing yet, that of last year nothing more.
     """
-    scope = draft(body, 0.0).scope
-    mine = [c for c in conflicts if c.existing.scope == scope]
+    now = engine.now()
+    memory = draft(body, now)
+    mine = [c for c in conflicts if c.existing.scope == memory.scope]
     repeated = [c for c in mine if repeats(c)]
-    outdated = [c.existing.id for c in mine if replaces(c)]
+    outdated = [
+        c.existing.id
+        for c in mine
+        if replaces(c) and _holds(memory, now) and memory.created_at >= min(c.existing.created_at, now)
+    ]
     if repeated:
         kept = repeated[0].existing
         by = body.get("agent") or engine.store.actor
@@ -275,6 +281,13 @@ def _superseding(
     plans = [("remember", body)]
     plans += [("supersede", _replacing(old)) for old in outdated]
     return _Answer(conflicts=conflicts, replaces=bool(outdated)), plans
+
+
+def _holds(memory: Memory, now: float) -> bool:
+    """Whether it is of the present."""
+    return (memory.valid_from is None or memory.valid_from <= now) and (
+        memory.valid_to is None or now < memory.valid_to
+    )
 
 
 def _replacing(old: str) -> Callable[[Sequence[str]], dict[str, object]]:

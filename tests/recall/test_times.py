@@ -1,0 +1,67 @@
+"""Questions that name a time: what is of that time answers, and the newest of that time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from tests.conftest import Clock
+
+from skep.bank import Bank
+
+
+def at(year: int, month: int, day: int) -> float:
+    return datetime(year, month, day, tzinfo=UTC).timestamp()
+
+
+@pytest.fixture
+def dated() -> Iterator[Bank]:
+    """Opened on 15 January 2026."""
+    with Bank.open(":memory:", now=Clock(at(2026, 1, 15))) as bank:
+        for text, created_at in (
+            ("Shipped the login rewrite", at(2023, 5, 9)),
+            ("Shipped the search rewrite", at(2025, 11, 3)),
+            ("Shipped the billing rewrite", at(2025, 12, 3)),
+            ("Ana lives in Rome", at(2023, 2, 3)),
+            ("Ana lives in Oslo", at(2025, 4, 1)),
+        ):
+            bank.remember(text, created_at=created_at, on_conflict="ignore")
+        yield bank
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("what did we ship last month", "Shipped the billing rewrite"),
+        ("what did we ship in May 2023", "Shipped the login rewrite"),
+        ("what did we ship two months ago?", "Shipped the search rewrite"),
+    ],
+)
+def test_a_memory_need_not_say_of_which_time_it_is(dated: Bank, question: str, answer: str) -> None:
+    found = dated.recall(question)
+
+    assert found.hits
+    assert found[0].memory.text == answer
+
+
+def test_the_bar_stands_where_nothing_is_of_that_time(dated: Bank) -> None:
+    assert not dated.recall("what did we ship two weeks ago?")
+    assert not dated.recall("what did we paint last month?")
+
+
+@pytest.mark.parametrize(
+    ("question", "order", "outdated"),
+    [
+        ("where does Ana live?", ["Ana lives in Oslo", "Ana lives in Rome"], True),
+        ("where did Ana live in 2023?", ["Ana lives in Rome", "Ana lives in Oslo"], False),
+        ("where did Ana live last year?", ["Ana lives in Oslo", "Ana lives in Rome"], True),
+    ],
+)
+def test_what_came_later_does_not_outdate_what_was_asked_for(
+    dated: Bank, question: str, order: list[str], outdated: bool
+) -> None:
+    found = dated.recall(question, limit=2)
+
+    assert [hit.memory.text for hit in found] == order
+    assert ["outdated" in hit.flags for hit in found] == [False, outdated]
