@@ -115,9 +115,10 @@ static PyObject *memories(PyObject *self, PyObject *const *given, Py_ssize_t cou
             Py_CLEAR(found);
             break;
         }
-        if (making.fingerprint != Py_None && is_usual(row) && (memory = made(&making, row)) == NULL)
+        if (making.fingerprint != Py_None && is_usual(row) && (memory = made(&making, row)) == NULL &&
+            PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
             PyErr_Clear(); /* Python meets the same, and says of which memory */
-        if (memory == NULL)
+        if (memory == NULL && !PyErr_Occurred()) /* an interrupt is none of ours */
             memory = PyObject_CallFunctionObjArgs(otherwise, row, given[1], given[2], NULL);
         if (memory == NULL || PyDict_SetItem(found, PyTuple_GetItem(row, ROW), memory) < 0)
             Py_CLEAR(found);

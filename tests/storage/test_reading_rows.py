@@ -133,6 +133,15 @@ def test_wrong_rows_are_refused(native: Any) -> None:
             native.memories(rows, *rest)
 
 
+def test_an_interrupt_is_passed_on(native: Any) -> None:
+    def interrupted(*_given: object) -> Any:
+        raise KeyboardInterrupt
+
+    rest = "f-1", NOW, memory_of, Memory, SHARED, interrupted, {}, interrupted, interrupted
+    with pytest.raises(KeyboardInterrupt):
+        native.memories([row_of(1, {"tags": '["a"]'})], *rest)
+
+
 def test_what_is_read_over_and_over_is_let_go(native: Any) -> None:
     import tracemalloc
 
