@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.conftest import Clock
 
@@ -128,3 +130,17 @@ def test_a_ttl_holds_for_what_is_protected_otherwise(
     clock.pass_days(400)
     bank.maintain(MaintainConfig(steps=(*DEFAULT_STEPS,), gc_days=30))
     assert (bank.get(short.id).status, bank.get(lasting.id).status) == ("expired", "active")
+
+
+@pytest.mark.parametrize("when", [{"valid_from": 30.0}, {"valid_from": -60.0, "valid_to": -30.0}])
+def test_what_is_not_of_the_present_neither_replaces_nor_weakens_what_is(
+    bank: Bank, clock: Clock, when: dict[str, float]
+) -> None:
+    present = bank.remember("The gateway of the office is at 192.168.1.10", on_conflict="ignore").memory
+    clock.pass_days(1)
+    times: dict[str, Any] = {name: clock() + days * 86_400 for name, days in when.items()}
+    bank.remember("The gateway of the office is at 192.168.1.11", on_conflict="ignore", **times)
+
+    bank.maintain()
+
+    assert bank.get(present.id) == present

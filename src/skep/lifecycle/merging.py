@@ -21,7 +21,7 @@ from skep.lifecycle.queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.loading import undisturbed
 from skep.model import Conflict, Memory
-from skep.semantics.conflicts import CANDIDATE, OVERLAP, age, comparable, judge_many, older_first
+from skep.semantics.conflicts import CANDIDATE, OVERLAP, age, comparable, holds, judge_many, older_first
 from skep.storage.sqlite import Plan
 
 SHORT = 12
@@ -229,6 +229,8 @@ def resolve_clear(
     for conflict in sorted(conflicts, key=lambda c: (-c.confidence, c.existing.id)):
         older, newer = conflict.existing, conflict.memory
         if newer is None or older.id in taken or newer.id in taken:
+            continue
+        if not (holds(older, now) and holds(newer, now)):  # what each says may be so in its time
             continue
         replaces = conflict.kind == "update" and _replaces(newer, older, now)
         if replaces and older.pinned:

@@ -90,6 +90,12 @@ def replaces(conflict: Conflict) -> bool:
     return conflict.kind != "duplicate" and conflict.confidence >= LIKELY
 
 
+def holds(memory: Memory, now: float) -> bool:
+    """Whether a memory is of the present; one that is not so yet, or no longer, takes the place of none."""
+    begun = memory.valid_from is None or memory.valid_from <= now
+    return begun and (memory.valid_to is None or now < memory.valid_to)
+
+
 def refused(conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
     """Those for which a memory is not written where conflicts are refused: it repeats, or would replace, something."""
     return tuple(c for c in conflicts if c.kind == "duplicate" or replaces(c))

@@ -11,7 +11,7 @@ from skep.bulk import uncollected
 from skep.engine import Engine, Progress
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
-from skep.semantics.conflicts import ContradictionFn, find_for, refused, repeats, replaces
+from skep.semantics.conflicts import ContradictionFn, find_for, holds, refused, repeats, replaces
 from skep.storage.rows import searched_text
 from skep.storage.sqlite import Plan
 from skep.tuples import NamedTuple
@@ -267,7 +267,7 @@ def _superseding(
     outdated = [
         c.existing.id
         for c in mine
-        if replaces(c) and _holds(memory, now) and memory.created_at >= min(c.existing.created_at, now)
+        if replaces(c) and holds(memory, now) and memory.created_at >= min(c.existing.created_at, now)
     ]
     if repeated:
         kept = repeated[0].existing
@@ -281,13 +281,6 @@ def _superseding(
     plans = [("remember", body)]
     plans += [("supersede", _replacing(old)) for old in outdated]
     return _Answer(conflicts=conflicts, replaces=bool(outdated)), plans
-
-
-def _holds(memory: Memory, now: float) -> bool:
-    """Whether it is of the present."""
-    return (memory.valid_from is None or memory.valid_from <= now) and (
-        memory.valid_to is None or now < memory.valid_to
-    )
 
 
 def _replacing(old: str) -> Callable[[Sequence[str]], dict[str, object]]:
