@@ -82,7 +82,7 @@ def test_a_bulk_load_says_the_same_as_single_writes(tmp_path: Path, count: int) 
                 store.connection.rows(
                     "SELECT m.row, m.changed, m.text, m.tags, m.source, m.status, e.counter, e.kind, e.body, v.vector"
                     " FROM memories m JOIN events e ON e.actor || '-' || e.counter = m.id"
-                    " JOIN vectors v ON v.key & 0xffffffffff = m.row ORDER BY m.row"
+                    " JOIN halves v ON v.key & 0xffffffffff = m.row ORDER BY m.row"
                 )
             )
 
