@@ -381,6 +381,24 @@ def test_a_hit_explains_itself_and_the_trace_tells_what_was_cut(world: World) ->
     assert run("job retries", PRESETS["default"], world(*TEXTS), NOW).trace == ()
 
 
+@pytest.mark.parametrize(
+    ("asked", "preset", "more", "by"),
+    [
+        ("the nightly backup", "semantic", {}, {"semantic"}),
+        ("the nightly backup", "hybrid", {"k_vectors": 0, "weights": {"lexical": 1.0}}, {"lexical"}),
+        ("zebra", "hybrid", {}, {"semantic"}),
+    ],
+)
+def test_words_and_meaning_disagree_only_where_both_were_looked_at(
+    world: World, asked: str, preset: str, more: dict[str, object], by: set[str]
+) -> None:
+    config = msgspec.structs.replace(PRESETS[preset], **more)
+    answer = run(asked, config, world(*MANY), NOW, limit=20)
+
+    assert len(answer.hits) == 20
+    assert [(hit.flags, set(hit.ranks)) for hit in answer] == [((), by)] * 20
+
+
 def test_pending_and_stale_memories_are_flagged(world: World) -> None:
     sources = world(memory(0, "Use ruff", status="pending"), memory(1, "Use ruff weekly", stale=True))
 

@@ -369,7 +369,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
     rows, outdated = found.rows, found.outdated
     count, heirs = len(rows), _replaced(found, call)
-    signals, ranks = _listed(found.measured, found.at), _listed(found.places, found.at)
+    signals, ranks = _listed(found.measured, found.at), _listed(_ranks(found), found.at)
     odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
         odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
@@ -408,6 +408,13 @@ def _replaced(found: Candidates, call: Call) -> dict[int, str]:
         return {}
     old = call.sources.memories(former[heirs])
     return {row: memory.id for row, memory in zip(found.rows[heirs].tolist(), old, strict=True)}
+
+
+def _ranks(found: Candidates) -> Mapping[str, NDArray[Any]]:
+    """Ranks by what was looked at: where no word was looked up, or none matched, nobody is the first by words."""
+    if "matched" in found.measured:
+        return found.places
+    return {name: places for name, places in found.places.items() if name in found.measured}
 
 
 def _listed(columns: Mapping[str, NDArray[Any]], at: NDArray[np.int64]) -> dict[str, list[Any]]:

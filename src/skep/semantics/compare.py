@@ -141,10 +141,28 @@ def _has_digit(word: str) -> bool:
 
 
 def _of_other_identifiers(pair: Pair) -> bool:
-    """Whether the texts say the same of two identifiers that they begin with: "node20 is old", "node22 is old"."""
-    if not (pair.ed.lone_swap and pair.ed.head):
+    """Whether the texts say the same of two identifiers: node20 and node22 "is old", or DB_HOST and DB_PORT."""
+    swapped = pair.ed.swapped[0] if pair.ed.lone_swap else ()
+    if not swapped or not all(len(side) == 1 and _is_identifier(side[0]) for side in swapped):
         return False
-    return all(len(side) == 1 and _has_digit(side[0]) and side[0][0].isalpha() for side in pair.ed.swapped[0])
+    return pair.ed.head or all(
+        side[0] in _spoken_of(text) for side, text in zip(swapped, (pair.a, pair.b), strict=True)
+    )
+
+
+def _spoken_of(text: Text) -> tuple[str, ...]:
+    """The words before the one by which a sentence begins to say something."""
+    return text.words[: next((i for i, word in enumerate(text.words) if word in lx.SAYING), 0)]
+
+
+def _is_identifier(word: str) -> bool:
+    return word[0].isalpha() and (_has_digit(word) or "_" in word or "." in word)
+
+
+def _of_other_happenings(pair: Pair) -> bool:
+    """Whether each text tells what was done, which nothing that was done later undoes: "Fixed a bug in the parser"."""
+    a, b = pair.a.words, pair.b.words
+    return a[:1] == b[:1] and a[:1] != () and a[0] in lx.DONE and a != b and pair.ed.replaced > 0
 
 
 def _turned_round(pair: Pair) -> bool:
@@ -319,6 +337,7 @@ def _of_others(pair: Pair) -> bool:
         _of_other_times(pair)
         or _of_other_things(pair)
         or _of_other_identifiers(pair)
+        or _of_other_happenings(pair)
         or of_other_sides(pair)
         or of_other_kinds(pair)
         or of_other_subjects(pair)

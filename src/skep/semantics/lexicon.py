@@ -75,6 +75,10 @@ PERSONS: frozenset[str] = word_set(
 MANY_VALUED: frozenset[str] = SEVERAL | word_set("has have had own go went")
 """Words whose objects do not replace each other: who speaks German may speak French too."""
 LINKING_VERBS: frozenset[str] = word_set("is are was were has have had")
+SAYING: frozenset[str] = LINKING_VERBS | word_set(
+    "be must should may can will needs need does do returns takes runs uses use"
+)
+"""Words by which a sentence begins to say something of what it is about."""
 NUMBERED: frozenset[str] = word_set(
     """version release build revision port room step chapter phase sprint ticket issue pr task node server host shard
     worker level line page section item question channel gate floor team group track plan option milestone week day bus
@@ -92,6 +96,11 @@ WITHIN: frozenset[str] = word_set("in during for of")
 PERIOD = re.compile(rf"(?:19|20)\d\dyear|q[1-4]|{MONTH}")
 DAY = re.compile(rf"[\d.]+(?:date|day|year)|{MONTH}|(?:mon|tues|wednes|thurs|fri|satur|sun)day")
 """A part of the name of a day, as it is read."""
+DONE: frozenset[str] = word_set(
+    """fixed ran met merged reviewed tested shipped visited attended watched finished completed talked spoke called
+    discussed walked cooked ate bought sold sent received paid found reported closed debugged deployed released"""
+)
+"""Words with which a note begins that tells what somebody did."""
 COMPARING: frozenset[str] = word_set("than over before after above below under")
 """Words whose two sides cannot change places."""
 DIRECTED: frozenset[str] = COMPARING | word_set(
