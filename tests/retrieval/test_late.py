@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from skep import kernels
 from skep.embedding.static import StaticEmbedder
+from skep.retrieval import late
 from skep.retrieval.late import Matches, close_together, late_scores, matches, whole_texts
 from skep.retrieval.reading import subject, wanted
 
@@ -92,6 +94,20 @@ def test_scores_are_the_same_with_and_without_compiled_loops(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kernels, "native", None)
             assert score(found).tobytes() == compiled.tobytes()
+
+
+def test_weights_are_added_one_after_the_other_in_every_version_of_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernels, "native", None)
+    found = [made(seed, 12, [1, 3, 2]) for seed in range(20)]
+    before = [close_together(each).tolist() for each in found]
+
+    monkeypatch.setattr(
+        late, "sum", math.fsum, raising=False
+    )  # from 3.12 on, `sum` makes up for what is rounded
+
+    assert [close_together(each).tolist() for each in found] == before
 
 
 def test_wrong_matches_are_refused_before_anything_is_added(native: Any) -> None:

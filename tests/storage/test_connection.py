@@ -412,3 +412,41 @@ def test_who_was_interrupted_does_not_end_what_another_thread_writes(store: Sqli
     other.join()
 
     assert count(store, "memories") == 2
+
+
+class InterruptedLock:
+    """A lock after whose taking an interrupt comes, once."""
+
+    def __init__(self, lock: Any, after: int) -> None:
+        self._lock, self._left = lock, after
+        self.release, self._is_owned = lock.release, lock._is_owned
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+        self._left -= 1
+        if not self._left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("way", ["snapshot", "transaction", "impatient"])
+@pytest.mark.parametrize("after", [1, 2])
+def test_an_interrupt_right_after_the_lock_is_taken_leaves_it_to_other_threads(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, way: str, after: int
+) -> None:
+    connection, lock = store.connection, store.connection.lock
+    monkeypatch.setattr(connection, "lock", InterruptedLock(lock, after))
+    taken: list[bool] = []
+
+    def take() -> None:
+        taken.append(lock.acquire(blocking=False))
+        if taken[0]:
+            lock.release()
+
+    with pytest.raises(KeyboardInterrupt), connection.snapshot(), getattr(connection, way)():
+        pass
+    other = threading.Thread(target=take)
+    other.start()
+    other.join()
+
+    assert taken == [True]
+    assert not connection.db.in_transaction

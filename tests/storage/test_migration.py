@@ -14,6 +14,7 @@ from tests.storage.older import make_older
 from skep.bank import Bank
 from skep.config import Settings
 from skep.embedding.hashing import HashingEmbedder
+from skep.errors import StorageError
 from skep.model import Memory
 from skep.storage.doctor import examine
 from skep.storage.schema import VERSION
@@ -83,6 +84,22 @@ def test_an_older_bank_that_cannot_be_changed_is_read_as_it_is(bank_path: Path, 
             os._exit(0 if len(bank.history(before[-1].id)) == 2 else 1)
         assert os.waitpid(child, 0)[1] == 0
     assert not bank_path.with_name(f"bank.skep.before-v{VERSION}").exists()
+
+
+def test_who_reads_an_older_bank_while_another_migrates_it_is_told_to_open_it_again(bank_path: Path) -> None:
+    before = filled(bank_path)
+    make_older(bank_path, 5)
+    reader = Bank.open(bank_path, embedder=HashingEmbedder(32), read_only=True)
+    assert reader.recall("the cache drops the token").hits[0].memory == before[-1]
+
+    with opened(bank_path) as bank:
+        bank.remember("written by the newer one", on_conflict="ignore")
+        with pytest.raises(StorageError, match="open the bank again"):
+            reader.recall("written by the newer one")
+    reader.close()
+
+    with Bank.open(bank_path, embedder=HashingEmbedder(32), read_only=True) as again:
+        assert again.recall("written by the newer one").hits[0].memory.text == "written by the newer one"
 
 
 def test_a_process_of_an_older_version_cannot_go_on_writing(bank_path: Path) -> None:

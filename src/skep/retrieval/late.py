@@ -114,7 +114,8 @@ def close_together(found: Matches) -> Floats:
         np.maximum(best[:, :-1], best[:, 1:], out=stretch[:, :-1])
         last = np.append(first[1:] - 1, best.shape[1] - 1)
         stretch[:, last] = best[:, last]
-        sums = np.maximum.reduceat(_added(weighed, stretch), first) / sum(weighed)
+        total = np.add.accumulate(weighed)[-1]  # one after the other too, which newer Pythons' `sum` is not
+        sums = np.maximum.reduceat(_added(weighed, stretch), first) / total
     out = np.zeros(len(there))
     out[there] = sums
     return out

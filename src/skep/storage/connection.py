@@ -20,8 +20,6 @@ MEMORY = ":memory:"
 PREPARED = 512
 """Statements that stay prepared. They make room in the order in which they were last run, so what a write runs is still
 there after fifty recalls; with the usual hundred it would be prepared again after ten."""
-
-
 UNSHARED = apsw.SQLITE_OPEN_NOMUTEX
 """SQLite takes no lock of its own for a connection: it would do so several times for every value that is read, and
 whoever uses the handle holds `Connection.lock` anyway. To look whether a transaction is open needs neither."""
@@ -354,9 +352,8 @@ class Connection:
             with self.lock:
                 if self.db.in_transaction and self.version is not None:
                     return self.version
-                self._cursor.execute(
-                    "PRAGMA data_version"
-                ).fetchall()  # a read: SQLite takes a look at the file
+                # A read: SQLite takes a look at the file.
+                self._cursor.execute("PRAGMA data_version").fetchall()
                 return self._notice()
         except apsw.Error as error:
             raise explained(error, self.path) from error
@@ -395,9 +392,10 @@ class Connection:
 class _Held(ABC):
     """What holds the connection from the beginning to the end of a block; a generator would cost twice as much."""
 
-    __slots__ = ("_begun", "_c")
+    __slots__ = ("_begun", "_c", "_outermost")
     _begun: bool | None
     _c: Connection
+    _outermost: bool
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -407,9 +405,19 @@ class _Held(ABC):
         except apsw.Error as problem:
             raise explained(problem, self._c.path) from problem
         finally:
-            self._c.lock.release()
+            if error is None or isinstance(error, Exception):
+                self._c.lock.release()
+            else:
+                self._left()
         if isinstance(error, FAILED):
             raise explained(error, self._c.path) from error
+
+    def _left(self) -> None:
+        """After an interrupt, which may come right after the lock was taken: who came first leaves nothing locked."""
+        while self._c.mine:
+            self._c.lock.release()
+            if not self._outermost:
+                break
 
     @abstractmethod
     def _end(self, *, failed: bool) -> None: ...
@@ -425,16 +433,16 @@ class _Transaction(_Held):
 
     def __enter__(self) -> None:
         connection = self._c
-        outermost = not connection.mine
-        connection.lock.acquire()
+        outermost = self._outermost = not connection.mine
         try:
+            connection.lock.acquire()
             if connection.db.in_transaction and outermost:
                 connection.abandon()
             self._begun = connection.begin(apart=self._apart)
         except BaseException as error:
-            if outermost and not isinstance(error, apsw.Error | StorageError):
+            if outermost and connection.mine and not isinstance(error, apsw.Error | StorageError):
                 connection.abandon()
-            connection.lock.release()
+            self._left()
             if isinstance(error, apsw.Error):
                 raise explained(error, connection.path) from error
             raise
@@ -443,27 +451,26 @@ class _Transaction(_Held):
         self._c.finish(self._begun, failed=failed)
 
 
-class _Impatient:
+class _Impatient(_Held):
     """See `Connection.impatient`; counting uses goes through one."""
 
-    __slots__ = ("_c", "_milliseconds")
+    __slots__ = ("_milliseconds",)
 
     def __init__(self, connection: Connection, milliseconds: int) -> None:
         self._c, self._milliseconds = connection, milliseconds
 
     def __enter__(self) -> None:
-        self._c.lock.acquire()
+        self._outermost = not self._c.mine
         try:
+            self._c.lock.acquire()
             self._c.wait_for(self._milliseconds)
         except BaseException:
-            self._c.lock.release()
+            self._left()
             raise
 
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._c.wait_for()
-        finally:
-            self._c.lock.release()
+    def _end(self, *, failed: bool) -> None:
+        del failed
+        self._c.wait_for()
 
 
 class _Snapshot(_Held):
@@ -475,12 +482,12 @@ class _Snapshot(_Held):
         self._c, self._begun = connection, False
 
     def __enter__(self) -> None:
-        outermost = not self._c.mine
-        self._c.lock.acquire()
+        self._outermost = not self._c.mine
         try:
-            self._begun = self._c.begin_reading(outermost=outermost)
+            self._c.lock.acquire()
+            self._begun = self._c.begin_reading(outermost=self._outermost)
         except BaseException as error:
-            self._c.lock.release()
+            self._left()
             if isinstance(error, FAILED):
                 raise explained(error, self._c.path) from error
             raise

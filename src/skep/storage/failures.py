@@ -68,5 +68,10 @@ def explained(error: apsw.Error | UnicodeDecodeError, path: str) -> StorageError
             return ReadOnlyError(f"access to {path} was refused; check its permissions")
         case apsw.ConnectionClosedError() | apsw.CursorClosedError():
             return ClosedError(f"{path} was closed; open the bank again with `Bank.open`")
+        case apsw.SQLError() if "no such table" in str(error):
+            return StorageError(
+                f"the form of {path} is no longer the one that it was opened in ({error}): a newer skep has changed it;"
+                " open the bank again"
+            )
         case _:
             return StorageError(f"{path}: {error}")
