@@ -11,6 +11,7 @@ from benchmarks.speed.engines.values import (
     CANDIDATES,
     Answer,
     How,
+    Id,
     Plain,
     Query,
     Row,
@@ -114,12 +115,21 @@ class SqliteVec(Plain):
             values.append(where[1])
         return [row for (row,) in self.db.execute(sql, values)]
 
+    def row_id(self, id: Id) -> str:
+        """The id that was given, where only the number of the row was asked for."""
+        return (
+            id if isinstance(id, str) else self.db.execute("SELECT id FROM memory WHERE row = ?", (id,)).get
+        )
+
     def _answer(self, rows: list[int], ids_only: bool) -> Answer:
+        if ids_only:
+            return [(row, "") for row in rows]
         marks = ",".join("?" * len(rows))
-        columns = "row, id, ''" if ids_only else "row, id, text"
         found = {
             row: (id, text)
-            for row, id, text in self.db.execute(f"SELECT {columns} FROM memory WHERE row IN ({marks})", rows)
+            for row, id, text in self.db.execute(
+                f"SELECT row, id, text FROM memory WHERE row IN ({marks})", rows
+            )
         }
         return [found[row] for row in rows if row in found]
 
