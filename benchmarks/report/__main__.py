@@ -137,8 +137,9 @@ def _mended(history: list[history_.Digest], size: int) -> str:
         return ""
     return (
         "### Before and after\n\n"
-        "Where a peer won, skep was profiled and mended. Its figures in this run and in earlier ones on the same "
-        "machine; in brackets the ratio to the floor of the same run, which takes the machine's mood out. "
+        "Where a peer won, skep was profiled and mended. Its figures in this run and in earlier ones, with "
+        "whose processor the machine has; in brackets the ratio to the floor of the same run, which takes much of the "
+        "machine and of its mood out. "
         "CPU ms unless said otherwise.\n\n" + tables.markdown(header, rows)
     )
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from benchmarks.report.figures import OPERATIONS, TITLES, Report, sizes, value
@@ -38,6 +39,7 @@ def digest(report: Report) -> Digest:
     return {
         "started": report["started"],
         "commit": environment["commit"],
+        "processor": environment["processor"],
         "load": [environment["load_before"], environment.get("load_after")],
         "rounds": report["plan"]["rounds"],
         "sizes": kept,
@@ -56,13 +58,25 @@ def keep(history: list[Digest], report: Report) -> list[Digest]:
 def rows(history: list[Digest], size: int) -> tuple[list[str], list[list[str]]]:
     """Header and rows: skep's figures run by run, each with its ratio to the floor in the same run."""
     there = [each for each in history if str(size) in each["sizes"]]
-    header = [f"{size:,} memories", *(f"`{each['commit'][:7]}`, {each['started'][11:16]}" for each in there)]
+    header = [
+        f"{size:,} memories",
+        *(f"`{each['commit'][:7]}`, {each['started'][11:16]}, {maker(each['processor'])}" for each in there),
+    ]
     names = list(dict.fromkeys(name for each in there for name in each["sizes"][str(size)]))
     order = [*(op for op, _ in OPERATIONS if op in names), *(name for name in OTHERS if name in names)]
     return header, [
         [TITLES.get(name, name), *(_cell(each["sizes"][str(size)].get(name)) for each in there)]
         for name in order
     ]
+
+
+def maker(processor: str) -> str:
+    """Whose processor it is, which is what tells machines apart here.
+
+    >>> maker("Intel(R) Xeon(R) Processor"), maker("AMD EPYC")
+    ('Intel', 'AMD')
+    """
+    return re.split(r"\W", processor, maxsplit=1)[0]
 
 
 def _cell(pair: list[float | None] | None) -> str:

@@ -206,7 +206,7 @@ def test_earlier_runs_stand_beside_this_one_with_their_ratio_to_the_floor() -> N
     header, table = rows(history, 10_000)
 
     assert [each["started"][:4] for each in history] == ["2025", "2026"]
-    assert header == ["10,000 memories", "`0123456`, 00:00", "`0123456`, 00:00"]
+    assert header == ["10,000 memories", "`0123456`, 00:00, a", "`0123456`, 00:00, a"]
     assert ["hybrid (RRF of 50 + 50), 10 texts", "8 (×0.4)", "2 (×0.1)"] in table
     assert json.loads(json.dumps(digest(results()))) == digest(results())
 
