@@ -250,9 +250,9 @@ class Worker:
             word = row.text.split()[-1]
             query = Query(row.id, word, word, row.vector, row.team, row.project)
             missing["stored"] += not self.engine.has(row.id)
-            missing["vector"] += row.id not in self._rows(self.engine.vector(query, 10, None, True))
+            missing["vector"] += row.id not in self._rows(self.engine.vector(query, 10, None, False))
             try:
-                missing["keyword"] += row.id not in self._rows(self.engine.keyword(query, word, 10, True))
+                missing["keyword"] += row.id not in self._rows(self.engine.keyword(query, word, 10, False))
             except NotOfferedError:
                 offered = False
         return {"missing": missing, "keyword_offered": offered}

@@ -160,11 +160,13 @@ def test_a_killed_store_can_be_written_and_killed_again(tmp_path: Path, folder: 
     assert found["missing"] == {"stored": 0, "keyword": 0, "vector": 0}
 
 
-def test_nothing_acknowledged_is_missing_after_a_kill(tmp_path: Path, folder: Path) -> None:
+@pytest.mark.parametrize("name", ["floor", "skep"])
+def test_nothing_acknowledged_is_missing_after_a_kill(tmp_path: Path, folder: Path, name: str) -> None:
     store = tmp_path / "store"
     store.mkdir()
+    here = Spec(name, name, (), "apsw", own=False)
 
-    found = one_kill(FLOOR_HERE, store, folder=folder, log=tmp_path / "log", first=0, patience_s=0.1)
+    found = one_kill(here, store, folder=folder, log=tmp_path / "log", first=0, patience_s=0.1)
 
     assert found["acknowledged"] > 0
     assert found["missing"] == {"stored": 0, "keyword": 0, "vector": 0}
