@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from benchmarks.speed.engines.sqlite_rows import SqliteRows
 from benchmarks.speed.engines.values import (
-    CANDIDATES,
-    Answer,
     How,
-    Id,
-    Plain,
     Query,
     Row,
     Where,
-    any_word,
-    fuse,
     refuse,
 )
 
@@ -32,7 +27,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text, content='memory', cont
 """
 
 
-class Floor(Plain):
+class Floor(SqliteRows):
     """Rows, words and vectors in one SQLite file; the vectors are copied into one matrix on first use."""
 
     durability: str = "one transaction per write, WAL, synchronous=FULL: survives power loss"
@@ -45,7 +40,7 @@ class Floor(Plain):
         """Open the file and create what is missing."""
         apsw: Any = import_module("apsw")
         self.dim = dim
-        self.db: Any = apsw.Connection(os.path.join(path, "floor.db"))
+        self.db = apsw.Connection(os.path.join(path, "floor.db"))
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA synchronous=FULL")
         self.synced = True
@@ -116,12 +111,6 @@ class Floor(Plain):
         self._sync(True)
         self.db.execute("UPDATE memory SET importance = ? WHERE id = ?", (importance, row.id))
 
-    def _by_words(self, text: str, k: int) -> list[int]:
-        found = self.db.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (any_word(text), k)
-        )
-        return [row for (row,) in found]
-
     def _by_vector(self, query: Query, k: int, where: Where) -> list[int]:
         np: Any = import_module("numpy")
         matrix = self._vectors()
@@ -138,47 +127,6 @@ class Floor(Plain):
         best = np.argpartition(-scores, k - 1)[:k] if k < len(scores) else np.arange(k)
         best = best[np.argsort(-scores[best])]
         return (best + 1).tolist() if rows is None else rows[best].tolist()
-
-    def row_id(self, id: Id) -> str:
-        """The id that was given, where only the number of the row was asked for."""
-        return (
-            id if isinstance(id, str) else self.db.execute("SELECT id FROM memory WHERE row = ?", (id,)).get
-        )
-
-    def _answer(self, rows: list[int], ids_only: bool) -> Answer:
-        if ids_only:
-            return [(row, "") for row in rows]
-        marks = ",".join("?" * len(rows))
-        found = {
-            row: (id, text)
-            for row, id, text in self.db.execute(
-                f"SELECT row, id, text FROM memory WHERE row IN ({marks})", rows
-            )
-        }
-        return [found[row] for row in rows if row in found]
-
-    def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> Answer:
-        """FTS5, any word, ranked by its own BM25."""
-        del query
-        return self._answer(self._by_words(text, k), ids_only)
-
-    def vector(self, query: Query, k: int, where: Where, ids_only: bool) -> Answer:
-        """An exact scan."""
-        return self._answer(self._by_vector(query, k, where), ids_only)
-
-    def hybrid(self, query: Query, k: int) -> Answer:
-        """Fifty of each, fused by rank."""
-        words = [str(row) for row in self._by_words(query.text, CANDIDATES)]
-        vectors = [str(row) for row in self._by_vector(query, CANDIDATES, None)]
-        return self._answer([int(row) for row in fuse(words, vectors)[:k]], False)
-
-    def has(self, id: str) -> bool:
-        """Whether the row is stored."""
-        return self.db.execute("SELECT 1 FROM memory WHERE id = ?", (id,)).get is not None
-
-    def close(self) -> None:
-        """Close the file."""
-        self.db.close()
 
 
 ENGINE = Floor

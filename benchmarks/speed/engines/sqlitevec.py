@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from benchmarks.speed.engines.sqlite_rows import SqliteRows
 from benchmarks.speed.engines.values import (
-    CANDIDATES,
-    Answer,
     How,
-    Id,
-    Plain,
     Query,
     Row,
     Where,
-    any_word,
-    fuse,
     refuse,
 )
 
@@ -31,7 +26,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS vectors USING vec0(
 """
 
 
-class SqliteVec(Plain):
+class SqliteVec(SqliteRows):
     """The plain recipe: a table, an FTS5 table and a vec0 table in one file."""
 
     durability: str = "one transaction per write, WAL, synchronous=FULL: survives power loss"
@@ -47,7 +42,7 @@ class SqliteVec(Plain):
         """Open the file with the extension loaded."""
         apsw: Any = import_module("apsw")
         sqlite_vec: Any = import_module("sqlite_vec")
-        self.db: Any = apsw.Connection(os.path.join(path, "vec.db"))
+        self.db = apsw.Connection(os.path.join(path, "vec.db"))
         self.db.enable_load_extension(True)
         self.db.load_extension(sqlite_vec.loadable_path())
         self.db.enable_load_extension(False)
@@ -101,12 +96,6 @@ class SqliteVec(Plain):
         self._sync(True)
         self.db.execute("UPDATE memory SET importance = ? WHERE id = ?", (importance, row.id))
 
-    def _by_words(self, text: str, k: int) -> list[int]:
-        found = self.db.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (any_word(text), k)
-        )
-        return [row for (row,) in found]
-
     def _by_vector(self, query: Query, k: int, where: Where) -> list[int]:
         sql = "SELECT row FROM vectors WHERE embedding MATCH ? AND k = ?"
         values: list[object] = [query.vector.tobytes(), k]
@@ -114,47 +103,6 @@ class SqliteVec(Plain):
             sql += f" AND {where[0]} = ?"
             values.append(where[1])
         return [row for (row,) in self.db.execute(sql, values)]
-
-    def row_id(self, id: Id) -> str:
-        """The id that was given, where only the number of the row was asked for."""
-        return (
-            id if isinstance(id, str) else self.db.execute("SELECT id FROM memory WHERE row = ?", (id,)).get
-        )
-
-    def _answer(self, rows: list[int], ids_only: bool) -> Answer:
-        if ids_only:
-            return [(row, "") for row in rows]
-        marks = ",".join("?" * len(rows))
-        found = {
-            row: (id, text)
-            for row, id, text in self.db.execute(
-                f"SELECT row, id, text FROM memory WHERE row IN ({marks})", rows
-            )
-        }
-        return [found[row] for row in rows if row in found]
-
-    def keyword(self, query: Query, text: str, k: int, ids_only: bool) -> Answer:
-        """FTS5, any word, ranked by its own BM25."""
-        del query
-        return self._answer(self._by_words(text, k), ids_only)
-
-    def vector(self, query: Query, k: int, where: Where, ids_only: bool) -> Answer:
-        """A k-nearest query on the vec0 table."""
-        return self._answer(self._by_vector(query, k, where), ids_only)
-
-    def hybrid(self, query: Query, k: int) -> Answer:
-        """Fifty of each, fused by rank."""
-        words = [str(row) for row in self._by_words(query.text, CANDIDATES)]
-        vectors = [str(row) for row in self._by_vector(query, CANDIDATES, None)]
-        return self._answer([int(row) for row in fuse(words, vectors)[:k]], False)
-
-    def has(self, id: str) -> bool:
-        """Whether the row is stored."""
-        return self.db.execute("SELECT 1 FROM memory WHERE id = ?", (id,)).get is not None
-
-    def close(self) -> None:
-        """Close the file."""
-        self.db.close()
 
 
 ENGINE = SqliteVec
