@@ -16,21 +16,8 @@ typedef struct {
     void (*multiply)(const int16_t *row, const int16_t *asked, Py_ssize_t count, Py_ssize_t dim, int32_t *out);
 } Loops;
 
-#define TARGET
-#define NAMED(name) plain_##name
-#include "closest.h"
-
-#ifdef WIDE
-#define TARGET FOR_AVX2
-#define NAMED(name) avx2_##name
-#include "closest.h"
-#define TARGET FOR_AVX512
-#define NAMED(name) avx512_##name
-#include "closest.h"
-static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_loops};
-#else
-static const Loops *const generations[] = {&plain_loops};
-#endif
+#define LOOPS "closest.h"
+#include "generations.h"
 
 /* The pieces of a query, and those they are compared with. */
 typedef struct {

@@ -21,21 +21,8 @@ typedef struct {
                     float *out);
 } Loops;
 
-#define TARGET
-#define NAMED(name) plain_##name
-#include "fine.h"
-
-#ifdef WIDE
-#define TARGET FOR_AVX2
-#define NAMED(name) avx2_##name
-#include "fine.h"
-#define TARGET FOR_AVX512
-#define NAMED(name) avx512_##name
-#include "fine.h"
-static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_loops};
-#else
-static const Loops *const generations[] = {&plain_loops};
-#endif
+#define LOOPS "fine.h"
+#include "generations.h"
 
 static int codes_of(Buffers *buffers, PyObject *const *given, Codes *codes)
 {
