@@ -24,18 +24,18 @@ CURRENT: tuple[str, ...] = ("active", "pending")
 """The statuses a recall sees unless told otherwise."""
 REPLACED: tuple[str, ...] = ("superseded", "merged")
 """The statuses of what another memory stands in for."""
+LINEAGE: dict[str, str] = {"supersedes": "supersede(old, new)", "duplicate_of": "merge(loser, winner)"}
+"""Relations that are read from what replaced what, and how that is said."""
 RELATIONS: tuple[str, ...] = (
-    "supersedes",
+    "related",
     "refines",
     "derived_from",
     "example_of",
     "contradicts",
     "updates",
-    "related",
     "entails",
-    "duplicate_of",
 )
-"""The relations the engine itself writes; users may add their own."""
+"""The relations the engine knows beside them and a user may link by; any other word will do as well."""
 ANY = "*"
 """In a scope that is asked for: whatever stands in this part."""
 

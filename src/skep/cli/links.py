@@ -5,12 +5,18 @@ from __future__ import annotations
 import click
 
 from skep.cli.shared import asked_scope, common, memory_line, open_bank, print_json
+from skep.model import RELATIONS
 
 
 @click.command()
 @click.argument("src")
 @click.argument("dst")
-@click.option("--rel", default="related", show_default=True, help="How they relate.")
+@click.option(
+    "--rel",
+    default="related",
+    show_default=True,
+    help=f"How they relate: {', '.join(RELATIONS)}, or a word of your own.",
+)
 @click.option("--strength", type=float, default=1.0, show_default=True, help="How strongly, 0 to 1.")
 @common
 def link(src: str, dst: str, rel: str, strength: float, bank_path: str | None, as_json: bool) -> None:

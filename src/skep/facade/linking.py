@@ -6,13 +6,10 @@ from collections.abc import Iterable
 
 from skep.errors import InvalidInputError
 from skep.facade.base import Base, ScopeLike, Sees
-from skep.model import Graph, Link, Memory
+from skep.model import LINEAGE, Graph, Link, Memory
 from skep.semantics import links as graph
 from skep.storage.sqlite import Plan
 from skep.validation import clean_count, clean_id, clean_ids, clean_number, clean_text
-
-LINEAGE = {"supersedes": "supersede(old, new)", "duplicate_of": "merge(loser, winner)"}
-"""Relations that are read from what replaced what, and how that is said."""
 
 
 class Linking(Base):
@@ -21,6 +18,8 @@ class Linking(Base):
     def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
         """Link two memories; the same link twice is one link.
 
+        The engine knows `related`, `refines`, `derived_from` (what is derived from something goes stale with it),
+        `example_of`, `contradicts`, `updates` and `entails`; any other word may be a relation too.
         What replaces or repeats another is said with `supersede` and `merge`, and shows among the links.
         """
         self._engine.known(src, dst)

@@ -1,8 +1,8 @@
-"""Groups of memories that mean the same, by a threshold on similarity. Pure but for the search it is given."""
+"""Groups of memories that mean the same: disjoint sets, and groups by density. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from skep.errors import MissingExtraError
@@ -37,16 +37,6 @@ class Union:
         for item in self._parent:
             found.setdefault(self.find(item), []).append(item)
         return [sorted(found[name]) for name in sorted(found)]
-
-
-def by_threshold(items: Iterable[str], near: Callable[[str], Iterable[str]]) -> list[list[str]]:
-    """Connected components of the graph whose edges `near` gives; single items are groups of one."""
-    union = Union()
-    for item in items:
-        union.find(item)
-        for other in near(item):
-            union.join(item, other)
-    return union.groups()
 
 
 def by_density(ids: Sequence[str], vectors: NDArray[np.float32], *, smallest: int = 2) -> list[list[str]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from skep.model import Kind, Memory, Remembered, Scope
+from skep.model import RELATIONS, Kind, Memory, Remembered, Scope
 from skep.server.mcp.call import Call, ToolError
 from skep.server.mcp.registry import IS_ID, Tool, tool
 from skep.server.mcp.render import (
@@ -240,9 +240,7 @@ def link(
     *,
     src: Id,
     dst: Id,
-    rel: Annotated[
-        str, Meta(description="Such as related, refines, derived_from, example_of, contradicts, entails.")
-    ] = "related",
+    rel: Annotated[str, Meta(description=f"{', '.join(RELATIONS)}, or a word of your own.")] = "related",
     strength: Annotated[float, Meta(ge=0, le=1)] = 1.0,
 ) -> str:
     """Connect two memories, so that finding one leads to the other. The same link twice is one link."""
