@@ -201,7 +201,7 @@ def broken(path: Path, sql: str) -> Path:
 
 @pytest.mark.parametrize("damage", ["hlc = 'x'", "body = '[]'", "body = '{bad'", "body = '{\"text\": 5}'"])
 def test_what_was_salvaged_can_be_imported_whatever_one_event_has_become(tmp_path: Path, damage: str) -> None:
-    path = broken(tmp_path / "bank.skep", f"UPDATE events SET {damage} WHERE seq = 3")
+    path = broken(tmp_path / "bank.skep", f"UPDATE log SET {damage} WHERE seq = 3")
     assert Bank.salvage(path, tmp_path / "saved.jsonl") == (7, 1)
     with Bank.open(tmp_path / "new.skep", embedder=HashingEmbedder(16)) as bank:
         assert bank.import_(tmp_path / "saved.jsonl").new == bank.status().memories == 7

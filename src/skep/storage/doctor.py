@@ -18,6 +18,7 @@ from skep.errors import CorruptBankError
 from skep.model import Memory
 from skep.storage.fold import fold, fold_links, fold_setting
 from skep.storage.opening import free_bytes
+from skep.storage.rows import HEAD
 from skep.storage.schema import VERSION
 from skep.storage.sqlite import SqliteStore
 from skep.storage.wording import TAIL, waiting
@@ -41,6 +42,7 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
     if store.path is not None:
         yield from _file(store.path)
     yield from _integrity(store)
+    yield from _changes(store)
     yield from _words(store)
     yield from _queue(store)
     yield from _held(store)
@@ -135,6 +137,22 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
         )
     else:
         yield Finding(check="log", level="ok", message="no event is missing")
+
+
+def _changes(store: SqliteStore) -> Iterator[Finding]:
+    """Whether all that changes is found by what asks for changes, such as the derived index."""
+    ((rows, new, altered, unseen),) = store.connection.rows(
+        "SELECT (SELECT count(*) FROM memories), (SELECT count(*) FROM newborn), (SELECT count(*) FROM altered),"
+        " (SELECT count(*) FROM newborn w JOIN memories m ON m.row = w.row WHERE"
+        f" (SELECT max(row) FROM memories) - m.row > {HEAD} - m.changed)"
+    )
+    unseen += rows - new - altered
+    yield Finding(
+        check="changes",
+        level="error" if unseen else "ok",
+        message=f"{unseen} changes may not be noticed" if unseen else "every change is noticed",
+        fix="skep doctor --mend" if unseen else "",
+    )
 
 
 def _words(store: SqliteStore) -> Iterator[Finding]:
@@ -283,6 +301,13 @@ def _alike(folded: Memory, stored: Memory) -> bool:
 def mend(store: SqliteStore) -> list[str]:
     """Rebuild what can be rebuilt from the log; what was done."""
     with store.writing():
+        if any(found.level != "ok" for found in _changes(store)):
+            store.connection.execute(
+                "UPDATE memories SET born = 0"
+            )  # each is in the index of altered ones then
+            store.connection.execute("REINDEX memories_changed")
+            store.log.newest.drop()
+            store.log.newest.look()
         subjects = store.log.subjects()
         store.tables.rebuild(subjects)
         store.tables.wording.rebuild()

@@ -16,7 +16,7 @@ from skep.storage.subjects import SETTING, mentioned, voided
 _OF_NOBODY_ELSE = ("remember", "use")
 """Events that are not found by what they speak of: the id of a memory is that of the first, and uses are counted."""
 COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
-_INSERT = f"INSERT INTO events({COLUMNS}) VALUES(?,?,?,?,?,?,?)"
+_INSERT = f"INSERT INTO log({COLUMNS}) VALUES(?,?,?,?,?,?,?)"
 _OF = "SELECT e.seq, e.actor, e.counter, e.hlc, e.kind, e.body, e.signature FROM"
 _SPOKEN = f"{_OF} subjects s JOIN events e ON e.seq = s.seq WHERE s.subject = ?"
 _CREATED = f"{_OF} events e WHERE e.actor = ? AND e.counter = ? AND e.kind = 'remember'"
@@ -213,7 +213,7 @@ class Log:
     def cut(self, after: int) -> None:
         """Drop every event after a stamp. Only ever done to a copy in memory."""
         self._c.execute("DELETE FROM subjects WHERE seq IN (SELECT seq FROM events WHERE hlc > ?)", (after,))
-        self._c.execute("DELETE FROM events WHERE hlc > ?", (after,))
+        self._c.execute("DELETE FROM log WHERE hlc > ?", (after,))
 
     def get(self, event_id: str) -> Event | None:
         """One event by id."""
@@ -319,7 +319,7 @@ class Log:
             body = scrubbed_body(event)
             if body != event.body:
                 self._c.execute(
-                    "UPDATE events SET body = ?, signature = NULL WHERE seq = ?",
+                    "UPDATE log SET body = ?, signature = NULL WHERE seq = ?",
                     (encode_body(body), event.seq),
                 )
                 scrubbed += 1

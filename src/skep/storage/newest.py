@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from skep.storage.connection import Connection
+from skep.storage.rows import HEAD
 
 _NUMBERS = (
-    "SELECT (SELECT max(seq) FROM events), (SELECT max(row) FROM memories), (SELECT max(changed) FROM memories),"
-    " (SELECT max(id) FROM words_docsize)"
+    "SELECT (SELECT max(seq) FROM events), (SELECT max(row) FROM memories), "
+    f" {HEAD}, (SELECT max(id) FROM words_docsize)"
 )
 _ACTORS = (
     "SELECT a.actor, a.counter, a.hlc, r.counter IS NULL FROM actors a JOIN replicas r ON r.actor = a.actor"

@@ -181,6 +181,24 @@ STEPS: tuple[str, ...] = (
     -- has the bank open, does not take a half for no vector at all.
     ALTER TABLE vectors RENAME TO halves;
     """,
+    """
+    -- What a memory that was just created has changed by, `changed`, rises with its row: it is found without an index.
+    -- Only what has changed since is in one. A memory from before this step counts as changed, so the index that is
+    -- there holds what it should.
+    ALTER TABLE memories ADD COLUMN born INTEGER NOT NULL DEFAULT 0;
+    PRAGMA writable_schema = ON;
+    UPDATE sqlite_schema SET sql = 'CREATE INDEX memories_changed ON memories(changed) WHERE changed != born'
+        WHERE type = 'index' AND name = 'memories_changed';
+    PRAGMA writable_schema = RESET;
+    CREATE VIEW newborn(row) AS SELECT row FROM memories WHERE changed = born;
+    CREATE VIEW altered(row, change) AS SELECT row, changed FROM memories WHERE changed != born;
+    -- An older skep, which has the bank open, cannot go on writing, and is told why; it may go on reading.
+    ALTER TABLE events RENAME TO log;
+    CREATE VIEW events AS SELECT seq, actor, counter, hlc, kind, body, signature FROM log;
+    CREATE TRIGGER events_added INSTEAD OF INSERT ON events BEGIN
+        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
+    END;
+    """,
 )
 
 VERSION = len(STEPS)
@@ -191,5 +209,9 @@ AS_IT_IS = {
         SELECT n.memory, n.seq FROM mentions n JOIN events e ON e.seq = n.seq WHERE e.kind != 'remember';
     """,
     5: "CREATE TEMP VIEW halves(key, vector) AS SELECT key, vector FROM vectors;",
+    6: """
+    CREATE TEMP VIEW newborn(row) AS SELECT row FROM memories WHERE 0;
+    CREATE TEMP VIEW altered(row, change) AS SELECT row, changed FROM memories;
+    """,
 }
 """What it takes to read a bank that has come no further than a step, and cannot be migrated."""
