@@ -12,12 +12,28 @@ from skep.storage.sqlite import SqliteStore
 
 TO_SIX = """
 DROP VIEW events;
+DROP VIEW actors;
+DROP TABLE runs;
+CREATE TABLE events(
+    seq INTEGER PRIMARY KEY, actor TEXT NOT NULL, counter INTEGER NOT NULL, hlc INTEGER NOT NULL, kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    signature BLOB,
+    UNIQUE(actor, counter)
+);
+INSERT INTO events SELECT * FROM log;
+DROP TABLE log;
+CREATE INDEX events_outcome ON events(seq) WHERE kind = 'outcome';
+CREATE INDEX events_undo ON events(seq) WHERE kind = 'undo';
+CREATE VIEW actors(actor, counter, hlc) AS
+    SELECT r.actor,
+        coalesce(r.counter, (SELECT max(e.counter) FROM events e WHERE e.actor = r.actor), 0),
+        coalesce(r.hlc, (SELECT e.hlc FROM events e WHERE e.actor = r.actor ORDER BY e.counter DESC LIMIT 1), 0)
+    FROM replicas r;
 DROP VIEW newborn;
 DROP VIEW altered;
 DROP INDEX memories_changed;
 ALTER TABLE memories DROP COLUMN born;
 CREATE INDEX memories_changed ON memories(changed);
-ALTER TABLE log RENAME TO events;
 PRAGMA user_version = 6;
 """
 TO_FIVE = """
