@@ -167,7 +167,7 @@ def _changes(store: SqliteStore) -> Iterator[Finding]:
     """Whether all that changes is found by what asks for changes, such as the derived index."""
     ((rows, new, altered, unseen),) = store.connection.rows(
         "SELECT (SELECT count(*) FROM memories), (SELECT count(*) FROM newborn), (SELECT count(*) FROM altered),"
-        " (SELECT count(*) FROM newborn w JOIN memories m ON m.row = w.row WHERE"
+        " (SELECT count(*) FROM newborn m WHERE"
         f" (SELECT max(row) FROM memories) - m.row > {HEAD} - m.changed)"
     )
     unseen += rows - new - altered

@@ -17,22 +17,15 @@ SELECT m.row, m.changed, m.title, m.text, v.vector, m.kind,
        CASE WHEN m.status = 'active' AND p.row IS NOT NULL THEN 'pending' ELSE m.status END,
        m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags, m.created_at, m.valid_from,
        m.valid_to, m.expires_at, m.confidence, m.last_evidence_at, m.importance, m.forgotten, m.id, {is_new}
-FROM {which} w CROSS JOIN memories m ON m.row = w.row
+FROM {which} m
 LEFT JOIN halves v ON v.key = (:space << 40) | m.row
 LEFT JOIN pending p ON p.row = m.row AND p.space = :space
-WHERE {of_these} ORDER BY {order} LIMIT :batch
+WHERE m.changed > :after AND m.changed <= :head {more} LIMIT :batch
 """
-_NEW = _ROWS.format(
-    which="newborn",
-    is_new=1,
-    of_these="w.row > :row AND m.changed > :after AND m.changed <= :head",
-    order="w.row",
-)
-_ALTERED = _ROWS.format(
-    which="altered", is_new=0, of_these="w.change > :after AND w.change <= :head", order="w.change"
-)
-_INDEX_ROWS = f"SELECT * FROM ({_NEW}) UNION ALL SELECT * FROM ({_ALTERED})"
-"""Of each kind as many as a batch has, each in the order of its changes."""
+_NEW = _ROWS.format(which="newborn", is_new=1, more="AND m.row > :row ORDER BY m.row")
+_ALTERED = _ROWS.format(which="altered", is_new=0, more="ORDER BY m.changed")
+_BOTH = f"SELECT * FROM ({_NEW}) UNION ALL SELECT * FROM ({_ALTERED})"
+"""In one statement, which costs a little more for each row."""
 BATCH = 1000
 WHOLE = 1 << 15
 """Reading so many rows fills the cache with pages that nobody will ask for again."""
@@ -48,7 +41,10 @@ def index_rows(connection: Connection, space: int, seq: int, head: int, newest: 
     read = 0
     while seq < head:
         bound = {"space": space, "row": newest, "after": seq, "head": head, "batch": BATCH}
-        rows = connection.rows(_INDEX_ROWS, bound)
+        if head - seq < BATCH:
+            rows = connection.rows(_BOTH, bound)
+        else:  # of each kind as many as a batch has, each in the order of its changes
+            rows = [*connection.rows(_NEW, bound), *connection.rows(_ALTERED, bound)]
         new = sum(row[-1] for row in rows)
         seq = head
         if new == BATCH:

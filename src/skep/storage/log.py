@@ -142,13 +142,17 @@ class Log:
     def _advance(self, actor: str, counter: int, hlc: int, *, fresh: bool) -> None:
         """Take note of how far an actor has come; of what was minted here, the log itself says so."""
         newest = self.newest
+        if fresh and actor in newest.followed:  # as nearly all are: stamps and counters go on
+            newest.actors[actor] = (counter, hlc)
+            newest.stamp = hlc
+            return
         known = newest.actors.get(actor)
         if known is not None:
             counter, hlc = max(counter, known[0]), max(hlc, known[1])
         if fresh and known is None:
             self._c.run("INSERT INTO replicas(actor) VALUES(?)", (actor,))
             newest.followed.add(actor)
-        elif not fresh or actor not in newest.followed:
+        else:
             self._c.run(
                 "INSERT OR REPLACE INTO replicas(actor, counter, hlc) VALUES(?,?,?)", (actor, counter, hlc)
             )

@@ -22,10 +22,10 @@ LAST = "coalesce((SELECT max(row) FROM memories), 0)"
 """The newest row, as SQL."""
 HEAD = (
     "max(coalesce((SELECT changed FROM memories ORDER BY row DESC LIMIT 1), 0),"
-    " coalesce((SELECT max(change) FROM altered), 0))"
+    " coalesce((SELECT max(changed) FROM altered), 0))"
 )
 """The number of the newest change of a memory, as SQL: that of the newest row, or of one that was altered later."""
-CHANGED = "(m.row > :row OR m.row IN (SELECT row FROM altered WHERE change > :after)) AND m.changed > :after"
+CHANGED = "(m.row > :row OR m.row IN (SELECT row FROM altered WHERE changed > :after)) AND m.changed > :after"
 """The memories `m` that changed after a change, as SQL; see `Reads.created_after` for the row."""
 
 NEVER = float("-inf")

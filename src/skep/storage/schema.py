@@ -190,8 +190,8 @@ STEPS: tuple[str, ...] = (
     UPDATE sqlite_schema SET sql = 'CREATE INDEX memories_changed ON memories(changed) WHERE changed != born'
         WHERE type = 'index' AND name = 'memories_changed';
     PRAGMA writable_schema = RESET;
-    CREATE VIEW newborn(row) AS SELECT row FROM memories WHERE changed = born;
-    CREATE VIEW altered(row, change) AS SELECT row, changed FROM memories WHERE changed != born;
+    CREATE VIEW newborn AS SELECT * FROM memories WHERE changed = born;
+    CREATE VIEW altered AS SELECT * FROM memories WHERE changed != born;
     -- Where an event stands: `storage.runs`. Its unique index, in which every event was, goes; nothing that was to be
     -- erased was in there, so its pages need not be.
     DROP VIEW actors;
@@ -241,8 +241,8 @@ AS_IT_IS = {
     """,
     5: "CREATE TEMP VIEW halves(key, vector) AS SELECT key, vector FROM vectors;",
     6: """
-    CREATE TEMP VIEW newborn(row) AS SELECT row FROM memories WHERE 0;
-    CREATE TEMP VIEW altered(row, change) AS SELECT row, changed FROM memories;
+    CREATE TEMP VIEW newborn AS SELECT * FROM memories WHERE 0;
+    CREATE TEMP VIEW altered AS SELECT * FROM memories;
     CREATE TEMP VIEW runs(seq, actor, counter) AS SELECT seq, actor, counter FROM events;
     """,
 }
