@@ -215,7 +215,9 @@ def test_the_doctor_sees_events_that_are_missing_or_stand_there_twice(bank_path:
     store = opened(bank_path)
     store.apply([event("a", n) for n in range(1, 6)], now=NOW)
     with store.writing():
-        store.connection.execute("UPDATE log SET counter = 2 WHERE counter = 4")
+        store.connection.execute("UPDATE log SET counter = 1 WHERE counter = 4")
     found = [finding.message for finding in examine(store) if finding.check == "log"]
     assert found == ["events are missing for a", "events stand there twice for a"]
+    mend(store)
+    assert [store.log.has("a", counter) for counter in range(1, 6)] == [True, True, True, False, True]
     store.close()

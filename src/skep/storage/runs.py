@@ -89,7 +89,7 @@ def written(connection: Connection) -> list[tuple[int, str, int]]:
 
 
 def rewrite(connection: Connection) -> None:
-    """Write the runs down as the log has them. Call inside a transaction."""
+    """Write the runs down as the log has them; of what damage has left twice, one. Call inside a transaction."""
     found = [run[:3] for run in actual(connection)]
     connection.run("DELETE FROM runs")
-    connection.db.executemany("INSERT INTO runs(seq, actor, counter) VALUES(?,?,?)", found)
+    connection.db.executemany("INSERT OR IGNORE INTO runs(seq, actor, counter) VALUES(?,?,?)", found)
