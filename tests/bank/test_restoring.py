@@ -135,13 +135,14 @@ def end_of(data: bytes, root: int, size: int = 4096) -> int:
     return start
 
 
-def test_what_can_be_read_is_saved_though_the_end_of_the_log_and_of_its_index_are_lost(
-    tmp_path: Path,
+@pytest.mark.parametrize("tables", ["'log'", "'log', 'runs', 'sqlite_autoindex_runs_1'"])
+def test_what_can_be_read_is_saved_though_the_end_of_the_log_and_where_events_stand_are_lost(
+    tmp_path: Path, tables: str
 ) -> None:
     path = tmp_path / "bank.skep"
     filled(path, 2000).close()
     connection = apsw.Connection(str(path))
-    roots = "SELECT rootpage FROM sqlite_schema WHERE name IN ('events', 'sqlite_autoindex_events_1')"
+    roots = f"SELECT rootpage FROM sqlite_schema WHERE name IN ({tables})"
     found = [root for (root,) in connection.execute(roots)]
     connection.close()
     data = bytearray(path.read_bytes())
@@ -201,7 +202,7 @@ def broken(path: Path, sql: str) -> Path:
 
 @pytest.mark.parametrize("damage", ["hlc = 'x'", "body = '[]'", "body = '{bad'", "body = '{\"text\": 5}'"])
 def test_what_was_salvaged_can_be_imported_whatever_one_event_has_become(tmp_path: Path, damage: str) -> None:
-    path = broken(tmp_path / "bank.skep", f"UPDATE events SET {damage} WHERE seq = 3")
+    path = broken(tmp_path / "bank.skep", f"UPDATE log SET {damage} WHERE seq = 3")
     assert Bank.salvage(path, tmp_path / "saved.jsonl") == (7, 1)
     with Bank.open(tmp_path / "new.skep", embedder=HashingEmbedder(16)) as bank:
         assert bank.import_(tmp_path / "saved.jsonl").new == bank.status().memories == 7

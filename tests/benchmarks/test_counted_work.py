@@ -55,11 +55,11 @@ OPEN_KB, FIRST_KB, NEXT_KB = 32, 330, 180
 """Read from the files to open a bank, for its first recall, and for one more. What is mapped is not counted."""
 WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 7}
 """SQLite statements per write: without and with a look for conflicts, and of one field."""
-WRITE_CALLS = {"remember": 188, "revise": 150}
+WRITE_CALLS = {"remember": 180, "revise": 137}
 """Python and C function calls per write, embedding included."""
 STATEMENTS_AFTER_A_WRITE, STEPS_AFTER_A_WRITE = 5, 480
 """SQLite statements and steps of a recall that follows a write of the same process: it reads the new row alone."""
-BULK_STATEMENTS, BULK_STEPS, BULK_CALLS, BULK_PAGES = 2.3, 225, 90, 0.26
+BULK_STATEMENTS, BULK_STEPS, BULK_CALLS, BULK_PAGES = 2.3, 225, 90, 0.2
 """Per row of a bulk load of a thousand."""
 REFRESH_STATEMENTS, REFRESH_STEPS = 15, 230
 """SQLite statements to bring the index up to date with two thousand rows, and steps per row."""
@@ -81,12 +81,12 @@ HEAVY = {
 BYTES_BESIDE = 1.6
 """Memory per row that a narrow filter leaves out: one flag each, not a number."""
 WRITE_STEPS = {"remember": 250, "checked": 800, "revise": 380}
-LOG_PAGES = {"remember": 11, "checked": 11, "revise": 8}
+LOG_PAGES = {"remember": 7, "checked": 7, "revise": 6}
 """Pages a single write may put into the log."""
 RECALLS_BETWEEN = 40
 """Recalls after which a write finds its statements as it left them, still prepared."""
 MANY_WRITES = 128
-PAGES_OF_MANY = 8.5
+PAGES_OF_MANY = 5.5
 """Pages per write over so many, with the words and tags of all of them."""
 INSTRUCTIONS = {"words": (17.0, 4.2), "meaning": (10.0, 8.5), "default": (50.0, 30.0), "fifty": (19.0, 5.1)}
 """Millions of machine instructions per recall of 30,000 memories, by callgrind: with numpy alone, and compiled."""

@@ -6,12 +6,15 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from tests.storage.older import make_older
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
+from skep.storage.schema import VERSION
 
 WRITER = Path(__file__).with_name("writer.py")
 
@@ -68,3 +71,51 @@ def test_a_killed_writer_leaves_the_bank_free_for_the_next(bank_path: Path) -> N
     kill_once(bank_path, "first", 3)
     with Bank.open(bank_path, embedder=HashingEmbedder(64)) as bank:
         assert bank.remember("after the crash").memory.status == "active"
+
+
+OPENER = """
+import sys
+from skep.bank import Bank
+from skep.embedding.hashing import HashingEmbedder
+embedder = HashingEmbedder(64)
+print("ready", flush=True)
+Bank.open(sys.argv[1], embedder=embedder)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_bank_that_was_being_brought_to_this_version_when_its_process_was_killed_is_whole(
+    bank_path: Path,
+) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(64)) as bank:
+        done = bank.remember_many(f"note {n} on the ledger of the harbour" for n in range(3000))
+        acknowledged = {each.memory.id: each.memory.text for each in done[::100]}
+        for memory_id in list(acknowledged)[:10]:
+            bank.revise(memory_id, importance=0.9)
+    make_older(bank_path, 6)
+    older = bank_path.read_bytes()
+    began: list[float] = []
+    for number in range(12):
+        for beside in bank_path.parent.glob(f"{bank_path.name}*"):
+            if beside.is_file():
+                beside.unlink()
+        bank_path.write_bytes(older)
+        opener = subprocess.Popen(
+            [sys.executable, "-c", OPENER, str(bank_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert opener.stdout is not None
+        assert opener.stdout.readline() == b"ready\n"
+        start = time.monotonic()
+        if number < 2:  # how long it takes
+            assert opener.stdout.readline() == b"open\n"
+            began.append(time.monotonic() - start)
+        else:
+            time.sleep(min(began) * number / 12)
+        opener.send_signal(signal.SIGKILL)
+        opener.communicate()
+        check(bank_path, acknowledged)
+        with Bank.open(bank_path, embedder=HashingEmbedder(64)) as bank:
+            assert bank.status().schema == VERSION
+            assert len(list(bank.find(limit=10_000))) == 3000
+            assert len(bank.history(next(iter(acknowledged)))) == 2

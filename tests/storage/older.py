@@ -10,6 +10,32 @@ import numpy as np
 from skep.config import Settings
 from skep.storage.sqlite import SqliteStore
 
+TO_SIX = """
+DROP VIEW events;
+DROP VIEW actors;
+DROP TABLE runs;
+CREATE TABLE events(
+    seq INTEGER PRIMARY KEY, actor TEXT NOT NULL, counter INTEGER NOT NULL, hlc INTEGER NOT NULL, kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    signature BLOB,
+    UNIQUE(actor, counter)
+);
+INSERT INTO events SELECT * FROM log;
+DROP TABLE log;
+CREATE INDEX events_outcome ON events(seq) WHERE kind = 'outcome';
+CREATE INDEX events_undo ON events(seq) WHERE kind = 'undo';
+CREATE VIEW actors(actor, counter, hlc) AS
+    SELECT r.actor,
+        coalesce(r.counter, (SELECT max(e.counter) FROM events e WHERE e.actor = r.actor), 0),
+        coalesce(r.hlc, (SELECT e.hlc FROM events e WHERE e.actor = r.actor ORDER BY e.counter DESC LIMIT 1), 0)
+    FROM replicas r;
+DROP VIEW newborn;
+DROP VIEW altered;
+DROP INDEX memories_changed;
+ALTER TABLE memories DROP COLUMN born;
+CREATE INDEX memories_changed ON memories(changed);
+PRAGMA user_version = 6;
+"""
 TO_FIVE = """
 ALTER TABLE halves RENAME TO vectors;
 PRAGMA user_version = 5;
@@ -52,12 +78,14 @@ def make_older(path: Path, version: int) -> None:
         store.tables.wording.rebuild()  # what is new had its words and tags in their tables at once
     store.close_as_one_file()
     connection = apsw.Connection(str(path))
-    connection.execute(TO_FIVE)
-    whole = [
-        (np.frombuffer(v, "<f2").astype("<f4").tobytes(), k)
-        for k, v in connection.execute("SELECT * FROM vectors")
-    ]
-    connection.executemany("UPDATE vectors SET vector = ? WHERE key = ?", whole)
+    connection.execute(TO_SIX)
+    if version <= 5:
+        connection.execute(TO_FIVE)
+        whole = [
+            (np.frombuffer(v, "<f2").astype("<f4").tobytes(), k)
+            for k, v in connection.execute("SELECT * FROM vectors")
+        ]
+        connection.executemany("UPDATE vectors SET vector = ? WHERE key = ?", whole)
     if version <= 4:
         connection.execute(TO_FOUR)
     if version <= 3:

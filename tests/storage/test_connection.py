@@ -20,6 +20,7 @@ from skep.storage.base import Filter
 from skep.storage.connection import Connection
 from skep.storage.segments import SegmentIndex
 from skep.storage.sqlite import SqliteStore
+from skep.storage.vectors import Space
 
 NOW = 1_750_000_000.0
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -36,7 +37,7 @@ def count(store: SqliteStore, table: str) -> int:
     return store.connection.one(f"SELECT count(*) FROM {table}")
 
 
-def refuse(_texts: Sequence[str]) -> dict[int, list[bytes]]:
+def refuse(_texts: Sequence[str], _spaces: Sequence[Space]) -> dict[int, list[bytes]]:
     raise ValueError("no vectors today")
 
 

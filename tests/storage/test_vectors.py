@@ -35,6 +35,14 @@ def test_a_row_of_zeros_stays_one_beside_others() -> None:
     assert unpacked(packed(rows), 3).tolist() == [[0, 0, 0], [1, 0, 0], [0, 1, 0]]
 
 
+def test_a_vector_is_stored_alike_by_itself_and_among_others() -> None:
+    rows = np.random.default_rng(3).normal(size=(6, 24)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows *= np.array([[1.0], [0.9], [1.2], [1e-4], [300.0], [0.0]], dtype=np.float32)
+    assert [packed(row[None]) for row in rows[:3]] == [[one] for one in packed(rows[:3])]
+    assert [packed(row[None]) for row in rows[3:]] == [[one] for one in packed(rows[3:])]
+
+
 def test_what_is_missing_or_of_another_length_is_a_row_of_zeros() -> None:
     whole = np.array([0.5, -0.25], "<f4").tobytes()
     half = np.array([0.5, -0.25], "<f2").tobytes()

@@ -285,13 +285,13 @@ class Embeddings:
         flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
         return np.array(flat, dtype=np.float32).reshape(cosines.shape)
 
-    def in_place(self, texts: Sequence[str]) -> Mapping[int, Sequence[bytes]]:
-        """Vectors of new texts, for every space whose embedder is instant; the rest is left to the queue.
+    def in_place(self, texts: Sequence[str], spaces: Sequence[Space]) -> Mapping[int, Sequence[bytes]]:
+        """Vectors of new texts, for each of some spaces whose embedder is instant; the rest is left to the queue.
 
         So is what an instant embedder fails at: a memory is stored whatever its embedder does.
         """
         made: dict[int, Sequence[bytes]] = {}
-        for space in self.store.spaces():
+        for space in spaces:
             embedder = self.for_space(space)
             if embedder is None or not embedder.instant:
                 continue

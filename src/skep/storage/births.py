@@ -47,7 +47,7 @@ class Form(NamedTuple):
     def values(self, memory: Memory, row: int, change: int) -> tuple[Any, ...]:
         """The values of one row."""
         tags = encode_body(memory.tags) if memory.tags else "[]"  # type: ignore[arg-type]
-        plain = (row, memory.id, change, tags, *self.fields(memory))
+        plain = (row, memory.id, change, change, tags, *self.fields(memory))
         if not self.packed:
             return plain
         found = [(getattr(memory, name), empty) for name, empty in self.packed]
@@ -73,7 +73,7 @@ def _form(keys: frozenset[str]) -> Form | None:
     empty = {"evidence": "[]", "metadata": "{}"}
     fields = (*_ALWAYS, *(name for name in filled if name not in empty))
     packed = tuple((name, empty[name]) for name in filled if name in empty)
-    columns = ("row", "id", "changed", "tags", *fields, *(name for name, _ in packed))
+    columns = ("row", "id", "changed", "born", "tags", *fields, *(name for name, _ in packed))
     return Form(
         f"INSERT INTO memories(status, own_status, {', '.join(columns).replace('.', '_')})"
         f" VALUES('active', 'active', {', '.join('?' * len(columns))})",

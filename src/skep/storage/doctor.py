@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from itertools import pairwise
 from math import isfinite
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,8 @@ from skep.errors import CorruptBankError
 from skep.model import Memory
 from skep.storage.fold import fold, fold_links, fold_setting
 from skep.storage.opening import free_bytes
+from skep.storage.rows import HEAD
+from skep.storage.runs import actual, rewrite, written
 from skep.storage.schema import VERSION
 from skep.storage.sqlite import SqliteStore
 from skep.storage.wording import TAIL, waiting
@@ -41,6 +44,8 @@ def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
     if store.path is not None:
         yield from _file(store.path)
     yield from _integrity(store)
+    yield from _log(store)
+    yield from _changes(store)
     yield from _words(store)
     yield from _queue(store)
     yield from _held(store)
@@ -121,20 +126,57 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
         )
     else:
         yield Finding(check="integrity", level="ok", message="every page is sound")
-    gaps = store.connection.rows(
-        "SELECT a.actor, a.counter, count(e.seq) FROM actors a LEFT JOIN events e ON e.actor = a.actor"
-        " AND e.counter <= a.counter"
-        " GROUP BY a.actor HAVING a.counter != count(e.seq)"
-    )
-    if gaps:
-        yield Finding(
-            check="log",
-            level="error",
-            message=f"events are missing for {', '.join(actor for actor, *_ in gaps)}",
-            fix="restore a backup, or sync with a replica that has them",
-        )
-    else:
+
+
+def _log(store: SqliteStore) -> Iterator[Finding]:
+    """Whether every event is here, once, and found."""
+    runs = sorted(actual(store.connection), key=lambda run: (run.actor, run.counter))
+    reached: dict[str, int] = {}
+    """Per actor, the counter up to which every event is here."""
+    twice: set[str] = set()
+    for before, run in pairwise(runs):
+        if before.actor == run.actor and before.end >= run.counter:
+            twice.add(run.actor)
+    for run in runs:
+        if run.counter <= reached.get(run.actor, 0) + 1:
+            reached[run.actor] = max(run.end, reached.get(run.actor, 0))
+    versions = store.log.versions()
+    lost = sorted(actor for actor, version in versions.items() if reached.get(actor, 0) < version)
+    for actors, what in ((lost, "are missing"), (sorted(twice), "stand there twice")):
+        if actors:
+            yield Finding(
+                check="log",
+                level="error",
+                message=f"events {what} for {', '.join(actors)}",
+                fix="restore a backup, or sync with a replica that has them",
+            )
+    if not lost and not twice:
         yield Finding(check="log", level="ok", message="no event is missing")
+    found = store.read_only or sorted(run[:3] for run in runs) == written(store.connection)
+    yield Finding(
+        check="places",
+        level="ok" if found else "error",
+        message="every event is found by its name"
+        if found
+        else "where events stand is not written down rightly",
+        fix="" if found else "skep doctor --mend",
+    )
+
+
+def _changes(store: SqliteStore) -> Iterator[Finding]:
+    """Whether all that changes is found by what asks for changes, such as the derived index."""
+    ((rows, new, altered, unseen),) = store.connection.rows(
+        "SELECT (SELECT count(*) FROM memories), (SELECT count(*) FROM newborn), (SELECT count(*) FROM altered),"
+        " (SELECT count(*) FROM newborn m WHERE"
+        f" (SELECT max(row) FROM memories) - m.row > {HEAD} - m.changed)"
+    )
+    unseen += rows - new - altered
+    yield Finding(
+        check="changes",
+        level="error" if unseen else "ok",
+        message=f"{unseen} changes may not be noticed" if unseen else "every change is noticed",
+        fix="skep doctor --mend" if unseen else "",
+    )
 
 
 def _words(store: SqliteStore) -> Iterator[Finding]:
@@ -283,6 +325,14 @@ def _alike(folded: Memory, stored: Memory) -> bool:
 def mend(store: SqliteStore) -> list[str]:
     """Rebuild what can be rebuilt from the log; what was done."""
     with store.writing():
+        rewrite(store.connection)
+        if any(found.level != "ok" for found in _changes(store)):
+            store.connection.execute(
+                "UPDATE memories SET born = 0"
+            )  # each is in the index of altered ones then
+            store.connection.execute("REINDEX memories_changed")
+        store.log.newest.drop()
+        store.log.newest.look()
         subjects = store.log.subjects()
         store.tables.rebuild(subjects)
         store.tables.wording.rebuild()

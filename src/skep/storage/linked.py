@@ -52,6 +52,10 @@ class Linked:
 
     connection: Connection
 
+    def link_sources(self) -> list[str]:
+        """Where each link starts, once per link."""
+        return [row[0] for row in self.connection.rows("SELECT src FROM links")]
+
     def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:
         """The links of one memory."""
         found = self._lineage_links(memory_id, rel, direction)

@@ -11,15 +11,19 @@ from skep.private import public_json
 from skep.storage.connection import Connection
 from skep.storage.newest import Newest
 from skep.storage.rows import encode_body, event_of
+from skep.storage.runs import END, PLACE, begin, rewrite, within
 from skep.storage.subjects import SETTING, mentioned, voided
 
 _OF_NOBODY_ELSE = ("remember", "use")
 """Events that are not found by what they speak of: the id of a memory is that of the first, and uses are counted."""
 COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
-_INSERT = f"INSERT INTO events({COLUMNS}) VALUES(?,?,?,?,?,?,?)"
+_INSERT = f"INSERT INTO log({COLUMNS}) VALUES(?,?,?,?,?,?,?)"
 _OF = "SELECT e.seq, e.actor, e.counter, e.hlc, e.kind, e.body, e.signature FROM"
 _SPOKEN = f"{_OF} subjects s JOIN events e ON e.seq = s.seq WHERE s.subject = ?"
-_CREATED = f"{_OF} events e WHERE e.actor = ? AND e.counter = ? AND e.kind = 'remember'"
+_HERE = f"e.seq = {PLACE} AND e.actor = ?1 AND e.counter = ?2"
+_CREATED = f"{_OF} events e WHERE {_HERE} AND e.kind = 'remember'"
+_COUNTERS = within("e.counter")
+_WITHIN = within(", ".join(f"e.{name}" for name in COLUMNS.split(", ")))
 _SUBJECTS = (
     "SELECT s.subject FROM subjects s JOIN events e ON e.seq = s.seq WHERE e.hlc > :after UNION"
     " SELECT actor || '-' || counter FROM events WHERE kind = 'remember' AND hlc > :after"
@@ -115,10 +119,14 @@ class Log:
         reached: dict[str, tuple[int, int]] = {}
         newest = self.newest
         seq = newest.seq
+        whose, following, limit = newest.run
         for at, event in enumerate(events):
             seq += 1
             body = bodies[at] if bodies else None
             actor, counter, hlc, kind = event.actor, event.counter, event.hlc, event.kind
+            if counter != following or actor != whose or counter == limit:
+                limit = begin(self._c, seq, actor, counter)
+            whose, following = actor, counter + 1
             rows.append((seq, actor, counter, hlc, kind, body or encode_body(event.body), event.signature))
             if kind not in _OF_NOBODY_ELSE:
                 subjects.extend((subject, seq) for subject in dict.fromkeys(mentioned(event)))
@@ -127,20 +135,24 @@ class Log:
         self._c.insert_each(_INSERT, rows)
         if subjects:
             self._c.insert_each("INSERT INTO subjects(subject, seq) VALUES(?,?)", subjects)
-        newest.seq = seq
+        newest.seq, newest.run = seq, (whose, following, limit)
         for actor, (counter, hlc) in reached.items():
             self._advance(actor, self._reached(actor) if gaps else counter, hlc, fresh=fresh)
 
     def _advance(self, actor: str, counter: int, hlc: int, *, fresh: bool) -> None:
         """Take note of how far an actor has come; of what was minted here, the log itself says so."""
         newest = self.newest
+        if fresh and actor in newest.followed:  # as nearly all are: stamps and counters go on
+            newest.actors[actor] = (counter, hlc)
+            newest.stamp = hlc
+            return
         known = newest.actors.get(actor)
         if known is not None:
             counter, hlc = max(counter, known[0]), max(hlc, known[1])
         if fresh and known is None:
             self._c.run("INSERT INTO replicas(actor) VALUES(?)", (actor,))
             newest.followed.add(actor)
-        elif not fresh or actor not in newest.followed:
+        else:
             self._c.run(
                 "INSERT OR REPLACE INTO replicas(actor, counter, hlc) VALUES(?,?,?)", (actor, counter, hlc)
             )
@@ -151,9 +163,7 @@ class Log:
     def _reached(self, actor: str) -> int:
         """The counter of an actor up to which nothing is missing, from the events that are here."""
         have = self.newest.actors.get(actor, (0, 0))[0]
-        for (counter,) in self._c.rows(
-            "SELECT counter FROM events WHERE actor = ? AND counter > ? ORDER BY counter", (actor, have)
-        ):
+        for counter in self._counters(actor, have):
             if counter != have + 1:
                 break
             have = counter
@@ -161,28 +171,24 @@ class Log:
 
     def has(self, actor: str, counter: int) -> bool:
         """Whether an event is here."""
-        sql = "SELECT 1 FROM events WHERE actor = ? AND counter = ?"
-        return self._c.one(sql, (actor, counter)) is not None
+        return self._c.one(f"SELECT 1 FROM events e WHERE {_HERE}", (actor, counter)) is not None
+
+    def _counters(self, actor: str, after: int) -> list[int]:
+        """The counters of an actor's events that are here, after one of them."""
+        bound = {"actor": actor, "low": after + 1, "high": END, "batch": -1}
+        return [counter for (counter,) in self._c.rows(_COUNTERS, bound)]
 
     def scattered(self) -> dict[str, list[int]]:
         """Per actor, the counters of events that are here although some before them are not."""
-        sql = "SELECT counter FROM events WHERE actor = ? AND counter > ? ORDER BY counter"
-        found = {
-            actor: [counter for (counter,) in self._c.rows(sql, (actor, version))]
-            for actor, version in self.versions().items()
-        }
+        found = {actor: self._counters(actor, version) for actor, version in self.versions().items()}
         return {actor: counters for actor, counters in found.items() if counters}
 
     def ranges(self, wanted: Mapping[str, Sequence[tuple[int, int]]], batch: int = 1000) -> Iterator[Event]:
         """The events whose counters lie in the ranges (both ends included), per actor in order."""
-        sql = (
-            f"SELECT {COLUMNS} FROM events WHERE actor = ? AND counter BETWEEN ? AND ?"
-            " ORDER BY counter LIMIT ?"
-        )
         for actor in sorted(wanted):
             for low, high in wanted[actor]:
                 while low <= high:
-                    rows = self._c.rows(sql, (actor, low, high, batch))
+                    rows = self._c.rows(_WITHIN, {"actor": actor, "low": low, "high": high, "batch": batch})
                     for row in rows:
                         yield event_of(row)
                     if len(rows) < batch:
@@ -199,7 +205,7 @@ class Log:
 
     def of(self, subject: str) -> list[Event]:
         """Every event that mentions a memory (or `setting:key`), in order of arrival."""
-        created = None if subject.startswith(SETTING) else _place(subject)
+        created = None if subject.startswith(SETTING) else place_of(subject)
         if created is None:
             rows = self._c.rows(_SPOKEN, (subject,))
         else:
@@ -213,14 +219,15 @@ class Log:
     def cut(self, after: int) -> None:
         """Drop every event after a stamp. Only ever done to a copy in memory."""
         self._c.execute("DELETE FROM subjects WHERE seq IN (SELECT seq FROM events WHERE hlc > ?)", (after,))
-        self._c.execute("DELETE FROM events WHERE hlc > ?", (after,))
+        self._c.execute("DELETE FROM log WHERE hlc > ?", (after,))
+        rewrite(self._c)
 
     def get(self, event_id: str) -> Event | None:
         """One event by id."""
-        place = _place(event_id)
+        place = place_of(event_id)
         if place is None:
             return None
-        rows = self._c.rows(f"SELECT {COLUMNS} FROM events WHERE actor = ? AND counter = ?", place)
+        rows = self._c.rows(f"{_OF} events e WHERE {_HERE}", place)
         return event_of(rows[0]) if rows else None
 
     def backwards(self, batch: int = 100) -> Iterator[Event]:
@@ -284,8 +291,8 @@ class Log:
         for actor, counter in sorted(self.versions().items()):
             have = versions.get(actor, 0)
             while have < counter:
-                sql = f"SELECT {COLUMNS} FROM events WHERE actor = ? AND counter > ? ORDER BY counter LIMIT ?"
-                rows = self._c.rows(sql, (actor, have, batch))
+                bound = {"actor": actor, "low": have + 1, "high": END, "batch": batch}
+                rows = self._c.rows(_WITHIN, bound)
                 if not rows:
                     break
                 for row in rows:
@@ -319,7 +326,7 @@ class Log:
             body = scrubbed_body(event)
             if body != event.body:
                 self._c.execute(
-                    "UPDATE events SET body = ?, signature = NULL WHERE seq = ?",
+                    "UPDATE log SET body = ?, signature = NULL WHERE seq = ?",
                     (encode_body(body), event.seq),
                 )
                 scrubbed += 1
@@ -333,7 +340,7 @@ class Log:
         return scrubbed
 
 
-def _place(event_id: str) -> tuple[str, int] | None:
+def place_of(event_id: str) -> tuple[str, int] | None:
     """The actor and the counter in the id of an event; None if it is not one."""
     actor, _, counter = event_id.rpartition("-")
     if not actor or not counter.isdecimal() or not counter.isascii() or len(counter) > 18:

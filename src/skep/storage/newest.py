@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from skep.storage.connection import Connection
+from skep.storage.rows import HEAD
+from skep.storage.runs import END
 
 _NUMBERS = (
-    "SELECT (SELECT max(seq) FROM events), (SELECT max(row) FROM memories), (SELECT max(changed) FROM memories),"
-    " (SELECT max(id) FROM words_docsize)"
+    "SELECT (SELECT max(seq) FROM events), (SELECT max(row) FROM memories), "
+    f" {HEAD}, (SELECT max(id) FROM words_docsize)"
 )
 _ACTORS = (
     "SELECT a.actor, a.counter, a.hlc, r.counter IS NULL FROM actors a JOIN replicas r ON r.actor = a.actor"
 )
+_RUN = (
+    f"SELECT e.actor, e.counter + 1, coalesce((SELECT min(r.counter) FROM runs r WHERE r.actor = e.actor"
+    f" AND r.counter > e.counter), {END}) FROM events e WHERE e.seq = ?"
+)
+_NO_RUN = ("", 0, 0)
 
 
 class Newest:
@@ -19,7 +26,7 @@ class Newest:
     Whoever gives out a number inside a transaction moves it on here as well.
     """
 
-    __slots__ = ("_c", "_version", "actors", "change", "followed", "row", "seq", "stamp", "worded")
+    __slots__ = ("_c", "_version", "actors", "change", "followed", "row", "run", "seq", "stamp", "worded")
 
     def __init__(self, connection: Connection) -> None:
         self._c = connection
@@ -34,6 +41,8 @@ class Newest:
         self.followed: set[str] = set()
         """Those of them whose counter and stamp follow from the log."""
         self.stamp = 0
+        self.run: tuple[str, int, int] = _NO_RUN
+        """Whose the newest event is, the counter that follows, and one that must not: where another run begins."""
 
     def look(self) -> None:
         """Be true for a transaction that has begun."""
@@ -44,6 +53,8 @@ class Newest:
             return
         ((seq, row, change, worded),) = self._c.rows(_NUMBERS)
         self.seq, self.row, self.change, self.worded = seq or 0, row or 0, change or 0, worded or 0
+        run = self._c.rows(_RUN, (self.seq,))
+        self.run = run[0] if run else _NO_RUN  # type: ignore[assignment]
         found = self._c.rows(_ACTORS)
         self.actors = {actor: (counter, hlc) for actor, counter, hlc, _followed in found}
         self.followed = {actor for actor, _counter, _hlc, followed in found if followed}

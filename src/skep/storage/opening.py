@@ -176,7 +176,9 @@ def migrate(connection: Connection, *, copies: bool, busy_seconds: float = 0.0) 
     with connection.transaction():
         version = connection.db.pragma("user_version")
         for number in range(version, VERSION):
-            connection.db.execute(STEPS[number])
+            connection.db.execute(
+                STEPS[number]
+            ).fetchall()  # a pragma that answers would keep the rest from running
         if version == 0:
             connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (os.urandom(16).hex(),))
             connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))

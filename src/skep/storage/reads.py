@@ -14,17 +14,19 @@ from skep.storage.connection import MEMORY, Connection
 from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
-from skep.storage.rows import AT_REST, NEVER, SELECT, memories_of, memory_of, where_clause, with_room
-from skep.storage.vectors import Space, Vectors
-
-_SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
-_NEIGHBOUR = (
-    "(SELECT n.row FROM memories n INDEXED BY memories_scope WHERE n.scope_user IS m.scope_user AND n.scope_project IS"
-    " m.scope_project AND n.scope_session IS m.scope_session AND "
-    + _SCOPED.replace("n.", "")
-    + " AND (n.created_at, n.row) {compare} (m.created_at, m.row) ORDER BY n.created_at {order}, n.row {order} LIMIT 1"
-    " OFFSET {skip})"
+from skep.storage.rows import (
+    AT_REST,
+    CHANGED,
+    HEAD,
+    LAST,
+    NEVER,
+    SELECT,
+    memories_of,
+    memory_of,
+    where_clause,
+    with_room,
 )
+from skep.storage.vectors import Space, Vectors
 
 _ONE = SELECT.replace(":space", "?1") + " WHERE m.id = ?2 AND m.forgotten = 0"
 _THESE = " WHERE m.row IN (:rows) AND m.forgotten = 0"
@@ -55,6 +57,7 @@ class Reads(Linked):
         self._beyond = True
         """Whether that was more than what memories say."""
         self._head: int | None = None
+        self._row = 0
         self._last: int | None = None
         self._spaces: list[Space] = []
         self._active: Space | None = None
@@ -167,9 +170,9 @@ class Reads(Linked):
         """Current memories of some kinds that changed after a change number, oldest first."""
         marks = ", ".join(f"'{kind}'" for kind in kinds if kind in KINDS)
         return self.memories_where(
-            f"m.changed > :after AND m.kind IN ({marks}) AND m.status = 'active' AND m.forgotten = 0"
+            f"{CHANGED} AND m.kind IN ({marks}) AND m.status = 'active' AND m.forgotten = 0"
             " AND (m.expires_at IS NULL OR m.expires_at > :now)",
-            {"after": after, "now": self.now()},
+            {"after": after, "row": self.created_after(after), "now": self.now()},
             "ORDER BY +m.row",  # by itself the order would make SQLite read every row
         )
 
@@ -186,10 +189,6 @@ class Reads(Linked):
     def procedures(self) -> list[Memory]:
         """Every procedure, in whatever status."""
         return self.memories_where("m.kind = 'procedure' AND m.forgotten = 0", {}, "ORDER BY m.row")
-
-    def link_sources(self) -> list[str]:
-        """Where each link starts, once per link."""
-        return [row[0] for row in self.connection.rows("SELECT src FROM links")]
 
     def due(self, now: float) -> list[Memory]:
         """Memories whose time is over and of which that is not written down yet."""
@@ -246,25 +245,9 @@ class Reads(Linked):
 
         Nearest first; a pause longer than `seconds` ends the walk. Two statements, however many rows.
         """
-        if not rows:
-            return {}
-        wanted = ", ".join(
-            _NEIGHBOUR.format(compare=compare, order=order, skip=skip)
-            for compare, order in (("<", "DESC"), (">", "ASC"))
-            for skip in range(window)
-        )
-        scoped = _SCOPED.replace("n.", "m.")
-        sql = f"SELECT m.row, {wanted} FROM memories m WHERE m.row IN (:rows) AND {scoped}"
-        found = self._of_rows(sql, rows)
-        if not found:
-            return {}
-        every = list({row for line in found for row in line if row is not None})
-        sql = "SELECT row, created_at, agent, kind, forgotten FROM memories WHERE row IN (:rows)"
-        about = {row: rest for row, *rest in self._of_rows(sql, every)}
-        return {
-            row: (_walk(row, near[:window], about, seconds), _walk(row, near[window:], about, seconds))
-            for row, *near in found
-        }
+        from skep.storage.neighbours import around
+
+        return around(self._of_rows, rows, window, seconds) if rows else {}
 
     def admitted(self, rows: Sequence[int], where: Filter) -> set[int]:
         """Those of the rows that pass a filter."""
@@ -361,8 +344,15 @@ class Reads(Linked):
         with self.connection.lock:
             self._look()
             if self._head is None:
-                self._head = int(self.connection.one("SELECT max(changed) FROM memories") or 0)
+                ((head, self._row),) = self.connection.rows(f"SELECT {HEAD}, {LAST}")
+                self._head = int(head)
             return self._head
+
+    def created_after(self, change: int) -> int:
+        """A row after which all are that were created after a change: no more are new than there were changes."""
+        with self.connection.lock:
+            head = self.head()
+            return self._row - (head - change)
 
     def last_seq(self) -> int:
         """The position of the newest event; 0 in an empty bank."""
@@ -408,6 +398,7 @@ class Reads(Linked):
             newest = self.log.newest
             known = newest.stands(version)  # nobody but ourselves has written since
             self._head, self._last = (newest.change, newest.seq) if known else (None, None)
+            self._row = newest.row
             if self._beyond:
                 self._beyond = False
                 self._boundary = self._queued = None
@@ -425,10 +416,11 @@ class Reads(Linked):
         path = self.connection.where
         if path == MEMORY:
             return False
-        sql = "SELECT 1 FROM memories WHERE forgotten = 1 AND changed > ? LIMIT 1"
+        sql = f"SELECT 1 FROM memories m WHERE m.forgotten = 1 AND {CHANGED} LIMIT 1"
+        after = {"after": head, "row": self.created_after(head)}
         other = Connection(path, busy_seconds=0.0, read_only=True)
         try:
-            return other.one(sql, (head,)) is not None
+            return other.one(sql, after) is not None
         finally:
             other.close()
 
@@ -437,7 +429,8 @@ class Reads(Linked):
         from skep.storage.feeding import index_rows
 
         space = self.active_space()
-        return index_rows(self.connection, space.number if space else -1, seq, self.head())
+        number, row = space.number if space else -1, self.created_after(seq)
+        return index_rows(self.connection, number, seq, self.head(), row)
 
     def active_space(self) -> Space | None:
         """The space recall uses."""
@@ -469,23 +462,6 @@ class Reads(Linked):
         """Exact vectors of the active space."""
         space = self.active_space()
         return self.vectors.get(space.number, rows) if space else {}
-
-
-def _walk(
-    start: int, near: Sequence[int | None], about: Mapping[int, Sequence[Any]], seconds: float
-) -> list[int]:
-    """How far one may walk from a row along its neighbours."""
-    last, _, kind, _ = about[start]
-    walked: list[int] = []
-    for row in near:
-        if row is None:
-            break
-        at, _, its_kind, forgotten = about[row]
-        if abs(at - last) > seconds or its_kind != kind or forgotten:
-            break
-        walked.append(row)
-        last = at
-    return walked
 
 
 def _quoted(term: str) -> str:

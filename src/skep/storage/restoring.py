@@ -13,9 +13,10 @@ from skep.errors import CorruptBankError, InvalidInputError, NotFoundError, Stor
 from skep.model import Event
 from skep.storage.checking import checked
 from skep.storage.connection import Connection
-from skep.storage.log import COLUMNS
+from skep.storage.log import COLUMNS, place_of
 from skep.storage.opening import connect, copy_file, prepare
 from skep.storage.rows import event_of
+from skep.storage.runs import END, PLACE, within
 from skep.storage.sqlite import SqliteStore
 from skep.storage.transfer import FORMAT, VERSION, Header, encode_event, write_lines
 
@@ -117,10 +118,10 @@ def lacking(copy: Path, store: SqliteStore) -> bool:
         if connection.one("SELECT value FROM meta WHERE key = 'bank'") != store.bank_id:
             return True
         versions, scattered = store.log.versions(), store.log.scattered()
-        for (actor,) in connection.rows("SELECT DISTINCT actor FROM events"):
+        for (actor,) in connection.rows("SELECT DISTINCT actor FROM runs"):
             beyond = connection.rows(
-                "SELECT counter, kind FROM events WHERE actor = ? AND counter > ?",
-                (actor, versions.get(actor, 0)),
+                within("e.counter, e.kind"),
+                {"actor": actor, "low": versions.get(actor, 0) + 1, "high": END, "batch": -1},
             )
             here = set(scattered.get(actor, ()))  # what is here with a gap before it
             kinds = {kind for counter, kind in beyond if counter not in here}
@@ -194,15 +195,29 @@ def _readable(connection: Connection) -> Iterator[Event | None]:
 
 
 def _last(connection: Connection) -> int:
-    """The last event; where that cannot be read, as many as the actors have written or memories changed."""
-    known = ("max(seq) FROM events", "sum(counter) FROM actors", "max(changed) FROM memories")
-    for others, last in enumerate(known, 1):
+    """The last event; where that cannot be read, what the other tables say of it."""
+    for say in (_by_the_log, _by_the_actors, _by_what_it_speaks_of):
         try:
-            return connection.one(f"SELECT {last}") or 0
+            return say(connection)
         except CorruptBankError:
-            if others == len(known):
-                raise
-    return 0
+            continue
+    return connection.one("SELECT max(changed) FROM memories") or 0
+
+
+def _by_the_log(connection: Connection) -> int:
+    return connection.one("SELECT max(seq) FROM events") or 0
+
+
+def _by_the_actors(connection: Connection) -> int:
+    """As many as the actors have written."""
+    return connection.one("SELECT sum(counter) FROM actors") or 0
+
+
+def _by_what_it_speaks_of(connection: Connection) -> int:
+    """The one that created the newest memory, or a later one that speaks of any; how often it was read is not kept."""
+    spoken = connection.one("SELECT max(seq) FROM subjects") or 0
+    named = place_of(connection.one("SELECT id FROM memories ORDER BY row DESC LIMIT 1") or "")
+    return spoken if named is None else max(spoken, connection.one(f"SELECT {PLACE}", named) or 0)
 
 
 def _events(connection: Connection, first: int, last: int) -> list[Event]:

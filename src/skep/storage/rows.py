@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 WORDED = "(SELECT coalesce(max(id), 0) FROM words_docsize)"
 """The last row whose words and tags are in their tables, as SQL; see `storage.wording`."""
+LAST = "coalesce((SELECT max(row) FROM memories), 0)"
+"""The newest row, as SQL."""
+HEAD = (
+    "max(coalesce((SELECT changed FROM memories ORDER BY row DESC LIMIT 1), 0),"
+    " coalesce((SELECT max(changed) FROM altered), 0))"
+)
+"""The number of the newest change of a memory, as SQL: that of the newest row, or of one that was altered later."""
+CHANGED = "(m.row > :row OR m.row IN (SELECT row FROM altered WHERE changed > :after)) AND m.changed > :after"
+"""The memories `m` that changed after a change, as SQL; see `Reads.created_after` for the row."""
 
 NEVER = float("-inf")
 """A moment before every end."""

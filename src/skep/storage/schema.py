@@ -181,6 +181,55 @@ STEPS: tuple[str, ...] = (
     -- has the bank open, does not take a half for no vector at all.
     ALTER TABLE vectors RENAME TO halves;
     """,
+    """
+    -- What a memory that was just created has changed by, `changed`, rises with its row: it is found without an index.
+    -- Only what has changed since is in one. A memory from before this step counts as changed, so the index that is
+    -- there holds what it should.
+    ALTER TABLE memories ADD COLUMN born INTEGER NOT NULL DEFAULT 0;
+    PRAGMA writable_schema = ON;
+    UPDATE sqlite_schema SET sql = 'CREATE INDEX memories_changed ON memories(changed) WHERE changed != born'
+        WHERE type = 'index' AND name = 'memories_changed';
+    PRAGMA writable_schema = RESET;
+    CREATE VIEW newborn AS SELECT * FROM memories WHERE changed = born;
+    CREATE VIEW altered AS SELECT * FROM memories WHERE changed != born;
+    -- Where an event stands: `storage.runs`. Its unique index, in which every event was, goes; nothing that was to be
+    -- erased was in there, so its pages need not be.
+    DROP VIEW actors;
+    ALTER TABLE events RENAME TO log;
+    CREATE TABLE runs(seq INTEGER PRIMARY KEY, actor TEXT NOT NULL, counter INTEGER NOT NULL, UNIQUE(actor, counter));
+    INSERT INTO runs(seq, actor, counter)
+        SELECT seq, actor, counter FROM (
+            SELECT seq, actor, counter, lag(seq) OVER o AS before, lag(counter) OVER o AS last
+            FROM log WINDOW o AS (PARTITION BY actor ORDER BY counter)
+        ) WHERE before IS NULL OR seq != before + 1 OR counter != last + 1 ORDER BY seq;
+    PRAGMA writable_schema = ON;
+    UPDATE sqlite_schema
+        SET sql = replace(replace(sql, 'signature BLOB,', 'signature BLOB'), 'UNIQUE(actor, counter)', '')
+        WHERE type = 'table' AND name = 'log';
+    UPDATE sqlite_schema SET name = 'log_place', sql = 'CREATE UNIQUE INDEX log_place ON log(actor, counter)'
+        WHERE type = 'index' AND name = 'sqlite_autoindex_log_1';
+    PRAGMA writable_schema = RESET;
+    PRAGMA secure_delete = OFF;
+    DROP INDEX log_place;
+    PRAGMA secure_delete = ON;
+    CREATE VIEW actors(actor, counter, hlc) AS
+        SELECT p.actor, coalesce(p.counter, e.counter, 0), coalesce(p.hlc, e.hlc, 0)
+        FROM replicas p LEFT JOIN log e ON p.counter IS NULL AND e.seq = (
+            SELECT coalesce((SELECT min(n.seq) FROM runs n WHERE n.seq > r.seq) - 1, (SELECT max(seq) FROM log))
+            FROM runs r WHERE r.actor = p.actor ORDER BY r.counter DESC LIMIT 1
+        );
+    CREATE TRIGGER actors_added INSTEAD OF INSERT ON actors BEGIN
+        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
+    END;
+    CREATE TRIGGER actors_moved INSTEAD OF UPDATE ON actors BEGIN
+        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
+    END;
+    -- An older skep, which has the bank open, cannot go on writing, and is told why; it may go on reading.
+    CREATE VIEW events AS SELECT seq, actor, counter, hlc, kind, body, signature FROM log;
+    CREATE TRIGGER events_added INSTEAD OF INSERT ON events BEGIN
+        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
+    END;
+    """,
 )
 
 VERSION = len(STEPS)
@@ -191,5 +240,10 @@ AS_IT_IS = {
         SELECT n.memory, n.seq FROM mentions n JOIN events e ON e.seq = n.seq WHERE e.kind != 'remember';
     """,
     5: "CREATE TEMP VIEW halves(key, vector) AS SELECT key, vector FROM vectors;",
+    6: """
+    CREATE TEMP VIEW newborn AS SELECT * FROM memories WHERE 0;
+    CREATE TEMP VIEW altered AS SELECT * FROM memories;
+    CREATE TEMP VIEW runs(seq, actor, counter) AS SELECT seq, actor, counter FROM events;
+    """,
 }
 """What it takes to read a bank that has come no further than a step, and cannot be migrated."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
 """The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
 
-Embed = Callable[[Sequence[str]], Mapping[int, Sequence[bytes]]]
+Embed = Callable[[Sequence[str], Sequence[Space]], Mapping[int, Sequence[bytes]]]
 """Gives vectors of texts, per space."""
 
 READER_SECONDS = 2.0
@@ -165,7 +165,7 @@ class SqliteStore(Reads):
         Args:
             plans: What happened.
             now: The wall clock.
-            embed: Called with new texts; gives vectors per space. Rows without one are queued.
+            embed: Called with new texts and the spaces; gives vectors per space. Rows without one are queued.
             sign: Signs an event before it is written.
             check: Runs inside the transaction, before anything is written; may raise to refuse.
             accept: Runs inside the transaction, with what was written; may raise to take it all back.
@@ -291,8 +291,9 @@ class SqliteStore(Reads):
         changes: Changes,
     ) -> None:
         """Store the vectors of texts, as far as they can be made at once; the rest is queued."""
-        vectors: Mapping[int, Sequence[bytes]] = embed(texts) if embed is not None else {}
-        for space in self.spaces():
+        spaces = self.spaces()
+        vectors: Mapping[int, Sequence[bytes]] = embed(texts, spaces) if embed is not None else {}
+        for space in spaces:
             made = vectors.get(space.number)
             if made is None:
                 self.vectors.queue(space.number, rows)

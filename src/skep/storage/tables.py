@@ -34,8 +34,8 @@ from skep.storage.vectors import Vectors
 from skep.storage.wording import Worded, Wording
 
 _INSERT = (
-    f"INSERT INTO memories(row, id, changed, status, stale, {', '.join(STATE_COLUMNS)})"
-    f" VALUES({','.join('?' * (5 + len(STATE_COLUMNS)))})"
+    f"INSERT INTO memories(row, id, changed, born, status, stale, {', '.join(STATE_COLUMNS)})"
+    f" VALUES({','.join('?' * (6 + len(STATE_COLUMNS)))})"
 )
 _KNOWN = (
     "SELECT row, status, (SELECT kept FROM folds WHERE subject = ?1),"
@@ -217,7 +217,7 @@ class Tables:
             m = state.memory
             newest.row += 1
             newest.change += 1
-            values.append([newest.row, m.id, newest.change, m.status, 0, *state_values(state)])
+            values.append([newest.row, m.id, newest.change, newest.change, m.status, 0, *state_values(state)])
             text = searched_text(m.title, m.text)
             if not state.forgotten:
                 worded.append((newest.row, text, m.tags))

@@ -25,8 +25,12 @@ def packed(vectors: Singles) -> list[bytes]:
     """Rows as they are stored: of length 1, in half precision, little-endian. The index keeps no more digits."""
     import numpy as np
 
-    squares = np.vecdot(vectors, vectors)
-    if np.abs(squares - 1.0).max(initial=0.0) > NEAR_UNIT:  # numbers far from 1 would be lost
+    if len(vectors) == 1:  # as most writes have it; many at once would be slower for each
+        flat = vectors.ravel()
+        off = abs(flat.dot(flat) - 1.0)
+    else:
+        off = np.abs(np.vecdot(vectors, vectors) - 1.0).max(initial=0.0)
+    if off > NEAR_UNIT:  # numbers far from 1 would be lost
         lengths = np.sqrt(np.vecdot(vectors, vectors, dtype=np.float64))
         vectors = np.divide(vectors, lengths[:, None], where=lengths[:, None] > 0, out=np.zeros_like(vectors))
     whole, size = vectors.astype("<f2").tobytes(), 2 * vectors.shape[1]
