@@ -327,9 +327,8 @@ def mend(store: SqliteStore) -> list[str]:
     with store.writing():
         rewrite(store.connection)
         if any(found.level != "ok" for found in _changes(store)):
-            store.connection.execute(
-                "UPDATE memories SET born = 0"
-            )  # each is in the index of altered ones then
+            # Each counts as altered then, and is in the index of those.
+            store.connection.execute("UPDATE memories SET born = 0")
             store.connection.execute("REINDEX memories_changed")
         store.log.newest.drop()
         store.log.newest.look()

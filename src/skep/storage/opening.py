@@ -176,9 +176,8 @@ def migrate(connection: Connection, *, copies: bool, busy_seconds: float = 0.0) 
     with connection.transaction():
         version = connection.db.pragma("user_version")
         for number in range(version, VERSION):
-            connection.db.execute(
-                STEPS[number]
-            ).fetchall()  # a pragma that answers would keep the rest from running
+            # Read to the end: a pragma that answers would keep the rest of its step from running.
+            connection.db.execute(STEPS[number]).fetchall()
         if version == 0:
             connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (os.urandom(16).hex(),))
             connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))
