@@ -289,8 +289,7 @@ static inline Py_ssize_t placed(const uint32_t *order, Py_ssize_t at, Py_ssize_t
     return place < count ? place : count;
 }
 
-/* Where a row stands; `count` where it does not. */
-static Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_t count, int64_t row)
+Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_t count, int64_t row)
 {
     Py_ssize_t at = 0, end = count, first = count > 0 ? placed(order, 0, count) : count;
     if (first == count)
@@ -300,6 +299,10 @@ static Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_
         Py_ssize_t place = placed(order, (Py_ssize_t)guess, count);
         if (place < count && rows[place] == row)
             return place;
+    } else { /* before the first, or beyond the last, as rows of other segments are */
+        Py_ssize_t last = placed(order, count - 1, count);
+        if (last == count || row < rows[first] || row > rows[last])
+            return count;
     }
     while (at < end) {
         Py_ssize_t middle = at + (end - at) / 2, place = placed(order, middle, count);

@@ -36,6 +36,15 @@ ROOM = (
 )
 
 
+WHOSE, PLACED = np.ones(10, np.uint32), np.arange(10, dtype=np.uint32)
+NAMED = (np.arange(10), PLACED, np.ones(10, bool), ("one", "two"), WHOSE, np.arange(10, dtype=np.int32))
+
+
+def named(place: int, value: Any) -> tuple[Any, ...]:
+    """Rows with their ids, with another value in one place."""
+    return (*NAMED[:place], value, *NAMED[place + 1 :])
+
+
 def part(place: int, value: Any) -> tuple[Any, ...]:
     """The first part with another value in one place."""
     return (*PART[:place], value, *PART[place + 1 :])
@@ -173,6 +182,27 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
             (3, PLACES.astype(np.int32)),
             (3, PLACES[::-1]),
             (5, np.empty(3, np.int64)),
+        ],
+    ),
+    "named": (
+        [(NAMED, (np.arange(3), None, np.ones(3, bool), ("one",), None, np.arange(3))), PLACES],
+        [
+            (0, (named(0, np.arange(11)),)),
+            (0, (named(0, np.arange(20)[::2]),)),
+            (0, (named(1, np.arange(9, dtype=np.uint32)),)),
+            (0, (named(1, np.arange(10)),)),
+            (0, (named(2, np.ones(9, bool)),)),
+            (0, (named(3, ("one",)),)),
+            (0, (named(3, ()),)),
+            (0, (named(3, (1, 2)),)),
+            (0, (named(4, np.ones(9, np.uint32)),)),
+            (0, (named(4, np.ones(10, np.uint64)),)),
+            (0, (named(4, np.full(10, 2, np.uint32)),)),
+            (0, (named(5, np.arange(9)),)),
+            (0, (named(5, np.arange(20)[::2]),)),
+            (0, (named(5, np.arange(10, dtype=np.int16)),)),
+            (1, PLACES.astype(np.int32)),
+            (1, PLACES[::-1]),
         ],
     ),
     "find": (

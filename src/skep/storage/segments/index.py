@@ -237,7 +237,7 @@ class SegmentIndex:
 
     def ids(self, rows: Ints) -> list[str]:
         """The id of each row; empty where the index does not know it."""
-        return self._trusting(lambda: self._upkeep.table.ids(self._upkeep.table.slots_of(rows)))
+        return self._trusting(lambda: self._upkeep.table.ids(rows))
 
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""
