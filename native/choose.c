@@ -342,76 +342,49 @@ static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count
     return finished(&buffers, sound);
 }
 
-PyDoc_STRVAR(gather_doc, "gather(columns, slots, out, /)\n--\n\n"
-                         "Put what stands at some slots in each of some columns into the array beside it. A column of one entry\n"
-                         "has it at every slot; a slot below 0 gives 0. Where the array has four bytes per entry and the column\n"
-                         "eight, doubles become floats.");
+PyDoc_STRVAR(gather_doc, "gather(columns, slots, rows, out, /)\n--\n\n"
+                         "Put the rows of some slots into `rows`, and what is known of them into the lines of `out`. The first\n"
+                         "of six columns is the rows, the second BM25 as floats, the others are doubles: when made, confidence,\n"
+                         "last evidence, importance. Of these a column of one entry has it at every slot, and confidence and\n"
+                         "importance are rounded to floats.");
 
-#define COLUMNS 7 /* so many have room among the buffers */
-
-/* An array of four or eight bytes per entry. */
-static Py_buffer *either(Buffers *buffers, PyObject *from, const char *name, int writable)
-{
-    Py_buffer *view = &buffers->held[buffers->count];
-    if (PyObject_GetBuffer(from, view, writable ? PyBUF_STRIDES | PyBUF_WRITABLE : PyBUF_STRIDES) < 0)
-        return NULL;
-    buffers->count++;
-    if (view->ndim != 1 || (view->itemsize != 4 && view->itemsize != 8) ||
-        (view->shape[0] > 1 && view->strides[0] != view->itemsize)) {
-        PyErr_Format(PyExc_ValueError, "%s: not arrays of one axis of four or eight bytes side by side", name);
-        return NULL;
-    }
-    return view;
-}
-
-/* One column, whose slots were looked at. */
-static void take(const char *from, Py_ssize_t item, Py_ssize_t step, const int64_t *slots, Py_ssize_t count, char *to,
-                 Py_ssize_t into)
-{
-    for (Py_ssize_t i = 0; i < count; i++) {
-        uint64_t eight = 0;
-        uint32_t four = 0;
-        if (slots[i] >= 0)
-            item == 8 ? memcpy(&eight, from + slots[i] * step, 8) : memcpy(&four, from + slots[i] * step, 4);
-        if (item == 8 && into == 4) {
-            double wide;
-            memcpy(&wide, &eight, 8);
-            float narrow = (float)wide;
-            memcpy(&four, &narrow, 4);
-        }
-        memcpy(to + i * into, into == 8 ? (const void *)&eight : (const void *)&four, (size_t)into);
-    }
-}
+#define COLUMNS 6
+#define SINGLE(line) ((line) == 2 || (line) == 4)
 
 static PyObject *gather(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("gather", count, 3))
+    if (!is_count("gather", count, 4))
         return NULL;
-    if (!PyTuple_Check(given[0]) || !PyTuple_Check(given[2])) {
-        PyErr_SetString(PyExc_TypeError, "columns, out: not tuples");
+    if (!PyTuple_Check(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "columns: not a tuple");
         return NULL;
     }
     Buffers buffers = {.count = 0};
-    Py_ssize_t number = PyTuple_Size(given[0]);
+    Py_buffer *column[COLUMNS], *rows = NULL, *out = NULL;
     Py_buffer *slots = array(&buffers, given[1], "slots", 1, 8, 0);
-    int sound = slots != NULL && told(number <= COLUMNS && PyTuple_Size(given[2]) == number,
-                                      "columns, out: too many, or not as many of one as of the other");
-    int64_t last = -1;
-    for (Py_ssize_t i = 0; sound && i < slots->shape[0]; i++)
-        last = ((const int64_t *)slots->buf)[i] > last ? ((const int64_t *)slots->buf)[i] : last;
-    for (Py_ssize_t i = 0; sound && i < number; i++) {
-        Py_buffer *column = either(&buffers, PyTuple_GetItem(given[0], i), "columns", 0);
-        Py_buffer *out = column ? either(&buffers, PyTuple_GetItem(given[2], i), "out", 1) : NULL;
-        sound = out != NULL && long_enough(out, "out", slots->shape[0]) &&
-                told(column->itemsize >= out->itemsize, "out: wider than its column");
-        if (sound && column->shape[0] <= last && column->shape[0] != 1) {
-            PyErr_SetString(PyExc_IndexError, "slots: not all of them lie in the columns");
-            sound = 0;
+    int sound = slots != NULL && (rows = array(&buffers, given[2], "rows", 1, 8, 1)) != NULL &&
+                (out = array(&buffers, given[3], "out", 2, 8, 1)) != NULL &&
+                told(PyTuple_Size(given[0]) == COLUMNS && out->shape[0] == COLUMNS - 1,
+                     "columns, out: too few or too many");
+    Py_ssize_t size = sound ? slots->shape[0] : 0;
+    sound = sound && long_enough(rows, "rows", size) && told(out->shape[1] >= size, "out: too short for the slots");
+    for (int i = 0; sound && i < COLUMNS; i++) {
+        column[i] = array(&buffers, PyTuple_GetItem(given[0], i), "columns", 1, i == 1 ? 4 : 8, 0);
+        sound = column[i] != NULL &&
+                ((i > 1 && column[i]->shape[0] == 1) || all_within(slots->buf, size, 0, column[i]->shape[0]));
+    }
+    const int64_t *at = sound ? slots->buf : NULL;
+    for (Py_ssize_t i = 0; i < size && sound; i++)
+        ((int64_t *)rows->buf)[i] = ((const int64_t *)column[0]->buf)[at[i]];
+    for (int line = 0; sound && line < COLUMNS - 1; line++) {
+        const Py_buffer *from = column[line + 1];
+        double *to = (double *)((char *)out->buf + line * out->strides[0]);
+        for (Py_ssize_t i = 0; i < size; i++) {
+            Py_ssize_t place = from->shape[0] == 1 ? 0 : (Py_ssize_t)at[i];
+            double value = line == 0 ? (double)((const float *)from->buf)[place] : ((const double *)from->buf)[place];
+            to[i] = SINGLE(line) ? (double)(float)value : value;
         }
-        if (sound)
-            take(column->buf, column->itemsize, column->shape[0] == 1 ? 0 : column->itemsize, slots->buf,
-                 slots->shape[0], out->buf, out->itemsize);
     }
     return finished(&buffers, sound);
 }

@@ -166,10 +166,13 @@ def test_a_filter_that_was_asked_among_many_others_is_not_decided_again(
     every = [Filter(tags=((f"t{tag}",),), valid_at=1.0) for tag in range(100)]
     right = [seen(index, where) for where in every]
     decided: list[Any] = []
-    carrying = segment_filters._carrying  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(
-        segment_filters, "_carrying", lambda *asked: decided.append(asked) or carrying(*asked)
-    )
+    carrying: Any = segment_filters._carrying  # pyright: ignore[reportPrivateUsage]
+
+    def counted(*asked: Any) -> Any:
+        decided.append(asked)
+        return carrying(*asked)
+
+    monkeypatch.setattr(segment_filters, "_carrying", counted)
 
     assert right == [seen(index, msgspec.structs.replace(where, valid_at=2.0)) for where in every]
     assert not decided

@@ -318,15 +318,17 @@ def test_scores_are_added_in_order_and_each_slot_is_noted_once(small: Any) -> No
 
 def test_what_is_known_of_slots_is_put_beside_them() -> None:
     rng = np.random.default_rng(5)
-    rows, doubles, floats = rng.permutation(60), rng.standard_normal(60), rng.random(60, dtype=np.float32)
-    slots = np.array([59, 0, -1, 7, 7])
-    out = np.empty(5, np.int64), np.empty(5), np.empty(5, np.float32), np.empty(5, np.float32), np.empty(5)
-    native.gather((rows, doubles, doubles, floats, np.array([0.3])), slots, out)
-    there = slots >= 0
-    expected = (rows, doubles, doubles.astype(np.float32), floats, np.full(60, 0.3))
-    for column, found in zip(expected, out, strict=True):
-        assert found.tobytes() == np.where(there, column[slots], 0).astype(found.dtype).tobytes()
-    native.gather((rows[:0], doubles[:0]), slots[:0], (out[0][:0], out[1][:0]))
+    rows, words = rng.permutation(60), rng.random(60, dtype=np.float32)
+    made, sure, weight = rng.standard_normal(60), rng.random(60), np.array([0.3])
+    slots = np.array([59, 0, 7, 7])
+    found, known = np.empty(4, np.int64), np.empty((5, 4))
+    native.gather((rows, words, made, sure, made, weight), slots, found, known)
+    assert found.tolist() == rows[slots].tolist()
+    rounded = sure.astype(np.float32), np.full(60, 0.3, np.float32)
+    expected = words, made, rounded[0], made, rounded[1]
+    for column, line in zip(expected, known, strict=True):
+        assert line.tobytes() == column[slots].astype(np.float64).tobytes()
+    native.gather((rows, words, made, sure, made, weight), slots[:0], found[:0], known[:, :0])
 
 
 def test_the_slots_of_lists_are_admitted_by_a_mask_each_once() -> None:

@@ -45,6 +45,14 @@ def named(place: int, value: Any) -> tuple[Any, ...]:
     return (*NAMED[:place], value, *NAMED[place + 1 :])
 
 
+KNOWN = (np.arange(10), FLOATS, *np.ones((3, 10)), np.ones(1))
+
+
+def known(place: int, value: Any) -> tuple[Any, ...]:
+    """Columns with another one in one place."""
+    return (*KNOWN[:place], value, *KNOWN[place + 1 :])
+
+
 def part(place: int, value: Any) -> tuple[Any, ...]:
     """The first part with another value in one place."""
     return (*PART[:place], value, *PART[place + 1 :])
@@ -250,22 +258,28 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
         ],
     ),
     "gather": (
-        [(np.arange(10.0), FLOATS, np.ones(1)), PLACES, (np.empty(4), room(4), room(4))],
+        [KNOWN, PLACES, SLOTS, np.empty((5, 4))],
         [
-            (0, (np.arange(10.0), FLOATS)),
-            (0, (np.arange(10.0), FLOATS[:3], np.ones(1))),
-            (0, (np.arange(10.0), FLOATS, np.ones(0))),
-            (0, (np.arange(20.0)[::2], FLOATS, np.ones(1))),
-            (0, (np.ones((10, 1)), FLOATS, np.ones(1))),
-            (0, (FLOATS, FLOATS, np.ones(1))),  # half of what is written would be made up
-            (0, (CLASSES, FLOATS, np.ones(1))),
-            (0, (FLOATS,) * 8),
+            (0, KNOWN[:5]),
+            (0, (*KNOWN, np.ones(1))),
+            (0, known(0, np.arange(3))),
+            (0, known(0, np.arange(1))),
+            (0, known(1, FLOATS[:1])),
+            (0, known(1, np.ones(10))),
+            (0, known(2, np.ones(3))),
+            (0, known(2, np.ones(0))),
+            (0, known(3, np.arange(20.0)[::2])),
+            (0, known(4, np.ones((10, 1)))),
+            (0, known(5, FLOATS)),
             (1, PLACES + 7),
+            (1, PLACES - 1),
             (1, PLACES.astype(np.int32)),
-            (2, (np.empty(4), room(4))),
-            (2, (np.empty(3), room(4), room(4))),
-            (2, (np.empty(4), np.empty(8, np.float32)[::2], room(4))),
-            (2, (np.empty(4), DOCS[:4].astype(np.uint16), room(4))),
+            (2, np.empty(3, np.int64)),
+            (3, np.empty((4, 4))),
+            (3, np.empty((5, 3))),
+            (3, np.empty((5, 4), np.float32)),
+            (3, np.empty((5, 8))[:, ::2]),
+            (3, np.empty(20)),
         ],
     ),
     "admit": (
@@ -352,6 +366,7 @@ def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
         ("find", [4, 5, 6]),
         ("score", [0, 1]),
         ("admit", [2]),
+        ("gather", [2, 3]),
     ],
 )
 def test_nothing_is_written_to_what_may_only_be_read(name: str, places: list[int]) -> None:
