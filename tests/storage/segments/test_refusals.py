@@ -45,6 +45,14 @@ def named(place: int, value: Any) -> tuple[Any, ...]:
     return (*NAMED[:place], value, *NAMED[place + 1 :])
 
 
+TAGGED = (0, np.array([3, 7, 9], np.uint64), np.array([0, 0, 6, 6]), DOCS)
+
+
+def tagged(place: int, value: Any) -> tuple[Any, ...]:
+    """The places of some keys, with another value in one place."""
+    return (*TAGGED[:place], value, *TAGGED[place + 1 :])
+
+
 KNOWN = (np.arange(10), FLOATS, *np.ones((3, 10)), np.ones(1))
 
 
@@ -282,22 +290,24 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
             (3, np.empty(20)),
         ],
     ),
-    "admit": (
-        [((0, DOCS), (6, DOCS)), np.ones(12, bool), np.empty(12, np.int64)],
+    "carrying": (
+        [(TAGGED, (6, None, None, DOCS)), 7, np.ones(12, bool), np.empty(12, np.int64)],
         [
-            (0, ((0, DOCS), (7, DOCS))),
-            (0, ((-1, DOCS), (6, DOCS))),
-            (0, ((-1, DOCS[1:]), (6, DOCS))),
-            (0, ((2**63 - 1, DOCS[1:]),)),
-            (0, ((6, DOCS), (0, DOCS))),
-            (0, ((0, DOCS[::-1].copy()),)),
-            (0, ((0, DOCS[::2]),)),
-            (0, ((0, CLASSES),)),
-            (0, ((0, DOCS, 1),)),
-            (1, np.ones(11, bool)),
-            (1, np.ones(12)),
-            (2, np.empty(11, np.int64)),
-            (2, room(12)),
+            (0, (TAGGED, (7, None, None, DOCS))),
+            (0, (tagged(0, -1), (6, None, None, DOCS))),
+            (0, (tagged(0, 2**63 - 1),)),
+            (0, ((6, None, None, DOCS), TAGGED)),
+            (0, (tagged(1, DOCS[:3]),)),
+            (0, (tagged(2, np.array([0, 6])),)),
+            (0, (tagged(2, np.array([0, -1, 6, 6])),)),
+            (0, (tagged(2, np.array([0, 0, 7, 7])),)),
+            (0, (tagged(2, np.array([0, 4, 3, 3])),)),
+            (0, (tagged(3, DOCS[::-1].copy()),)),
+            (0, (tagged(3, DOCS[::2]),)),
+            (0, (tagged(3, CLASSES),)),
+            (2, np.ones(11, bool)),
+            (2, np.ones(12)),
+            (3, room(12)),
         ],
     ),
     "gains": (
@@ -365,7 +375,7 @@ def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
         ("gains", [8]),
         ("find", [4, 5, 6]),
         ("score", [0, 1]),
-        ("admit", [2]),
+        ("carrying", [3]),
         ("gather", [2, 3]),
     ],
 )

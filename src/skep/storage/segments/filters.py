@@ -384,12 +384,13 @@ def _by_tags(table: Table, where: Filter, part: slice, mask: Mask) -> None:
 def _carrying(table: Table, groups: tuple[tuple[str, ...], ...], mask: Mask) -> Ints | None:
     """The slots of a mask that meet the rarest of some groups of tags, ascending; None if many do."""
     if kernels.native is not None and len(groups) == 1 and len(groups[0]) == 1:
-        lists = _lists(table, groups[0][0])
-        size = sum(len(slots) for _base, slots in lists)
-        if size * FEW > table.count:
-            return None
-        found = np.empty(size, dtype=np.int64)
-        return found[: kernels.native.admit(tuple(lists), mask, found)]
+        key = key_of(groups[0][0])
+        lists, newest = table.tags, table.tail.tagged(key)
+        if newest:
+            lists = (*lists, (table.base, None, None, np.array(newest, dtype=np.uint32)))
+        room = np.empty(table.count // FEW, dtype=np.int64)
+        found = kernels.native.carrying(lists, key, mask, room)
+        return None if found < 0 else room[:found].copy()
     found = min((_tagged(table, group) for group in groups), key=len)
     if len(found) * FEW > table.count:
         return None

@@ -7,6 +7,7 @@ statistics (rows, lengths, how many rows hold a term) count live slots only, so 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,14 @@ class Table:
             ]
             self._lists = (self.version, listed)
         return self._lists[1]
+
+    @cached_property
+    def tags(self) -> tuple[tuple[Any, ...], ...]:
+        """Where every segment begins, and the tags of its rows as compiled calls take them."""
+        return tuple(
+            (base, segment.tag_keys, segment.tag_offsets, segment.tag_docs)
+            for base, segment in zip(self.bases, self.segments, strict=False)
+        )
 
     @property
     def _named(self) -> tuple[tuple[Any, ...], ...]:
