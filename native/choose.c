@@ -6,6 +6,7 @@
 
 #define BINS 2048 /* 2 ** 11: three rounds decide 32 bits */
 #define FEW 48    /* so few are sorted */
+#define RUN 8     /* so few are sorted by insertion */
 
 typedef struct {
     void (*extremes)(const float *values, Py_ssize_t count, float *least, float *most);
@@ -213,12 +214,40 @@ void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry)
         sink(heap, *count, 0, entry);
 }
 
-void unload(Entry *heap, Py_ssize_t count, int64_t *out)
+static void unload(Entry *heap, Py_ssize_t count, int64_t *out)
 {
     while (count > 0) {
         out[--count] = heap[0].slot;
         sink(heap, count, 0, heap[count]);
     }
+}
+
+void by_row(Entry *entries, Entry *room, Py_ssize_t count)
+{
+    Entry *from = entries, *to = room;
+    for (Py_ssize_t start = 0; start < count; start += RUN) {
+        Py_ssize_t end = start + RUN < count ? start + RUN : count;
+        for (Py_ssize_t i = start + 1; i < end; i++) {
+            Entry moved = from[i];
+            Py_ssize_t j = i;
+            for (; j > start && from[j - 1].row > moved.row; j--)
+                from[j] = from[j - 1];
+            from[j] = moved;
+        }
+    }
+    for (Py_ssize_t width = RUN; width < count; width *= 2) {
+        for (Py_ssize_t start = 0; start < count; start += 2 * width) {
+            Py_ssize_t half = start + width < count ? start + width : count;
+            Py_ssize_t end = half + width < count ? half + width : count;
+            for (Py_ssize_t i = start, j = half, k = start; k < end; k++)
+                to[k] = i < half && (j == end || from[i].row < from[j].row) ? from[i++] : from[j++];
+        }
+        Entry *other = from;
+        from = to;
+        to = other;
+    }
+    if (from != entries)
+        memcpy(entries, from, (size_t)count * sizeof *entries);
 }
 
 PyDoc_STRVAR(best_doc, "best(values, by_slot, slots, mask, rows, k, out, /)\n--\n\n"
@@ -389,108 +418,8 @@ static PyObject *gather(PyObject *self, PyObject *const *given, Py_ssize_t count
     return finished(&buffers, sound);
 }
 
-/* Where some things lie that bear one of many keys, which ascend. */
-typedef struct {
-    Buffers buffers;
-    int64_t base;
-    const uint32_t *places;
-    Py_ssize_t count;
-} List;
-
-/* One list from (base, keys, offsets, places), where the places of a key stand between its offset and the next; all of
-   them without keys. */
-static int list_of(PyObject *given, uint64_t key, List *list)
-{
-    PyObject *keys, *offsets, *places;
-    long long base;
-    if (!PyTuple_Check(given)) {
-        PyErr_SetString(PyExc_TypeError, "lists: not a tuple of tuples");
-        return 0;
-    }
-    if (!PyArg_ParseTuple(given, "LOOO", &base, &keys, &offsets, &places))
-        return 0;
-    Py_buffer *held = array(&list->buffers, places, "places", 1, 4, 0);
-    if (held == NULL)
-        return 0;
-    list->base = base;
-    list->places = held->buf;
-    list->count = held->shape[0];
-    if (keys == Py_None)
-        return 1;
-    Py_buffer *known = array(&list->buffers, keys, "keys", 1, 8, 0);
-    Py_buffer *edges = known ? array(&list->buffers, offsets, "offsets", 1, 8, 0) : NULL;
-    if (edges == NULL || !long_enough(edges, "offsets", known->shape[0] + 1))
-        return 0;
-    Py_ssize_t at = 0, end = known->shape[0];
-    while (at < end) {
-        Py_ssize_t middle = at + (end - at) / 2;
-        if (((const uint64_t *)known->buf)[middle] < key)
-            at = middle + 1;
-        else
-            end = middle;
-    }
-    int there = at < known->shape[0] && ((const uint64_t *)known->buf)[at] == key;
-    int64_t from = there ? ((const int64_t *)edges->buf)[at] : 0, to = there ? ((const int64_t *)edges->buf)[at + 1] : 0;
-    if (from < 0 || to < from || to > list->count) {
-        PyErr_SetString(PyExc_IndexError, "offsets: not within the places");
-        return 0;
-    }
-    list->places += from;
-    list->count = to - from;
-    return 1;
-}
-
-PyDoc_STRVAR(carrying_doc,
-             "carrying(lists, key, mask, out, /)\n--\n\n"
-             "Put the slots of a key that the mask admits into `out`, each once; says how many, or -1 where `out` has no room\n"
-             "for all of the key. A list is a tuple (base, keys, offsets, places): keys ascend, and the places of one stand\n"
-             "between its offset and the next; without keys (None) all places are of the key. Places ascend within a list,\n"
-             "and slots from one list to the next.");
-
-static PyObject *carrying(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("carrying", count, 4))
-        return NULL;
-    if (!PyTuple_Check(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "lists: not a tuple of tuples");
-        return NULL;
-    }
-    Buffers buffers = {.count = 0};
-    Py_ssize_t number = PyTuple_Size(given[0]), made = 0, size = 0, found = 0;
-    uint64_t key = PyLong_AsUnsignedLongLong(given[1]);
-    Py_buffer *mask = PyErr_Occurred() ? NULL : array(&buffers, given[2], "mask", 1, 1, 0);
-    Py_buffer *out = mask ? array(&buffers, given[3], "out", 1, 8, 1) : NULL;
-    List *lists = out ? PyMem_Calloc((size_t)number + 1, sizeof *lists) : NULL;
-    int sound = lists != NULL;
-    if (out != NULL && lists == NULL)
-        PyErr_NoMemory();
-    for (; sound && made < number; made++)
-        if ((sound = list_of(PyTuple_GetItem(given[0], made), key, &lists[made])) &&
-            (sound = all_within(&lists[made].base, 1, 0, mask->shape[0] + 1))) /* so that nothing overflows */
-            size += lists[made].count;
-    int64_t last = -1;
-    for (Py_ssize_t i = 0; sound && i < number && size <= out->shape[0]; i++)
-        for (Py_ssize_t at = 0; sound && at < lists[i].count; at++) {
-            int64_t slot = lists[i].base + lists[i].places[at];
-            if (slot < last || slot >= mask->shape[0]) {
-                PyErr_SetString(PyExc_IndexError, "lists: slots that do not ascend, or lie outside");
-                sound = 0;
-            } else if (slot != last && ((const uint8_t *)mask->buf)[slot])
-                ((int64_t *)out->buf)[found++] = slot;
-            last = slot;
-        }
-    for (Py_ssize_t i = 0; i < made; i++)
-        release(&lists[i].buffers);
-    int fits = sound && size <= out->shape[0];
-    PyMem_Free(lists);
-    release(&buffers);
-    return sound ? PyLong_FromSsize_t(fits ? found : -1) : NULL;
-}
-
 PyMethodDef choose_methods[] = {
     METHOD(best),
-    METHOD(carrying),
     METHOD(gather),
     METHOD(locate),
     {NULL, NULL, 0, NULL},

@@ -80,6 +80,8 @@ typedef struct {
 } Entry;
 
 void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry);
-void unload(Entry *heap, Py_ssize_t count, int64_t *out);
+
+/* Sort some entries by their rows, with room for as many: short runs by insertion, then two and two into one. */
+void by_row(Entry *entries, Entry *room, Py_ssize_t count);
 
 #endif
