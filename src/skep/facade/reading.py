@@ -137,10 +137,14 @@ class Reading(History):
         valid_at: Time | None = None,
         min_confidence: object = None,
         min_importance: object = None,
+        current: bool = False,
         **_others: object,
     ) -> Filter:
-        """A checked filter; what is not given narrows nothing, and what is no condition is another's to look at."""
-        settings = self._engine.settings
+        """A checked filter; what is not given narrows nothing, and what is no condition is another's to look at.
+
+        `current` admits what is valid now.
+        """
+        settings, now = self._engine.settings, self._engine.now()
         label = settings.label_limit
         after = None if since is None else clean_time("since", since)
         before = None if until is None else clean_time("until", until)
@@ -155,10 +159,10 @@ class Reading(History):
             agents=() if agent is None else _several("agent", agent, label),
             since=after,
             until=before,
-            valid_at=None if valid_at is None else clean_time("valid_at", valid_at),
+            valid_at=(now if current else None) if valid_at is None else clean_time("valid_at", valid_at),
             min_confidence=None if min_confidence is None else _share("min_confidence", min_confidence),
             min_importance=None if min_importance is None else _share("min_importance", min_importance),
-            now=self._engine.now(),
+            now=now,
         )
 
     def find_conflicts(
@@ -350,9 +354,9 @@ class Reading(History):
             include_shared=include_shared,
             since=since,
             until=until,
-            valid_at=self._engine.now(),
             min_confidence=min_confidence,
             min_importance=min_importance,
+            current=True,
         )
         if narrowing.get("tags"):
             where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in narrowing["tags"]))
