@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from skep.recall.search import Recaller
 
 
+_LISTS: Any = (tuple, list)
+_GROUPS: Any = (tuple, list, set, frozenset)
+"""What a call may hold tags in, and groups of them; a union written out would be made at every call."""
 _NOBODYS = Memory(id="", kind="fact", text="")
 
 
@@ -404,13 +407,13 @@ def _share(name: str, value: object) -> float:
 
 def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:
     """Tags to look for: every one of those given, and at least one of each list among them."""
-    if not isinstance(value, tuple | list) and (
+    if not isinstance(value, _LISTS) and (
         isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping)
     ):
         return tuple((tag,) for tag in clean_tags(field, value, settings))
     groups: dict[tuple[str, ...], None] = {}
     for each in cast("Iterable[Any]", value):
-        if isinstance(each, list | tuple | set | frozenset):
+        if isinstance(each, _GROUPS):
             group = clean_tags(field, sorted(each, key=str), settings)  # pyright: ignore
             if not group:
                 raise InvalidInputError(
