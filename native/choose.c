@@ -6,6 +6,7 @@
 
 #define BINS 2048 /* 2 ** 11: three rounds decide 32 bits */
 #define FEW 48    /* so few are sorted */
+#define RUN 8     /* so few are sorted by insertion */
 
 typedef struct {
     void (*extremes)(const float *values, Py_ssize_t count, float *least, float *most);
@@ -213,12 +214,40 @@ void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry)
         sink(heap, *count, 0, entry);
 }
 
-void unload(Entry *heap, Py_ssize_t count, int64_t *out)
+static void unload(Entry *heap, Py_ssize_t count, int64_t *out)
 {
     while (count > 0) {
         out[--count] = heap[0].slot;
         sink(heap, count, 0, heap[count]);
     }
+}
+
+void by_row(Entry *entries, Entry *room, Py_ssize_t count)
+{
+    Entry *from = entries, *to = room;
+    for (Py_ssize_t start = 0; start < count; start += RUN) {
+        Py_ssize_t end = start + RUN < count ? start + RUN : count;
+        for (Py_ssize_t i = start + 1; i < end; i++) {
+            Entry moved = from[i];
+            Py_ssize_t j = i;
+            for (; j > start && from[j - 1].row > moved.row; j--)
+                from[j] = from[j - 1];
+            from[j] = moved;
+        }
+    }
+    for (Py_ssize_t width = RUN; width < count; width *= 2) {
+        for (Py_ssize_t start = 0; start < count; start += 2 * width) {
+            Py_ssize_t half = start + width < count ? start + width : count;
+            Py_ssize_t end = half + width < count ? half + width : count;
+            for (Py_ssize_t i = start, j = half, k = start; k < end; k++)
+                to[k] = i < half && (j == end || from[i].row < from[j].row) ? from[i++] : from[j++];
+        }
+        Entry *other = from;
+        from = to;
+        to = other;
+    }
+    if (from != entries)
+        memcpy(entries, from, (size_t)count * sizeof *entries);
 }
 
 PyDoc_STRVAR(best_doc, "best(values, by_slot, slots, mask, rows, k, out, /)\n--\n\n"
@@ -289,8 +318,7 @@ static inline Py_ssize_t placed(const uint32_t *order, Py_ssize_t at, Py_ssize_t
     return place < count ? place : count;
 }
 
-/* Where a row stands; `count` where it does not. */
-static Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_t count, int64_t row)
+Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_t count, int64_t row)
 {
     Py_ssize_t at = 0, end = count, first = count > 0 ? placed(order, 0, count) : count;
     if (first == count)
@@ -300,6 +328,10 @@ static Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_
         Py_ssize_t place = placed(order, (Py_ssize_t)guess, count);
         if (place < count && rows[place] == row)
             return place;
+    } else { /* before the first, or beyond the last, as rows of other segments are */
+        Py_ssize_t last = placed(order, count - 1, count);
+        if (last == count || row < rows[first] || row > rows[last])
+            return count;
     }
     while (at < end) {
         Py_ssize_t middle = at + (end - at) / 2, place = placed(order, middle, count);
@@ -339,123 +371,54 @@ static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count
     return finished(&buffers, sound);
 }
 
-PyDoc_STRVAR(gather_doc, "gather(columns, slots, out, /)\n--\n\n"
-                         "Put what stands at some slots in each of some columns into the array beside it. A column of one entry\n"
-                         "has it at every slot; a slot below 0 gives 0. Where the array has four bytes per entry and the column\n"
-                         "eight, doubles become floats.");
+PyDoc_STRVAR(gather_doc, "gather(columns, slots, rows, out, /)\n--\n\n"
+                         "Put the rows of some slots into `rows`, and what is known of them into the lines of `out`. The first\n"
+                         "of six columns is the rows, the second BM25 as floats, the others are doubles: when made, confidence,\n"
+                         "last evidence, importance. Of these a column of one entry has it at every slot, and confidence and\n"
+                         "importance are rounded to floats.");
 
-#define COLUMNS 7 /* so many have room among the buffers */
-
-/* An array of four or eight bytes per entry. */
-static Py_buffer *either(Buffers *buffers, PyObject *from, const char *name, int writable)
-{
-    Py_buffer *view = &buffers->held[buffers->count];
-    if (PyObject_GetBuffer(from, view, writable ? PyBUF_STRIDES | PyBUF_WRITABLE : PyBUF_STRIDES) < 0)
-        return NULL;
-    buffers->count++;
-    if (view->ndim != 1 || (view->itemsize != 4 && view->itemsize != 8) ||
-        (view->shape[0] > 1 && view->strides[0] != view->itemsize)) {
-        PyErr_Format(PyExc_ValueError, "%s: not arrays of one axis of four or eight bytes side by side", name);
-        return NULL;
-    }
-    return view;
-}
-
-/* One column, whose slots were looked at. */
-static void take(const char *from, Py_ssize_t item, Py_ssize_t step, const int64_t *slots, Py_ssize_t count, char *to,
-                 Py_ssize_t into)
-{
-    for (Py_ssize_t i = 0; i < count; i++) {
-        uint64_t eight = 0;
-        uint32_t four = 0;
-        if (slots[i] >= 0)
-            item == 8 ? memcpy(&eight, from + slots[i] * step, 8) : memcpy(&four, from + slots[i] * step, 4);
-        if (item == 8 && into == 4) {
-            double wide;
-            memcpy(&wide, &eight, 8);
-            float narrow = (float)wide;
-            memcpy(&four, &narrow, 4);
-        }
-        memcpy(to + i * into, into == 8 ? (const void *)&eight : (const void *)&four, (size_t)into);
-    }
-}
+#define COLUMNS 6
+#define SINGLE(line) ((line) == 2 || (line) == 4)
 
 static PyObject *gather(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("gather", count, 3))
+    if (!is_count("gather", count, 4))
         return NULL;
-    if (!PyTuple_Check(given[0]) || !PyTuple_Check(given[2])) {
-        PyErr_SetString(PyExc_TypeError, "columns, out: not tuples");
+    if (!PyTuple_Check(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "columns: not a tuple");
         return NULL;
     }
     Buffers buffers = {.count = 0};
-    Py_ssize_t number = PyTuple_Size(given[0]);
+    Py_buffer *column[COLUMNS], *rows = NULL, *out = NULL;
     Py_buffer *slots = array(&buffers, given[1], "slots", 1, 8, 0);
-    int sound = slots != NULL && told(number <= COLUMNS && PyTuple_Size(given[2]) == number,
-                                      "columns, out: too many, or not as many of one as of the other");
-    int64_t last = -1;
-    for (Py_ssize_t i = 0; sound && i < slots->shape[0]; i++)
-        last = ((const int64_t *)slots->buf)[i] > last ? ((const int64_t *)slots->buf)[i] : last;
-    for (Py_ssize_t i = 0; sound && i < number; i++) {
-        Py_buffer *column = either(&buffers, PyTuple_GetItem(given[0], i), "columns", 0);
-        Py_buffer *out = column ? either(&buffers, PyTuple_GetItem(given[2], i), "out", 1) : NULL;
-        sound = out != NULL && long_enough(out, "out", slots->shape[0]) &&
-                told(column->itemsize >= out->itemsize, "out: wider than its column");
-        if (sound && column->shape[0] <= last && column->shape[0] != 1) {
-            PyErr_SetString(PyExc_IndexError, "slots: not all of them lie in the columns");
-            sound = 0;
+    int sound = slots != NULL && (rows = array(&buffers, given[2], "rows", 1, 8, 1)) != NULL &&
+                (out = array(&buffers, given[3], "out", 2, 8, 1)) != NULL &&
+                told(PyTuple_Size(given[0]) == COLUMNS && out->shape[0] == COLUMNS - 1,
+                     "columns, out: too few or too many");
+    Py_ssize_t size = sound ? slots->shape[0] : 0;
+    sound = sound && long_enough(rows, "rows", size) && told(out->shape[1] >= size, "out: too short for the slots");
+    for (int i = 0; sound && i < COLUMNS; i++) {
+        column[i] = array(&buffers, PyTuple_GetItem(given[0], i), "columns", 1, i == 1 ? 4 : 8, 0);
+        sound = column[i] != NULL &&
+                ((i > 1 && column[i]->shape[0] == 1) || all_within(slots->buf, size, 0, column[i]->shape[0]));
+    }
+    const int64_t *at = sound ? slots->buf : NULL;
+    for (Py_ssize_t i = 0; i < size && sound; i++)
+        ((int64_t *)rows->buf)[i] = ((const int64_t *)column[0]->buf)[at[i]];
+    for (int line = 0; sound && line < COLUMNS - 1; line++) {
+        const Py_buffer *from = column[line + 1];
+        double *to = (double *)((char *)out->buf + line * out->strides[0]);
+        for (Py_ssize_t i = 0; i < size; i++) {
+            Py_ssize_t place = from->shape[0] == 1 ? 0 : (Py_ssize_t)at[i];
+            double value = line == 0 ? (double)((const float *)from->buf)[place] : ((const double *)from->buf)[place];
+            to[i] = SINGLE(line) ? (double)(float)value : value;
         }
-        if (sound)
-            take(column->buf, column->itemsize, column->shape[0] == 1 ? 0 : column->itemsize, slots->buf,
-                 slots->shape[0], out->buf, out->itemsize);
     }
     return finished(&buffers, sound);
 }
 
-PyDoc_STRVAR(admit_doc, "admit(lists, mask, out, /)\n--\n\n"
-                        "Put the slots of some lists (base, places) that the mask admits into `out`, each once; says how many.\n"
-                        "Places ascend within a list, and slots from one list to the next.");
-
-static PyObject *admit(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("admit", count, 3))
-        return NULL;
-    Buffers buffers = {.count = 0};
-    Py_buffer *mask = array(&buffers, given[1], "mask", 1, 1, 0);
-    Py_buffer *out = mask ? array(&buffers, given[2], "out", 1, 8, 1) : NULL;
-    int sound = out != NULL;
-    if (sound && !PyTuple_Check(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "lists: not a tuple");
-        sound = 0;
-    }
-    Py_ssize_t found = 0;
-    int64_t last = -1;
-    for (Py_ssize_t i = 0; sound && i < PyTuple_Size(given[0]); i++) {
-        PyObject *item = PyTuple_GetItem(given[0], i);
-        Buffers own = {.count = 0};
-        sound = told(PyTuple_Check(item) && PyTuple_Size(item) == 2, "lists: not tuples of two");
-        int64_t base = sound ? PyLong_AsLongLong(PyTuple_GetItem(item, 0)) : -1;
-        Py_buffer *places = sound && !PyErr_Occurred() ? array(&own, PyTuple_GetItem(item, 1), "places", 1, 4, 0) : NULL;
-        sound = places != NULL && all_within(&base, 1, 0, mask->shape[0] + 1); /* so that nothing overflows */
-        for (Py_ssize_t at = 0; sound && at < places->shape[0]; at++) {
-            int64_t slot = base + ((const uint32_t *)places->buf)[at];
-            if (slot < last || slot >= mask->shape[0] || found >= out->shape[0]) {
-                PyErr_SetString(PyExc_IndexError, "lists: slots that do not ascend, or lie outside");
-                sound = 0;
-            } else if (slot != last && ((const uint8_t *)mask->buf)[slot])
-                ((int64_t *)out->buf)[found++] = slot;
-            last = slot;
-        }
-        release(&own);
-    }
-    release(&buffers);
-    return sound ? PyLong_FromSsize_t(found) : NULL;
-}
-
 PyMethodDef choose_methods[] = {
-    METHOD(admit),
     METHOD(best),
     METHOD(gather),
     METHOD(locate),

@@ -93,6 +93,11 @@ static int rank_into(const double *values, Py_ssize_t size, int64_t *out)
 {
     Entry few[2 * FEW], *asked = NULL;
     const Ties none = {NULL, NULL, NULL, NULL};
+    Py_ssize_t alike = 0;
+    while (alike < size && !larger(values[alike], values[0]) && !larger(values[0], values[alike]))
+        out[alike++] = 1;
+    if (alike == size) /* as where no word was looked up, or no vector */
+        return 1;
     Entry *found = by_value(values, size, &none, few, &asked);
     int64_t place = 1;
     for (Py_ssize_t i = 0; found != NULL && i < size; i++) {

@@ -206,12 +206,6 @@ static void exactly(const Search *search, const int64_t *field, Py_ssize_t count
     }
 }
 
-static int by_row(const void *left, const void *right)
-{
-    int64_t a = ((const Entry *)left)->row, b = ((const Entry *)right)->row;
-    return (a > b) - (a < b);
-}
-
 /* The pool in the order of its rows; -1 where there is no memory for it. */
 static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
 {
@@ -219,6 +213,7 @@ static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
     int64_t *chosen = NULL, *field = NULL;
     Entry *heap = NULL;
     float *exact = NULL;
+    uint8_t *wanted = NULL;
     int16_t *steps = calloc((size_t)search->dim + STEPS, sizeof *steps);
     if (steps == NULL)
         goto end;
@@ -234,28 +229,34 @@ static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
     chosen = malloc((size_t)(search->chosen_count + 1) * sizeof *chosen);
     field = malloc((size_t)(all + 1) * sizeof *field);
     exact = malloc((size_t)(all + 1) * sizeof *exact);
-    heap = malloc((size_t)(k + search->chosen_count + 1) * sizeof *heap);
-    if (chosen == NULL || field == NULL || exact == NULL || heap == NULL)
+    wanted = calloc((size_t)all + 1, sizeof *wanted);
+    heap = malloc((size_t)(k + search->chosen_count + 1) * 2 * sizeof *heap);
+    if (chosen == NULL || field == NULL || exact == NULL || wanted == NULL || heap == NULL)
         goto end;
     memcpy(chosen, search->chosen, (size_t)search->chosen_count * sizeof *chosen);
     qsort(chosen, (size_t)search->chosen_count, sizeof *chosen, by_number);
     all = together(search->slots, found, chosen, search->chosen_count, field);
     exactly(search, field, all, steps, exact);
     for (Py_ssize_t i = 0; i < all && k > 0; i++)
-        if (!isnan(exact[i]))
-            offer(heap, &kept, k, (Entry){field[i], search->row[field[i]], exact[i]});
-    unload(heap, kept, search->slots);
-    qsort(search->slots, (size_t)kept, sizeof *search->slots, by_number);
-    pooled = together(search->slots, kept, chosen, search->chosen_count, out);
-    int ordered = 1;
-    for (Py_ssize_t i = 0, at = 0; i < pooled; i++) {
-        while (field[at] != out[i])
+        if (!isnan(exact[i])) /* an entry names its place in the field */
+            offer(heap, &kept, k, (Entry){i, search->row[field[i]], exact[i]});
+    for (Py_ssize_t i = 0; i < kept; i++)
+        wanted[heap[i].slot] = 1;
+    for (Py_ssize_t i = 0, at = 0; i < search->chosen_count; i++) {
+        while (field[at] != chosen[i])
             at++;
-        heap[i] = (Entry){out[i], search->row[out[i]], exact[at]};
-        ordered &= i == 0 || heap[i - 1].row < heap[i].row;
+        wanted[at] = 1;
     }
+    int ordered = 1;
+    pooled = 0;
+    for (Py_ssize_t i = 0; i < all; i++)
+        if (wanted[i]) {
+            heap[pooled] = (Entry){field[i], search->row[field[i]], exact[i]};
+            ordered &= pooled == 0 || heap[pooled - 1].row < heap[pooled].row;
+            pooled++;
+        }
     if (!ordered)
-        qsort(heap, (size_t)pooled, sizeof *heap, by_row);
+        by_row(heap, heap + k + search->chosen_count + 1, pooled);
     for (Py_ssize_t i = 0; i < pooled; i++) {
         out[i] = heap[i].slot;
         cosines[i] = heap[i].value;
@@ -265,6 +266,7 @@ end:
     free(chosen);
     free(field);
     free(exact);
+    free(wanted);
     free(heap);
     return pooled;
 }

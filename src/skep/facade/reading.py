@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from skep.recall.search import Recaller
 
 
+_LISTS: Any = (tuple, list)
+_GROUPS: Any = (tuple, list, set, frozenset)
+"""What a call may hold tags in, and groups of them; a union written out would be made at every call."""
 _NOBODYS = Memory(id="", kind="fact", text="")
 
 
@@ -137,10 +140,14 @@ class Reading(History):
         valid_at: Time | None = None,
         min_confidence: object = None,
         min_importance: object = None,
+        current: bool = False,
         **_others: object,
     ) -> Filter:
-        """A checked filter; what is not given narrows nothing, and what is no condition is another's to look at."""
-        settings = self._engine.settings
+        """A checked filter; what is not given narrows nothing, and what is no condition is another's to look at.
+
+        `current` admits what is valid now.
+        """
+        settings, now = self._engine.settings, self._engine.now()
         label = settings.label_limit
         after = None if since is None else clean_time("since", since)
         before = None if until is None else clean_time("until", until)
@@ -155,10 +162,10 @@ class Reading(History):
             agents=() if agent is None else _several("agent", agent, label),
             since=after,
             until=before,
-            valid_at=None if valid_at is None else clean_time("valid_at", valid_at),
+            valid_at=(now if current else None) if valid_at is None else clean_time("valid_at", valid_at),
             min_confidence=None if min_confidence is None else _share("min_confidence", min_confidence),
             min_importance=None if min_importance is None else _share("min_importance", min_importance),
-            now=self._engine.now(),
+            now=now,
         )
 
     def find_conflicts(
@@ -350,9 +357,9 @@ class Reading(History):
             include_shared=include_shared,
             since=since,
             until=until,
-            valid_at=self._engine.now(),
             min_confidence=min_confidence,
             min_importance=min_importance,
+            current=True,
         )
         if narrowing.get("tags"):
             where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in narrowing["tags"]))
@@ -400,13 +407,13 @@ def _share(name: str, value: object) -> float:
 
 def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:
     """Tags to look for: every one of those given, and at least one of each list among them."""
-    if not isinstance(value, tuple | list) and (
+    if not isinstance(value, _LISTS) and (
         isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping)
     ):
         return tuple((tag,) for tag in clean_tags(field, value, settings))
     groups: dict[tuple[str, ...], None] = {}
     for each in cast("Iterable[Any]", value):
-        if isinstance(each, list | tuple | set | frozenset):
+        if isinstance(each, _GROUPS):
             group = clean_tags(field, sorted(each, key=str), settings)  # pyright: ignore
             if not group:
                 raise InvalidInputError(

@@ -187,12 +187,12 @@ class Gathered:
         columns = self.columns
         return UnionPool(
             at,
-            words[at],
+            words[at].astype(np.float64),
             columns["cosine"][at],
             columns["created_at"][at],
-            columns["confidence"][at].astype(np.float32),
+            columns["confidence"][at].astype(np.float32).astype(np.float64),
             columns["last_evidence_at"][at],
-            columns["importance"][at].astype(np.float32),
+            columns["importance"][at].astype(np.float32).astype(np.float64),
             matched,
             embedded,
         )

@@ -161,17 +161,17 @@ class Candidates(msgspec.Struct, frozen=True):
 def of_pool(pool: Pool, call: Call) -> Columns:
     """A pool as columns."""
     cosine = pool.cosine if call.vector is None else call.sources.calibrate(pool.cosine)
-    rows = np.asarray(pool.rows, dtype=np.int64)
+    alone = _alone(len(pool.rows))
     return Columns(
-        rows,
-        np.asarray(pool.words, dtype=np.float64),
+        pool.rows,
+        pool.words,
         np.asarray(cosine, dtype=np.float64),
-        np.asarray(pool.created_at, dtype=np.float64),
-        np.asarray(pool.importance, dtype=np.float64),
-        np.asarray(pool.confidence, dtype=np.float64),
-        np.asarray(pool.last_evidence_at, dtype=np.float64),
-        _alone(len(rows)),
-        _alone(len(rows)),
+        pool.created_at,
+        pool.importance,
+        pool.confidence,
+        pool.last_evidence_at,
+        alone,
+        alone,
     )
 
 

@@ -33,12 +33,12 @@ class ArrayPool(NamedTuple):
     """A pool as plain arrays."""
 
     rows: Ints
-    words: Singles
+    words: Floats
     cosine: Singles
     created_at: Floats
-    confidence: Singles
+    confidence: Floats
     last_evidence_at: Floats
-    importance: Singles
+    importance: Floats
     words_total: int
     vectors_total: int
 
@@ -165,12 +165,12 @@ class InMemorySources:
             cosine = np.where(self._has[rows], self._matrix[rows] @ vector, np.nan).astype(np.float32)
         return ArrayPool(
             rows=rows.astype(np.int64),
-            words=self.scores(terms)[rows].astype(np.float32),
+            words=self.scores(terms)[rows].astype(np.float32).astype(np.float64),
             cosine=cosine,
             created_at=self._created[rows],
-            confidence=self._confidence[rows],
+            confidence=self._confidence[rows].astype(np.float64),
             last_evidence_at=self._evidence[rows],
-            importance=self._importance[rows],
+            importance=self._importance[rows].astype(np.float64),
             words_total=len(rows),
             vectors_total=len(rows),
         )

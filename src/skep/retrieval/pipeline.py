@@ -7,7 +7,6 @@ only for what is returned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +19,7 @@ from skep.retrieval.candidates import Call, Candidates
 from skep.retrieval.config import RecallConfig
 from skep.retrieval.distraction import disagreeing
 from skep.retrieval.query import Query, plain, understand
+from skep.retrieval.ways import way_of
 from skep.storage.base import Filter
 from skep.words import query_terms
 
@@ -35,18 +35,6 @@ EVIDENCE = ("coverage", "late", "semantic")
 """The signals that say on a fixed scale how well a memory answers; scores are relative to their pool."""
 WITNESSES = 5
 """How many of the first hits are asked."""
-AT_FIRST = (
-    *("name", "fusion", "weights", "k_words", "k_vectors", "rrf_k", "matched_terms"),
-    *("recency_rate", "recency_basis", "reach", "shortlist", "window", "temporal_boost"),
-    *("select", "mmr_lambda", "similarity", "dynamic_k", "cliff", "min_results", "max_results"),
-    *("floor", "relative_floor", "short_floor", "brief_floor", "meaning_floor"),
-    *("min_confidence", "min_importance", "disagreement", "expand"),
-)
-"""Fields of a config that ask nothing of the second look by themselves."""
-_again = attrgetter(*(name for name in RecallConfig.__struct_fields__ if name not in AT_FIRST))
-"""Every other field of a config."""
-IDLE = _again(RecallConfig())
-"""The values with which they ask nothing."""
 SHORT = 8
 """So many distinct terms make a short question."""
 BRIEF = 5
@@ -59,8 +47,6 @@ RELATED = 0.05
 """Late interaction from which a text holds a relative of a word of the query."""
 BROUGHT = ("guidance", "bridge")
 """Signals of hits that a question needs though it does not speak of them."""
-ROOM = ("k_words", "k_vectors", "reach", "shortlist")
-"""How many candidates each step takes."""
 DISAGREEMENT = ("disagreement",)
 AT_ONCE = 1000
 """How many memories that links lead to are looked up at a time."""
@@ -119,8 +105,9 @@ def ranked(
 
     The arguments are those of `run`.
     """
-    config = _reaching(config, limit, read_less=reranker is not None)
-    asked = understand(query, now) if _reads(config) else plain(query)
+    way = way_of(config, limit, read_less=reranker is not None)
+    config = way.config
+    asked = understand(query, now) if way.reads else plain(query)
     if vector is None and config.k_vectors:
         vector = sources.embed(asked.about)
     call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain)
@@ -129,13 +116,13 @@ def ranked(
         from skep.retrieval.succession import followed
 
         found = followed(found, call)
-    if len(found.at) and _again(config) != IDLE:
+    if way.again and len(found.at):
         from skep.retrieval.second import second_look  # few presets want its many parts
 
         found = second_look(found, call)
     if reranker is not None and len(found):
         found = _rerank(found, call, reranker)
-    found, reason = _choose(found, call, limit)
+    found, reason = _choose(found, call, limit, barred=way.barred)
     if not len(found.at) and asked.time_alone and config.temporal == "boost":
         of_then, trace = msgspec.structs.replace(config, temporal="filter"), found.trace
         found, reason, call = ranked(
@@ -145,29 +132,6 @@ def ranked(
             then = Stage(name="time", kept=0, note=f"whatever there is of {asked.spans[0].text} answers")
             found = msgspec.structs.replace(found, trace=(*trace, then, *(found.trace or ())))
     return found, reason, call
-
-
-def _reaching(config: RecallConfig, limit: int, *, read_less: bool) -> RecallConfig:
-    """The config with room for as many hits as are asked for, all of them judged alike.
-
-    A reranker is asked about no more texts than the config says: it may cost money.
-    """
-    most = min(limit, config.max_results)
-    narrow = [name for name in ROOM if 0 < getattr(config, name) < most]
-    if read_less and "shortlist" in narrow:
-        narrow.remove("shortlist")
-    return msgspec.structs.replace(config, **dict.fromkeys(narrow, most)) if narrow else config
-
-
-def _reads(config: RecallConfig) -> bool:
-    """Whether anything in the config looks at more of a query than its words."""
-    return (
-        config.temporal != "off"
-        or config.currency
-        or config.subject > 0
-        or config.wanted > 0
-        or config.phrase > 0
-    )
 
 
 def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float) -> Filter:
@@ -225,12 +189,12 @@ def _rerank(found: Candidates, call: Call, reranker: Reranker) -> Candidates:
     return head.scored(scores, reranker=scores).noted("reranker", cut=len(found) - len(head))
 
 
-def _choose(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]:
+def _choose(found: Candidates, call: Call, limit: int, *, barred: bool) -> tuple[Candidates, str]:
     """What is returned, and in words why it is less than asked for."""
     if not len(found.at):
         return found, "no memory passes the filters and shares a word or a meaning"
     config = call.config
-    found, reason = _above_the_bar(found, call)
+    found, reason = _above_the_bar(found, call) if barred else (found, "")
     most = min(limit, config.max_results, len(found.at))
     if config.select != "none" and len(found):
         found = _varied(found, call, most)

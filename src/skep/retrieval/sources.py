@@ -30,7 +30,7 @@ class Pool(Protocol):
         ...
 
     @property
-    def words(self) -> Singles:
+    def words(self) -> Floats:
         """BM25 over the whole bank, for every row; 0 where no term matches."""
         ...
 
@@ -45,7 +45,7 @@ class Pool(Protocol):
         ...
 
     @property
-    def confidence(self) -> Singles:
+    def confidence(self) -> Floats:
         """As stored."""
         ...
 
@@ -55,7 +55,7 @@ class Pool(Protocol):
         ...
 
     @property
-    def importance(self) -> Singles:
+    def importance(self) -> Floats:
         """As stored."""
         ...
 

@@ -52,7 +52,7 @@ def test_few_rows_that_carry_a_tag_are_decided_as_many_are(
     where = msgspec.structs.replace(where, tags=tuple(tags))
     right = [row.row for row in bank.live if admits(where, row)]
 
-    for few in (0, 1000):  # all of them, none of them
+    for few in (1, 1000):  # nearly all of them, none of them
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(segment_filters, "FEW", few)
             index = SegmentIndex(None, bank, tail_limit=7)
@@ -152,3 +152,60 @@ def test_scopes_never_leak_into_one_another() -> None:
     for row, scope in enumerate(scopes, 1):
         assert [row] == seen(index, Filter(scope=scope))
         assert sorted({row, len(scopes)}) == seen(index, Filter(scope=scope, include_shared=True))
+
+
+def tagged_bank(count: int, tags: int) -> FakeBank:
+    return bank_of([{"tags": (f"t{row % tags}",)} for row in range(count)])
+
+
+def test_a_filter_that_was_asked_among_many_others_is_not_decided_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bank = tagged_bank(2000, 100)
+    index = SegmentIndex(None, bank, tail_limit=7)
+    every = [Filter(tags=((f"t{tag}",),), valid_at=1.0) for tag in range(100)]
+    right = [seen(index, where) for where in every]
+    decided: list[Any] = []
+    carrying: Any = segment_filters._carrying  # pyright: ignore[reportPrivateUsage]
+
+    def counted(*asked: Any) -> Any:
+        decided.append(asked)
+        return carrying(*asked)
+
+    monkeypatch.setattr(segment_filters, "_carrying", counted)
+
+    assert right == [seen(index, msgspec.structs.replace(where, valid_at=2.0)) for where in every]
+    assert not decided
+
+    bank.put(2001, "dog", tags=("t3",))
+    bank.change(4, status="superseded")  # carried t3
+    bank.put(2002, "dog", tags=("t5",), valid_from=9.0)
+    assert [*right[3][1:], 2001] == seen(index, every[3])
+    assert right[5] == seen(index, every[5])
+    assert [*right[5], 2002] == seen(index, msgspec.structs.replace(every[5], valid_at=9.0))
+    assert right[5] == seen(index, msgspec.structs.replace(every[5], valid_at=8.0))
+    assert len(decided) == 4
+
+
+def test_filters_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_filters, "KEPT_BYTES", 1000)
+    index = SegmentIndex(None, tagged_bank(300, 60), tail_limit=7)
+    masks: Any = index._masks  # pyright: ignore[reportPrivateUsage]
+    for tag in range(60):  # five slots each, and once words were looked for a mask of all
+        seen(index, Filter(tags=((f"t{tag}",),)))
+        masks = index._masks  # pyright: ignore[reportPrivateUsage]
+        assert masks._bytes == sum(whole.size for whole in masks._whole.values())
+        held = sum(whole.admitted.size for whole in masks._whole.values())
+        assert held <= max(1000, segment_filters.KEPT * 300) + 340
+    assert 1 < len(masks._whole) < 60
+
+
+def test_no_more_than_so_many_filters_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_filters, "FILTERS", 5)
+    index = SegmentIndex(None, tagged_bank(300, 60), tail_limit=7)
+    right = [[row for row in range(1, 301) if (row - 1) % 60 == tag] for tag in range(60)]
+    for _ in range(2):
+        assert right == [seen(index, Filter(tags=((f"t{tag}",),))) for tag in range(60)]
+    masks: Any = index._masks  # pyright: ignore[reportPrivateUsage]
+    assert len(masks._whole) == 5
+    assert masks._bytes == sum(whole.size for whole in masks._whole.values())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep import kernels
 from skep.storage.segments import SegmentIndex
 from skep.storage.segments.format import open_file
 from skep.storage.segments.naming import Ids, as_arrays, from_arrays, joined, numbered
@@ -78,6 +80,29 @@ def test_segments_that_are_merged_and_the_tail_keep_their_ids(tmp_path: Path, ba
     again = SegmentIndex(tmp_path, bank, tail_limit=8)
     again.refresh()
     assert told(again, asked) == told(index, asked)
+
+
+@given(st.lists(st.one_of(names, st.just("x" * 200 + "-7"), st.just("\udc80-8")), max_size=20), st.randoms())
+def test_compiled_loops_and_numpy_tell_the_same_ids(ids: list[str], rng: Random) -> None:
+    bank = FakeBank(0)
+    index = SegmentIndex(None, bank, tail_limit=4)
+    rows = rng.sample(range(1, 60), len(ids))
+    for row, each in zip(rows, ids, strict=True):  # segments of a few rows each, and a tail
+        bank.put(row, "word", id=each)
+        index.refresh()
+    for row in rows[::3]:
+        bank.change(row, importance=0.9)
+    for row in rows[1::5]:
+        bank.forget(row)
+    index.refresh()
+
+    kept = {row.row: row.id for row in bank.live}
+    asked = rng.sample(range(62), 62)
+    expected = [kept.get(row, "") for row in asked]
+    assert told(index, asked) == expected
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr(kernels, "native", None)
+        assert told(index, asked) == expected
 
 
 def test_what_is_erased_leaves_no_id_and_no_name(tmp_path: Path, bank: FakeBank) -> None:

@@ -318,27 +318,38 @@ def test_scores_are_added_in_order_and_each_slot_is_noted_once(small: Any) -> No
 
 def test_what_is_known_of_slots_is_put_beside_them() -> None:
     rng = np.random.default_rng(5)
-    rows, doubles, floats = rng.permutation(60), rng.standard_normal(60), rng.random(60, dtype=np.float32)
-    slots = np.array([59, 0, -1, 7, 7])
-    out = np.empty(5, np.int64), np.empty(5), np.empty(5, np.float32), np.empty(5, np.float32), np.empty(5)
-    native.gather((rows, doubles, doubles, floats, np.array([0.3])), slots, out)
-    there = slots >= 0
-    expected = (rows, doubles, doubles.astype(np.float32), floats, np.full(60, 0.3))
-    for column, found in zip(expected, out, strict=True):
-        assert found.tobytes() == np.where(there, column[slots], 0).astype(found.dtype).tobytes()
-    native.gather((rows[:0], doubles[:0]), slots[:0], (out[0][:0], out[1][:0]))
+    rows, words = rng.permutation(60), rng.random(60, dtype=np.float32)
+    made, sure, weight = rng.standard_normal(60), rng.random(60), np.array([0.3])
+    slots = np.array([59, 0, 7, 7])
+    found, known = np.empty(4, np.int64), np.empty((5, 4))
+    native.gather((rows, words, made, sure, made, weight), slots, found, known)
+    assert found.tolist() == rows[slots].tolist()
+    rounded = sure.astype(np.float32), np.full(60, 0.3, np.float32)
+    expected = words, made, rounded[0], made, rounded[1]
+    for column, line in zip(expected, known, strict=True):
+        assert line.tobytes() == column[slots].astype(np.float64).tobytes()
+    native.gather((rows, words, made, sure, made, weight), slots[:0], found[:0], known[:, :0])
 
 
-def test_the_slots_of_lists_are_admitted_by_a_mask_each_once() -> None:
+def test_the_slots_of_a_key_are_admitted_by_a_mask_each_once() -> None:
     rng = np.random.default_rng(6)
     mask = rng.random(100) < 0.5
-    first, second = (np.sort(rng.permutation(40)[:30]).astype(np.uint32) for _ in range(2))
+    first, second, third = (np.sort(rng.permutation(40)[:30]).astype(np.uint32) for _ in range(3))
     second[3] = second[2]
-    out = np.empty(60, np.int64)
-    found = native.admit(((0, first), (40, second)), mask, out)
-    every = np.unique(np.concatenate([first, second + np.uint32(40)]))
-    assert out[:found].tolist() == every[mask[every]].tolist()
-    assert native.admit((), mask, out) == 0
+    keys, offsets = np.array([3, 7, 2**64 - 1], np.uint64), np.array([0, 5, 30, 30])
+    lists = ((0, keys, offsets, first), (40, keys[1:], offsets[1:] - 5, second), (80, None, None, third[:9]))
+    for key, part in ((7, first[5:]), (3, first[:5]), (5, first[:0]), (2**64 - 1, first[:0])):
+        more = second[:25] if key == 7 else second[:0]
+        every = np.concatenate([part, more + np.uint32(40), third[:9] + np.uint32(80)]).astype(np.int64)
+        every = np.unique(every[every < 100])
+        fits = tuple((*each[:3], each[3][each[3] + each[0] < 100]) for each in lists)
+        out = np.empty(60, np.int64)
+        found = native.carrying(fits, key, mask, out)
+        assert out[:found].tolist() == every[mask[every]].tolist()
+        size = len(part) + len(more) + len(fits[2][3])
+        assert native.carrying(fits, key, mask, out[:size]) == found
+        assert size == 0 or native.carrying(fits, key, mask, out[: size - 1]) == -1
+    assert native.carrying((), 7, mask, np.empty(0, np.int64)) == 0
 
 
 @pytest.mark.parametrize("buried", [False, True])

@@ -36,6 +36,31 @@ ROOM = (
 )
 
 
+WHOSE, PLACED = np.ones(10, np.uint32), np.arange(10, dtype=np.uint32)
+NAMED = (np.arange(10), PLACED, np.ones(10, bool), ("one", "two"), WHOSE, np.arange(10, dtype=np.int32))
+
+
+def named(place: int, value: Any) -> tuple[Any, ...]:
+    """Rows with their ids, with another value in one place."""
+    return (*NAMED[:place], value, *NAMED[place + 1 :])
+
+
+TAGGED = (0, np.array([3, 7, 9], np.uint64), np.array([0, 0, 6, 6]), DOCS)
+
+
+def tagged(place: int, value: Any) -> tuple[Any, ...]:
+    """The places of some keys, with another value in one place."""
+    return (*TAGGED[:place], value, *TAGGED[place + 1 :])
+
+
+KNOWN = (np.arange(10), FLOATS, *np.ones((3, 10)), np.ones(1))
+
+
+def known(place: int, value: Any) -> tuple[Any, ...]:
+    """Columns with another one in one place."""
+    return (*KNOWN[:place], value, *KNOWN[place + 1 :])
+
+
 def part(place: int, value: Any) -> tuple[Any, ...]:
     """The first part with another value in one place."""
     return (*PART[:place], value, *PART[place + 1 :])
@@ -175,6 +200,27 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
             (5, np.empty(3, np.int64)),
         ],
     ),
+    "named": (
+        [(NAMED, (np.arange(3), None, np.ones(3, bool), ("one",), None, np.arange(3))), PLACES],
+        [
+            (0, (named(0, np.arange(11)),)),
+            (0, (named(0, np.arange(20)[::2]),)),
+            (0, (named(1, np.arange(9, dtype=np.uint32)),)),
+            (0, (named(1, np.arange(10)),)),
+            (0, (named(2, np.ones(9, bool)),)),
+            (0, (named(3, ("one",)),)),
+            (0, (named(3, ()),)),
+            (0, (named(3, (1, 2)),)),
+            (0, (named(4, np.ones(9, np.uint32)),)),
+            (0, (named(4, np.ones(10, np.uint64)),)),
+            (0, (named(4, np.full(10, 2, np.uint32)),)),
+            (0, (named(5, np.arange(9)),)),
+            (0, (named(5, np.arange(20)[::2]),)),
+            (0, (named(5, np.arange(10, dtype=np.int16)),)),
+            (1, PLACES.astype(np.int32)),
+            (1, PLACES[::-1]),
+        ],
+    ),
     "find": (
         [
             np.zeros(3, np.uint64),
@@ -220,40 +266,48 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
         ],
     ),
     "gather": (
-        [(np.arange(10.0), FLOATS, np.ones(1)), PLACES, (np.empty(4), room(4), room(4))],
+        [KNOWN, PLACES, SLOTS, np.empty((5, 4))],
         [
-            (0, (np.arange(10.0), FLOATS)),
-            (0, (np.arange(10.0), FLOATS[:3], np.ones(1))),
-            (0, (np.arange(10.0), FLOATS, np.ones(0))),
-            (0, (np.arange(20.0)[::2], FLOATS, np.ones(1))),
-            (0, (np.ones((10, 1)), FLOATS, np.ones(1))),
-            (0, (FLOATS, FLOATS, np.ones(1))),  # half of what is written would be made up
-            (0, (CLASSES, FLOATS, np.ones(1))),
-            (0, (FLOATS,) * 8),
+            (0, KNOWN[:5]),
+            (0, (*KNOWN, np.ones(1))),
+            (0, known(0, np.arange(3))),
+            (0, known(0, np.arange(1))),
+            (0, known(1, FLOATS[:1])),
+            (0, known(1, np.ones(10))),
+            (0, known(2, np.ones(3))),
+            (0, known(2, np.ones(0))),
+            (0, known(3, np.arange(20.0)[::2])),
+            (0, known(4, np.ones((10, 1)))),
+            (0, known(5, FLOATS)),
             (1, PLACES + 7),
+            (1, PLACES - 1),
             (1, PLACES.astype(np.int32)),
-            (2, (np.empty(4), room(4))),
-            (2, (np.empty(3), room(4), room(4))),
-            (2, (np.empty(4), np.empty(8, np.float32)[::2], room(4))),
-            (2, (np.empty(4), DOCS[:4].astype(np.uint16), room(4))),
+            (2, np.empty(3, np.int64)),
+            (3, np.empty((4, 4))),
+            (3, np.empty((5, 3))),
+            (3, np.empty((5, 4), np.float32)),
+            (3, np.empty((5, 8))[:, ::2]),
+            (3, np.empty(20)),
         ],
     ),
-    "admit": (
-        [((0, DOCS), (6, DOCS)), np.ones(12, bool), np.empty(12, np.int64)],
+    "carrying": (
+        [(TAGGED, (6, None, None, DOCS)), 7, np.ones(12, bool), np.empty(12, np.int64)],
         [
-            (0, ((0, DOCS), (7, DOCS))),
-            (0, ((-1, DOCS), (6, DOCS))),
-            (0, ((-1, DOCS[1:]), (6, DOCS))),
-            (0, ((2**63 - 1, DOCS[1:]),)),
-            (0, ((6, DOCS), (0, DOCS))),
-            (0, ((0, DOCS[::-1].copy()),)),
-            (0, ((0, DOCS[::2]),)),
-            (0, ((0, CLASSES),)),
-            (0, ((0, DOCS, 1),)),
-            (1, np.ones(11, bool)),
-            (1, np.ones(12)),
-            (2, np.empty(11, np.int64)),
-            (2, room(12)),
+            (0, (TAGGED, (7, None, None, DOCS))),
+            (0, (tagged(0, -1), (6, None, None, DOCS))),
+            (0, (tagged(0, 2**63 - 1),)),
+            (0, ((6, None, None, DOCS), TAGGED)),
+            (0, (tagged(1, DOCS[:3]),)),
+            (0, (tagged(2, np.array([0, 6])),)),
+            (0, (tagged(2, np.array([0, -1, 6, 6])),)),
+            (0, (tagged(2, np.array([0, 0, 7, 7])),)),
+            (0, (tagged(2, np.array([0, 4, 3, 3])),)),
+            (0, (tagged(3, DOCS[::-1].copy()),)),
+            (0, (tagged(3, DOCS[::2]),)),
+            (0, (tagged(3, CLASSES),)),
+            (2, np.ones(11, bool)),
+            (2, np.ones(12)),
+            (3, room(12)),
         ],
     ),
     "gains": (
@@ -321,7 +375,8 @@ def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
         ("gains", [8]),
         ("find", [4, 5, 6]),
         ("score", [0, 1]),
-        ("admit", [2]),
+        ("carrying", [3]),
+        ("gather", [2, 3]),
     ],
 )
 def test_nothing_is_written_to_what_may_only_be_read(name: str, places: list[int]) -> None:

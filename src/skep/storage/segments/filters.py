@@ -35,6 +35,9 @@ DAY = 86400.0
 SLACK = 1.0
 """Seconds around a crossing within which a mask is not kept, so that rounding never decides."""
 KEPT = 16
+"""Parts of filters that are kept."""
+FILTERS, KEPT_BYTES = 1024, 4 << 20
+"""Whole filters that are kept, and what they may take, unless masks of all rows for each part take more."""
 FEW = 8
 """Tags that fewer than one row in so many carries are decided for those rows alone."""
 BY_HAND = 8
@@ -59,6 +62,12 @@ class Admitted:
             self.slots = slots
             self.count = len(slots)
         self._room = room
+
+    @property
+    def size(self) -> int:
+        """Bytes it takes now; more once its slots, or its mask, were asked for."""
+        held = self.__dict__
+        return sum(held[name].nbytes for name in ("mask", "slots") if name in held)
 
     @cached_property
     def slots(self) -> Ints:
@@ -96,48 +105,93 @@ Kept = OrderedDict[tuple[Any, ...], _Kept]
 Decide = Callable[["Table", "Filter", slice, "Mask", _Kept], None]
 
 
+class _Whole:
+    """What a whole filter admits, for as long as its standing part holds and the table stays as it was."""
+
+    __slots__ = ("admitted", "size", "standing")
+
+    def __init__(self, standing: _Kept, admitted: Admitted) -> None:
+        self.standing = standing
+        self.admitted = admitted
+        self.size = 0
+        """The bytes that were counted for it."""
+
+
 class Masks:
     """The masks of one table, the most recently used ones.
 
     A filter has a *standing* part, the same for nearly every search (what is current, at this time, sure enough),
     and a *narrowing* part (whose, what kind, which tags). Each is decided for itself, so that a filter that was
-    never asked before costs little.
+    never asked before costs little. What whole filters admit is kept too: few rows take little room, so that a
+    filter for every agent, project or tag of a bank may be.
     """
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self._standing: Kept = OrderedDict()
         self._narrowing: Kept = OrderedDict()
-        self._both: OrderedDict[tuple[Any, ...], tuple[_Kept, Admitted]] = OrderedDict()
+        self._whole: OrderedDict[tuple[Any, ...], _Whole] = OrderedDict()
+        self._version = table.version
+        """Of the table that whole filters were decided for."""
+        self._bytes = 0
+        """What they take."""
+        self._last: _Whole | None = None
+        """The one that was handed out last: it may have grown since."""
 
     def admitted(self, where: Filter) -> Admitted:
         """What a filter admits now."""
-        version = self.table.version
-        standing_key = _standing_key(where)
+        self._settle()
+        key = _key(where)
         times = (where.valid_at, None if where.min_confidence is None else where.now)
-        standing = self._part(self._standing, standing_key, where, times, _stands)
+        known = self._whole.get(key)
+        if known is not None and known.standing.holds(times):
+            self._whole.move_to_end(key)
+        else:
+            self._drop(key)
+            known = self._whole[key] = self._decided(where, key, times)
+            if len(self._whole) > FILTERS:
+                self._drop(next(iter(self._whole)))
+        self._last = known
+        return known.admitted
+
+    def _settle(self) -> None:
+        """Let go of what is no longer true, and of what takes too much room."""
+        table, last = self.table, self._last
+        if self._version != table.version:
+            self._whole.clear()
+            self._version, self._bytes, self._last = table.version, 0, None
+        elif last is not None:
+            self._last = None
+            size = last.admitted.size
+            self._bytes += size - last.size
+            last.size = size
+            while self._bytes > max(KEPT_BYTES, KEPT * table.count) and len(self._whole) > 1:
+                self._drop(next(iter(self._whole)))
+
+    def _drop(self, key: tuple[Any, ...]) -> None:
+        known = self._whole.pop(key, None)
+        if known is not None:
+            self._bytes -= known.size
+
+    def _decided(
+        self, where: Filter, key: tuple[Any, ...], times: tuple[float | None, float | None]
+    ) -> _Whole:
+        """What a filter admits, from its parts."""
+        version, count = self.table.version, self.table.count
+        standing = self._part(self._standing, key[:STANDING], where, times, _stands)
         if standing.admitted is None or standing.admitted.version != version:
-            alive = self.table.alive[: self.table.count]
-            standing.admitted = Admitted(standing.mask[: self.table.count] & alive, version)
-        narrowing_key = _narrowing_key(where)
+            standing.admitted = Admitted(standing.mask[:count] & self.table.alive[:count], version)
+        narrowing_key = key[STANDING:]
         if narrowing_key == _EVERYTHING:
-            return standing.admitted
-        key = standing_key + narrowing_key
-        known = self._both.get(key)
-        if known is not None and known[0] is standing and known[1].version == version:
-            self._both.move_to_end(key)
-            return known[1]
+            return _Whole(standing, standing.admitted)
         admitted = None
         if where.tags:
             alone = narrowing_key[:3] == _EVERYTHING[:3] and narrowing_key[4:] == _EVERYTHING[4:]
             admitted = self._tagged(where, standing.admitted, alone=alone)
         if admitted is None:
             narrowing = self._part(self._narrowing, narrowing_key, where, (None, None), _narrows)
-            admitted = Admitted(narrowing.mask[: self.table.count] & standing.admitted.mask, version)
-        self._both[key] = (standing, admitted)
-        if len(self._both) > KEPT:
-            self._both.popitem(last=False)
-        return admitted
+            admitted = Admitted(narrowing.mask[:count] & standing.admitted.mask, version)
+        return _Whole(standing, admitted)
 
     def _tagged(self, where: Filter, standing: Admitted, *, alone: bool) -> Admitted | None:
         """What a filter by tags admits, decided for the rows that carry them alone; None if they are many.
@@ -232,18 +286,13 @@ def _narrows(table: Table, where: Filter, part: slice, mask: Mask, _kept: _Kept)
     _by_tags(table, where, part, mask)
 
 
-def _standing_key(where: Filter) -> tuple[Any, ...]:
-    """What decides the standing part, but for the moments it is asked for."""
+def _key(where: Filter) -> tuple[Any, ...]:
+    """What decides a filter, but for the moments it is asked for: its standing part, then its narrowing part."""
     return (
         where.statuses,
         where.min_confidence,
         where.decay_per_day if where.min_confidence is not None else None,
         where.valid_at is None,
-    )
-
-
-def _narrowing_key(where: Filter) -> tuple[Any, ...]:
-    return (
         where.scope,
         where.include_shared and where.scope is not None,
         where.kinds,
@@ -256,6 +305,8 @@ def _narrowing_key(where: Filter) -> tuple[Any, ...]:
     )
 
 
+STANDING = 4
+"""So many entries of a key are of the standing part."""
 _EVERYTHING = (None, False, (), (), (), (), None, None, None)
 
 
@@ -333,12 +384,13 @@ def _by_tags(table: Table, where: Filter, part: slice, mask: Mask) -> None:
 def _carrying(table: Table, groups: tuple[tuple[str, ...], ...], mask: Mask) -> Ints | None:
     """The slots of a mask that meet the rarest of some groups of tags, ascending; None if many do."""
     if kernels.native is not None and len(groups) == 1 and len(groups[0]) == 1:
-        lists = _lists(table, groups[0][0])
-        size = sum(len(slots) for _base, slots in lists)
-        if size * FEW > table.count:
-            return None
-        found = np.empty(size, dtype=np.int64)
-        return found[: kernels.native.admit(tuple(lists), mask, found)]
+        key = key_of(groups[0][0])
+        lists, newest = table.tags, table.tail.tagged(key)
+        if newest:
+            lists = (*lists, (table.base, None, None, np.array(newest, dtype=np.uint32)))
+        room = np.empty(table.count // FEW, dtype=np.int64)
+        found = kernels.native.carrying(lists, key, mask, room)
+        return None if found < 0 else room[:found].copy()
     found = min((_tagged(table, group) for group in groups), key=len)
     if len(found) * FEW > table.count:
         return None

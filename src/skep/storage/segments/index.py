@@ -44,15 +44,15 @@ class Pool(NamedTuple):
     """The candidates of one search, one entry per row in every array."""
 
     rows: Ints
-    words: Singles
+    words: Floats
     """BM25 over the whole bank; 0 where no term matches."""
     cosine: Singles
     """Raw cosine; nan where the row, or the query, has no vector."""
     created_at: Floats
-    confidence: Singles
-    """As stored."""
+    confidence: Floats
+    """As stored, rounded to four bytes; so is the importance."""
     last_evidence_at: Floats
-    importance: Singles
+    importance: Floats
     words_total: int
     """How many admitted rows hold at least one of the terms."""
     vectors_total: int
@@ -237,7 +237,7 @@ class SegmentIndex:
 
     def ids(self, rows: Ints) -> list[str]:
         """The id of each row; empty where the index does not know it."""
-        return self._trusting(lambda: self._upkeep.table.ids(self._upkeep.table.slots_of(rows)))
+        return self._trusting(lambda: self._upkeep.table.ids(rows))
 
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""
@@ -366,11 +366,9 @@ def _pool(
     ranked = table.ranked if kernels.native is not None else None
     if kernels.native is None or ranked is None:
         return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, vectors_total)
-    count, single = len(slots), np.float32
-    rows, created_at, last_evidence_at = np.empty(count, np.int64), np.empty(count), np.empty(count)
-    words, confidence, importance = np.empty(count, single), np.empty(count, single), np.empty(count, single)
-    out = (rows, words, created_at, confidence, last_evidence_at, importance)
-    kernels.native.gather((table.rows, scores, *ranked), slots, out)
+    rows, known = np.empty(len(slots), np.int64), np.empty((5, len(slots)))
+    kernels.native.gather((table.rows, scores, *ranked), slots, rows, known)
+    words, created_at, confidence, last_evidence_at, importance = known
     return Pool(
         *(rows, words, cosine, created_at, confidence, last_evidence_at, importance),
         *(words_total, vectors_total),
@@ -388,6 +386,11 @@ def _as_pool(
 ) -> Pool:
     created_at, confidence, last_evidence_at, importance = (table.values(name, slots) for name in RANKED)
     return Pool(
-        *(rows, words, cosine, created_at, confidence.astype(np.float32, copy=False), last_evidence_at),
-        *(importance.astype(np.float32, copy=False), words_total, vectors_total),
+        *(rows, words.astype(np.float64), cosine, created_at, _single(confidence), last_evidence_at),
+        *(_single(importance), words_total, vectors_total),
     )
+
+
+def _single(values: Floats) -> Floats:
+    """Values as floats of four bytes would have them."""
+    return values.astype(np.float32).astype(np.float64)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
+NOTHING: Ints = np.zeros(0, dtype=np.int64)
+NOTHING.flags.writeable = False
 SPARSE = 12
 """Where the postings of a query are fewer than one row in so many, only their rows are looked at."""
 
@@ -101,7 +103,7 @@ class WordScores:
             self.scores = np.zeros(len(table.rows), dtype=np.float32)
             self._touched = np.empty(len(table.rows) + 1, dtype=np.int64)
             self._lists, self._filled = [], 0
-        distinct = list(dict.fromkeys(terms))
+        distinct = list(dict.fromkeys(terms)) if terms else []
         if weights is not None:
             distinct = [term for term in distinct if weights.get(term, 1.0) > 0]
         if not distinct or not table.live:
@@ -169,7 +171,7 @@ class WordScores:
     def best(self, rows: Ints, admitted: Admitted, k: int) -> tuple[Ints, int]:
         """The `k` best of the admitted slots, ties broken by row; and how many of them match."""
         if not self._filled and not self._lists:
-            return np.zeros(0, dtype=np.int64), 0
+            return NOTHING, 0
         if self._filled:
             out = np.empty(min(k, self._filled), np.int64)
             touched = self._touched[: self._filled]

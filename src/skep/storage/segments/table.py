@@ -7,6 +7,7 @@ statistics (rows, lengths, how many rows hold a term) count live slots only, so 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,8 @@ class Table:
         """The columns of `RANKED` as compiled calls take them, and at which version."""
         self._lists: tuple[int, list[tuple[Any, ...]]] | None = None
         """The postings of every segment as compiled calls take them, and at which version."""
+        self._names: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
+        """The ids of every segment as compiled calls take them, and at which version."""
         self._columns: dict[str, Array] = {}
         """Columns that were put together, with room for more."""
         self._same: dict[str, Array | None] = {}
@@ -145,6 +148,27 @@ class Table:
             ]
             self._lists = (self.version, listed)
         return self._lists[1]
+
+    @cached_property
+    def tags(self) -> tuple[tuple[Any, ...], ...]:
+        """Where every segment begins, and the tags of its rows as compiled calls take them."""
+        return tuple(
+            (base, segment.tag_keys, segment.tag_offsets, segment.tag_docs)
+            for base, segment in zip(self.bases, self.segments, strict=False)
+        )
+
+    @property
+    def _named(self) -> tuple[tuple[Any, ...], ...]:
+        """The rows of every segment, those alive among them, and their ids as compiled calls take them."""
+        if self._names is None or self._names[0] != self.version:
+            listed: list[tuple[Any, ...]] = []
+            for base, segment in zip(self.bases, self.segments, strict=False):
+                names, whose, counters = segment.ids
+                alive = self.alive[base : base + segment.count]
+                shared = None if len(names) == 1 else whose
+                listed.append((segment.rows, segment.order, alive, names, shared, counters))
+            self._names = (self.version, tuple(listed))
+        return self._names[1]
 
     @property
     def mean_length(self) -> float:
@@ -292,10 +316,20 @@ class Table:
                 out[i] = column.value(entry.row)
         return out
 
-    def ids(self, slots: Ints) -> list[str]:
+    def ids(self, rows: Ints) -> list[str]:
+        """The id of the memory in each row; empty where no live slot has it."""
+        if kernels.native is None:
+            return self._told(self.slots_of(rows))
+        found: list[str] = kernels.native.named(self._named, np.ascontiguousarray(rows, dtype=np.int64))
+        if self.tail.slots:
+            for i, row in enumerate(rows.tolist()):
+                slot = self.tail.slots.get(row)
+                if slot is not None:
+                    found[i] = self.tail.entries[slot].row.id
+        return found
+
+    def _told(self, slots: Ints) -> list[str]:
         """The id of the memory in each slot; empty where a slot is -1."""
-        if len(self.segments) == 1 and self.count == self.base and len(slots) and slots.min() >= 0:
-            return self.segments[0].ids.told(slots)
         found = [""] * len(slots)
         for base, segment in zip(self.bases, self.segments, strict=False):
             here = np.flatnonzero((slots >= base) & (slots < base + segment.count))
