@@ -15,6 +15,7 @@ from skep import forking
 from skep.errors import MovedError, StorageError
 from skep.storage.failures import FAILED, explained, translated
 from skep.storage.places import file_at, from_anywhere, unchanging
+from skep.storage.standing_in import StandIns
 
 MEMORY = ":memory:"
 PREPARED = 512
@@ -30,7 +31,6 @@ class Counted(Protocol):
 
     def __call__(self, sql: str, bindings: Any, /) -> None:
         """One statement, about to run."""
-        ...
 
 
 class Connection:
@@ -57,7 +57,7 @@ class Connection:
         self._left = False
         """Whether the handle that came with a fork was let go."""
         self._closed = False
-        self._prelude = ""
+        self._stand_ins: StandIns | None = None
         self.where = path if path == MEMORY else from_anywhere(path)
         """The path from whatever folder."""
         self._file: tuple[int, int] | None = None
@@ -107,8 +107,8 @@ class Connection:
             ).fetchall()
             # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
-            if self._prelude:
-                db.execute(self._prelude).fetchall()
+            if self._stand_ins is not None:
+                self._stand_ins.begin(db)
         with contextlib.suppress(OSError):
             self._file = None if self.path == MEMORY else file_at(self.where)
         return db
@@ -123,6 +123,8 @@ class Connection:
         return False
 
     def _stay(self) -> None:
+        if self._stand_ins is not None and not self._left and self._stand_ins.follow(self._db):
+            self._turn()
         try:
             if self._file is None or file_at(self.where) == self._file:
                 return
@@ -151,10 +153,10 @@ class Connection:
             db = apsw.Connection(name, flags=flags, statementcachesize=PREPARED)
         return db
 
-    def begin_with(self, sql: str) -> None:
-        """Run something now and on every later handle of this connection, such as one that a child opens."""
-        self._prelude = sql
-        self.db.execute(sql).fetchall()
+    def read_as_it_is(self, stand_ins: StandIns) -> None:
+        """Read through views, now and on every later handle of this connection, such as one that a child opens."""
+        stand_ins.begin(self.db)
+        self._stand_ins = stand_ins
 
     def log_ahead(self) -> None:
         """Switch to write-ahead logging, synced to disk at every commit."""
