@@ -262,8 +262,10 @@ class Writing(Base):
         """Say that a newer memory replaces an older one; the older stays in history."""
         self._engine.known(old, field="old")
         self._engine.known(new, field="new")
-        graph.refuse_cycle(old, new, self._engine.store.get)
-        self._write("supersede", {"old": old, "new": new}, reason)
+        with self._engine.store.writing():  # what replaced what is looked at and written at one moment
+            graph.refuse_cycle(old, new, self._engine.store.get)
+            graph.refuse_set_aside(new, self._engine.store.get)
+            self._write("supersede", {"old": old, "new": new}, reason)
         return self._engine.memory(old)
 
     def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
@@ -281,6 +283,7 @@ class Writing(Base):
             reason = public_text("reason", reason, self._engine.settings.text_limit)
         with self._engine.store.writing():  # what links there are is looked at and moved at one moment
             graph.refuse_cycle(loser, winner, self._engine.store.get)
+            graph.refuse_set_aside(winner, self._engine.store.get)
             copy, kept = self._engine.memory(loser), self._engine.memory(winner)
             self._engine.write(merge_plans(self._engine, kept, [copy], reason=reason))
         return self._engine.memory(winner)
