@@ -230,7 +230,7 @@ class Recaller:
             (sources, _, ranked), chosen, vector = self._ready(chosen, ahead)
             order, reason, _ = ranked(query, chosen, sources, where.now, where, limit, vector=vector)
             ids = sources.ids(order.rows) if len(order.at) else ()
-            asked = ahead or sources.asked
+            asked = sources.asked or ahead
         if asked is not None and asked.reason:
             reason = _both(reason, asked.reason)
         return Ranked(ids=tuple(ids), scores=tuple(order.score.tolist()), reason=reason)
@@ -261,6 +261,10 @@ class Recaller:
             loaded = self._loaded = _load(self._engine)
         loaded.sources.asked = None
         self._engine.index.refresh()
+        if asked is not None and asked.space:
+            space = self._engine.store.active_space()
+            if space is not None and space.fingerprint != asked.space:
+                asked = None  # another model took over while it was waited for: the pipeline asks that one
         vector = None if asked is None else asked.vector
         if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
             config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
@@ -295,7 +299,7 @@ class Recaller:
         shown = found.hits
         if config.currency and self._engine.setting(MARKED):
             shown = newest_first(query, shown, lambda ids: self._engine.store.links_to(ids, UPDATES))
-        asked = asked or sources.asked
+        asked = sources.asked or asked
         reason, trace = found.reason, found.trace
         if asked is not None and asked.reason:
             reason = _both(reason, asked.reason)
