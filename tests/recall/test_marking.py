@@ -100,6 +100,7 @@ def test_whether_something_is_so_is_answered_by_what_is_so_now(
         ("Is the endpoint slow?", "The endpoint is slow", "The endpoint is documented"),
         ("Does Bob speak French?", "Bob speaks French", "Bob speaks German"),
         ("Is the API of billing public?", "The API of billing is public", "The API of search is private"),
+        ("Is it enabled in staging?", "It is enabled in staging", "It is enabled in production"),
         ("which API is public?", "The API is public", "The API is private"),
     ],
 )

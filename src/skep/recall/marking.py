@@ -33,6 +33,8 @@ CLOSE = 0.5
 """The share of an older hit's score that a newer one must have to stand before it."""
 VALUE = 3
 """Words that a value may have which another one replaces."""
+PLACING = frozenset(("in", "on", "at", "for", "to", "from", "with", "by", "of", "as"))
+"""Words before what says where or when something is so; another one there is another matter."""
 _word = lazy(r"\w+")
 Opposed = Callable[["Memory", "Memory", float], str]
 """Of an older and a newer memory of some similarity: `contradiction`, `update`, or nothing if they go together."""
@@ -167,7 +169,7 @@ def _gives_way(query: str, older: Hit, newer: Hit, now: float) -> bool:
 
 
 def _one_value_replaced(older: str, newer: str) -> bool:
-    """Whether two texts begin by naming the same and are one sentence with a few words replaced further on."""
+    """Whether two texts begin by naming the same and are one sentence with what they say of it replaced."""
     from skep.words import STOP
 
     left, right = (_word.findall(text.casefold()) for text in (older, newer))
@@ -176,7 +178,8 @@ def _one_value_replaced(older: str, newer: str) -> bool:
     most -= start
     end = next((i for i in range(most) if left[-1 - i] != right[-1 - i]), most)
     replaced = max(len(left), len(right)) - start - end
-    return replaced <= VALUE and not STOP.issuperset(left[:start])
+    placed = left[start - 1 : start] and left[start - 1] in PLACING  # "in staging" says where, not what
+    return replaced <= VALUE and not STOP.issuperset(left[:start]) and not placed
 
 
 def newest_first(

@@ -11,7 +11,7 @@ from itertools import pairwise
 from skep.semantics import lexicon as lx
 from skep.semantics.features import Pair
 from skep.semantics.reading import Text
-from skep.words import SINGLE
+from skep.words import FAILED, SINGLE
 
 LETTER = 4
 """Words within which a text names a thing by a letter, if it is about that: "in the team A we use tabs"."""
@@ -107,7 +107,7 @@ def of_other_failures(pair: Pair) -> bool:
 def _failed(text: Text) -> bool:
     """Whether a text tells that something failed, or of an error somewhere."""
     words = text.words
-    if not lx.FAILED.isdisjoint(text.bag):
+    if not FAILED.isdisjoint(text.bag):
         return True
     return any(
         (word in lx.FAULTS or word.endswith(("error", "exception"))) and after in _PLACES

@@ -106,10 +106,6 @@ DONE: frozenset[str] = word_set(
     discussed walked cooked ate bought sold sent received paid found reported closed debugged deployed released"""
 )
 """Words with which a note begins that tells what somebody did."""
-FAILED: frozenset[str] = word_set(
-    "failed fails failing crashed crashes crashing broke errored threw aborted hung"
-)
-"""Words that tell that something went wrong."""
 FAULTS: frozenset[str] = word_set(
     "bug bugs error errors crash crashes exception failure timeout typo leak deadlock"
 )
