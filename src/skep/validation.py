@@ -241,9 +241,8 @@ def clean_number(field: str, value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongTypeError(f"{field} must be a number, got {type(value).__name__}", field=field)
     if not low <= value <= high:
-        raise OutOfRangeError(
-            f"{field} must be between {low:g} and {high:g}, got {_short(value)}", field=field
-        )
+        bounds = f"between {low:g} and {high:g}" if high < 1e12 else f"at least {low:g}"
+        raise OutOfRangeError(f"{field} must be {bounds}, got {_short(value)}", field=field)
     return float(value)
 
 

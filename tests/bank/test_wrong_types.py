@@ -226,6 +226,7 @@ def test_a_bank_is_salvaged_from_and_to_a_file(
         ("merge", {"loser": 1.5, "winner": "x"}, "loser must be an id"),
         ("path", {"a": None, "b": "x"}, "a must be an id"),
         ("recall", {"query": "x", "scope": {"team": "a"}}, "unknown key 'team' in scope; known are user"),
+        ("history", {"limit": 0}, "limit must be at least 1, got 0"),
         ("remember", {"text": "x", "level": 1.5}, "level must be a whole number"),
         ("set_setting", {"key": "x", "value": b"y"}, "value holds a bytes"),
         ("set_setting", {"key": "x", "value": 1 << 64}, "value holds a whole number of more than 64 bits"),
