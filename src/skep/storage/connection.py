@@ -122,7 +122,7 @@ class Connection:
         return False
 
     def _stay(self) -> None:
-        if self._stand_ins is not None and not self._left and self._stand_ins.follow(self._db):
+        if self._stand_ins is not None and self.mine and not self._left and self._stand_ins.follow(self._db):
             self._turn()
         try:
             if self._file is None or file_at(self.where) == self._file:
