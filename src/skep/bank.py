@@ -18,7 +18,7 @@ from skep.facade.reading import Page
 from skep.facade.whole import BankStatus, Whole
 from skep.facade.writing import Writing
 from skep.storage.sqlite import SqliteStore
-from skep.validation import clean_file
+from skep.validation import clean_file, clean_flag
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,10 +58,11 @@ class Bank(Writing, Linking, Living, Whole):
             raise WrongTypeError(
                 f"settings must be a Settings, got {type(settings).__name__}", field="settings"
             )
-        if not callable(now):
-            raise WrongTypeError(
-                f"now must be a function that gives seconds, got {type(now).__name__}", field="now"
-            )
+        _clean_clock(now)
+        clean_flag("create", create)
+        clean_flag("read_only", read_only)
+        if not callable(opener):
+            raise WrongTypeError(f"opener must be a function, got {type(opener).__name__}", field="opener")
         if embedder is not None and not isinstance(embedder, str) and not hasattr(embedder, "embed"):
             raise WrongTypeError(
                 f"embedder must be an Embedder or a spec such as 'static', got {type(embedder).__name__}",
@@ -116,6 +117,7 @@ class Bank(Writing, Linking, Living, Whole):
         from skep.facade.base import file_errors
         from skep.storage.restoring import put_back
 
+        _clean_clock(now)
         copy = clean_file("backup", backup)
         named = path if path is None or path == "" else clean_file("path", path)
         with file_errors(Path(copy)):
@@ -150,6 +152,13 @@ class Bank(Writing, Linking, Living, Whole):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _clean_clock(now: object) -> None:
+    if not callable(now):
+        raise WrongTypeError(
+            f"now must be a function that gives seconds, got {type(now).__name__}", field="now"
+        )
 
 
 def _own_embedder(store: SqliteStore, opener: Opener) -> tuple[Embedder, str | None, bool]:

@@ -13,15 +13,15 @@ from skep.patterns import lazy
 
 BAD = lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 """Characters that no text may hold: controls, and halves of pairs."""
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 DEEP = 500
-"""How far metadata is looked through; what is nested deeper, JSON refuses."""
+"""How far a value is looked through; what is nested deeper, JSON refuses."""
 
 
 def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
     """A JSON object that round-trips."""
     if not isinstance(value, Mapping):
         raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
-    _refuse_changed(field, value)
     return clean_json(field, value, limit)
 
 
@@ -47,7 +47,13 @@ def _refuse_changed(field: str, value: Any, depth: int = 0) -> None:
         for held in cast("list[Any]", value):
             if depth < DEEP:
                 _refuse_changed(field, held, depth + 1)
-    elif value is not None and not isinstance(value, int | float):
+    elif isinstance(value, int):
+        if not _LEAST <= value <= _MOST:
+            raise OutOfRangeError(
+                f"{field} holds a whole number of more than 64 bits, which not every reader keeps; give it as a text",
+                field=field,
+            )
+    elif value is not None and not isinstance(value, float):
         raise WrongTypeError(
             f"{field} holds a {type(value).__name__}, which JSON would give back as something else; use texts,"
             " numbers, lists and mappings",
@@ -56,7 +62,8 @@ def _refuse_changed(field: str, value: Any, depth: int = 0) -> None:
 
 
 def clean_json(field: str, value: Any, limit: int) -> Any:
-    """Anything that JSON can hold and give back."""
+    """Anything that JSON can hold and give back as it was."""
+    _refuse_changed(field, value)
     try:
         encoded = msgspec.json.encode(value)
         decoded: Any = msgspec.json.decode(encoded)

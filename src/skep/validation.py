@@ -55,8 +55,6 @@ REVISABLE = (
     "ttl",
     "metadata",
 )
-
-
 CLEARED: dict[str, Any] = {
     **dict.fromkeys(("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl")),
     "scope": {},
@@ -131,8 +129,11 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
-    """Raise for keys nobody knows, with the nearest known one. A mapping of what is known answers fastest."""
+def refuse_unknown(given: Iterable[str], known: Collection[str], field: str = "") -> None:
+    """Raise for keys nobody knows, with the nearest known one. A mapping of what is known answers fastest.
+
+    `field` is the argument that holds them, unless they are arguments themselves.
+    """
     for key in given:
         if key not in known:
             import difflib
@@ -140,7 +141,8 @@ def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
             known = tuple(known)
             near = difflib.get_close_matches(str(key), known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
-            raise UnknownKeyError(f"unknown key {key!r}{hint}", field=str(key))
+            where = f" in {field}" if field else ""
+            raise UnknownKeyError(f"unknown key {key!r}{where}{hint}", field=field or str(key))
 
 
 def clean_text(field: str, value: object, limit: int) -> str:
@@ -241,9 +243,8 @@ def clean_number(field: str, value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongTypeError(f"{field} must be a number, got {type(value).__name__}", field=field)
     if not low <= value <= high:
-        raise OutOfRangeError(
-            f"{field} must be between {low:g} and {high:g}, got {_short(value)}", field=field
-        )
+        bounds = f"between {low:g} and {high:g}" if high < 1e12 else f"at least {low:g}"
+        raise OutOfRangeError(f"{field} must be {bounds}, got {_short(value)}", field=field)
     return float(value)
 
 
@@ -339,7 +340,7 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
     """A scope from a `Scope` or a mapping. Only a scope that is asked for may hold the wildcard."""
     if isinstance(value, Mapping):
         parts = cast("Mapping[str, Any]", value)
-        refuse_unknown(parts, Scope.__struct_fields__)
+        refuse_unknown(parts, Scope.__struct_fields__, field)
         value = Scope(**parts)
     if not isinstance(value, Scope):
         raise WrongTypeError(
@@ -454,7 +455,7 @@ def _flag(field: str, value: Any, _settings: Settings) -> bool:
 
 
 def _level(field: str, value: Any, _settings: Settings) -> int:
-    return int(clean_number(field, value, 0, 100))
+    return clean_count(field, value, 0, 100)
 
 
 def _moment(field: str, value: Any, _settings: Settings) -> float:

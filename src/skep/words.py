@@ -47,6 +47,11 @@ _SINGLE_WORDS = "favourite favorite only main current currently default preferre
 SINGLE = frozenset(_SINGLE_WORDS.split())
 """Words that leave room for one value whatever the relation."""
 
+FAILED = frozenset(
+    ["failed", "fails", "failing", "crashed", "crashes", "crashing", "errored", "threw", "aborted", "hung"]
+)
+"""Words that tell that something went wrong."""
+
 _CJK = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3040-\u30ff"
     "\u3105-\u312f\u3130-\u318f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"

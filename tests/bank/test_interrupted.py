@@ -54,6 +54,34 @@ def test_an_interrupt_inside_a_write_takes_no_later_write_with_it(
         file.close()
 
 
+@pytest.mark.parametrize(("step", "first"), [("run", True), ("commit", False)])
+def test_an_interrupt_at_either_end_of_a_recall_leaves_nothing_open(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, first: bool
+) -> None:
+    with opened(bank_path) as bank, opened(bank_path) as other:
+        bank.remember("first", on_conflict="ignore")
+        bank.recall("first", preset="hybrid")
+        whole = getattr(Connection, step)
+
+        def interrupted(connection: Connection, *given: Any) -> object:
+            if first:
+                whole(connection, *given)
+            if first and given[0] != "BEGIN":
+                return None
+            monkeypatch.setattr(Connection, step, whole)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Connection, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bank.recall("second", preset="hybrid")
+        connection = bank.engine.store.connection
+        assert not connection.mine
+        assert not connection.db.in_transaction
+        other.remember("written by another process", on_conflict="ignore")
+
+        assert len(bank.find()) == 2, "no read is of the moment of the recall that was interrupted"
+
+
 def test_an_interrupt_while_the_index_catches_up_is_made_good(
     bank_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

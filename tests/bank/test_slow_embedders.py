@@ -314,6 +314,33 @@ def test_a_new_model_is_built_while_the_bank_is_only_read(bank_path: Path) -> No
         assert "words alone" not in bank.recall("bulk 7").reason
 
 
+@pytest.mark.parametrize("dim", [48, 64])
+@pytest.mark.parametrize("verb", ["recall", "rank"])
+def test_a_question_embedded_by_the_model_before_is_put_to_the_one_that_took_over_meanwhile(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch, dim: int, verb: str
+) -> None:
+    with Bank.open(bank_path, embedder="hash:64") as bank:
+        bank.remember_many([f"bulk {i}" for i in range(70)])
+    slow = Slow(dim, held=True)
+    with Bank.open(bank_path, embedder=slow) as bank:
+        embeddings = bank.engine.embeddings
+        ask, spaces = embeddings.asked, list[str]()
+
+        def asked(text: str) -> Any:
+            found = ask(text)
+            spaces.append(found.space)
+            if len(spaces) == 1:
+                slow.go_on.set()
+                emptied(bank)
+            return found
+
+        monkeypatch.setattr(embeddings, "asked", asked)
+        found = getattr(bank, verb)("bulk 7", preset="hybrid")
+
+    assert spaces == [HashingEmbedder(64).fingerprint, slow.fingerprint]
+    assert (len(found), "words alone" in found.reason) == (5, False)
+
+
 @pytest.mark.parametrize("spec", ["slow", "hash:32"])
 def test_a_new_model_that_was_complete_when_its_process_died_is_used(bank_path: Path, spec: str) -> None:
     embedder: Any = Slow() if spec == "slow" else spec

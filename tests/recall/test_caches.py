@@ -66,6 +66,52 @@ def test_an_answer_by_the_hour_moves_with_the_clock(bank: Bank, clock: Clock) ->
     assert not bank.recall(question, config={"temporal": "filter"})
 
 
+@pytest.mark.parametrize(
+    ("question", "seconds", "kept"),
+    [
+        ("what happened in the last hour?", 3600, False),
+        ("what happened in the last 30 minutes?", 1800, False),
+        ("what happened since the last 2 hours?", 7200, False),
+        ("what happened today?", None, True),
+        ("what happened this morning?", None, True),
+    ],
+)
+@pytest.mark.parametrize("config", [{"temporal": "filter"}, {"temporal": "boost", "floor": 0.9}])
+def test_no_kept_answer_outlives_the_time_it_is_about(
+    bank: Bank, clock: Clock, question: str, seconds: int | None, kept: bool, config: dict[str, Any]
+) -> None:
+    bank.remember("The nightly import has finished")
+    clock.now += seconds - 0.5 if seconds else 86_400 - clock.now % 86_400 - 0.5
+    recaller = bank._recall
+    for _ in range(2):
+        assert len(bank.recall(question, config=config)) == 1
+    assert recaller.cache_hits == int(kept)
+    clock.pass_seconds(0.5 if seconds is None else 1)
+
+    assert not bank.recall(question, config=config)
+
+
+@pytest.mark.parametrize("question", ["what are the office hours?", "which job runs 24 hours a day?"])
+def test_a_question_that_only_speaks_of_hours_is_kept_like_any_other(bank: Bank, question: str) -> None:
+    bank.remember("The office hours are nine to five, and one job runs 24 hours a day")
+    assert bank.recall(question) == bank.recall(question)
+    assert bank._recall.cache_hits == 1
+
+
+def test_hours_count_too_where_they_only_say_which_of_two_is_outdated(bank: Bank, clock: Clock) -> None:
+    config = {"temporal": "off", "currency": True}
+    bank.remember("The gateway runs on port 8080", on_conflict="ignore")
+    clock.pass_seconds(5000)
+    bank.remember("The gateway runs on port 9090", on_conflict="ignore")
+    question = "which port was the gateway on an hour ago?"
+    clock.pass_seconds(1000)
+    bank.recall(question, config=config)
+    clock.pass_seconds(10)
+    bank.recall(question, config=config)
+
+    assert bank._recall.cache_hits == 0
+
+
 def test_what_expires_leaves_the_answers_when_its_time_comes(bank: Bank, clock: Clock) -> None:
     bank.remember("The maintenance window is open", ttl=100)
     assert bank.recall("maintenance window")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.conftest import Clock
 
@@ -56,6 +58,58 @@ def test_however_few_are_asked_for_the_newest_value_is_the_first(
     )
     assert found.trace[-1].kept == 1
     assert bank.rank(query, limit=1).ids == (newer,)
+
+
+@pytest.mark.parametrize(
+    ("query", "older", "newer"),
+    [
+        ("Is the API public?", "The API is public", "The API is private"),
+        ("API public?", "The API is public", "The API is private"),
+        ("Isn't the API private?", "The API is private", "The API is public"),
+        ("is the feature flag enabled", "The feature flag is enabled", "The feature flag is disabled"),
+        ("Do the tests pass on Windows?", "The tests pass on Windows", "The tests fail on Windows"),
+        ("Are backups encrypted?", "Backups are encrypted", "Backups are unencrypted"),
+        ("Is the endpoint deprecated?", "The endpoint is deprecated", "The endpoint is supported"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["ignore", "warn"])
+def test_whether_something_is_so_is_answered_by_what_is_so_now(
+    bank: Bank, clock: Clock, query: str, older: str, newer: str, policy: Any
+) -> None:
+    bank.remember_many(["The API returns JSON", "Backups go to the vault", "The tests take an hour"])
+    clock.pass_days(1)
+    was = bank.remember(older, on_conflict=policy).memory.id
+    clock.pass_days(1)
+    now = bank.remember(newer, on_conflict=policy).memory.id
+
+    first, second = bank.recall(query)[:2]
+
+    assert [(first.memory.id, first.conflicts_with), (second.memory.id, second.conflicts_with)] == [
+        (now, (was,)),
+        (was, (now,)),
+    ]
+    assert ["outdated" in hit.flags for hit in (first, second)] == [False, True]
+    assert bank.recall(query, limit=1)[0].memory.id == now
+
+
+@pytest.mark.parametrize(
+    ("query", "asked", "newer"),
+    [
+        ("Was the API public?", "The API was public", "The API is private"),
+        ("Is the blue budget approved?", "The blue budget is approved", "The red budget is approved"),
+        ("Is the endpoint slow?", "The endpoint is slow", "The endpoint is documented"),
+        ("Does Bob speak French?", "Bob speaks French", "Bob speaks German"),
+        ("Is the API of billing public?", "The API of billing is public", "The API of search is private"),
+        ("Is it enabled in staging?", "It is enabled in staging", "It is enabled in production"),
+        ("which API is public?", "The API is public", "The API is private"),
+    ],
+)
+def test_an_older_hit_stays_first_where_the_newer_does_not_say_whether(
+    bank: Bank, clock: Clock, query: str, asked: str, newer: str
+) -> None:
+    told(bank, clock, asked, newer)
+
+    assert bank.recall(query)[0].memory.text == asked
 
 
 def test_of_copies_the_newest_comes_first_and_none_is_marked(bank: Bank, clock: Clock) -> None:

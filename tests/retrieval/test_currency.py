@@ -49,6 +49,9 @@ def test_memories_that_hold_other_words_of_the_query_are_left_alone() -> None:
         ("libfoo: library for parsing XML", "libbar: library for parsing JSON"),
         ("Staging runs Postgres 15", "Production runs Postgres 14"),
         ("The Berlin office has 40 desks", "The Paris office has 25 desks"),
+        ("Team A sits in the red room", "Team B sits in the blue room"),
+        ("pytest failed in test_login", "pytest failed in test_logout"),
+        ("The deploy crashed on web1", "The deploy crashed on web2"),
     ],
 )
 def test_texts_that_begin_with_two_names_are_about_two_things(older: str, newer: str) -> None:
@@ -56,6 +59,17 @@ def test_texts_that_begin_with_two_names_are_about_two_things(older: str, newer:
 
     assert renewed.order.tolist() == [0, 1]
     assert not renewed.outdated.any()
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Team A sits in the red room", "Team A sits in the blue room"),
+        ("The last deploy crashed on web1", "The last deploy crashed on web2"),
+    ],
+)
+def test_texts_about_the_one_thing_of_a_name_or_the_last_failure_are_rivals(older: str, newer: str) -> None:
+    assert renew(facts([older, newer], [9, 1], [[1], [1]])).outdated.tolist() == [True, False]
 
 
 def test_a_new_one_of_the_same_kind_is_no_second_thing() -> None:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import pytest
 
-from skep.retrieval.dates import EVER, spans
+from skep.retrieval.dates import EVER, holds_until, spans
 from skep.retrieval.query import names, subject_matter, understand
 
 NOW = datetime(2025, 6, 18, 15, 30, tzinfo=UTC).timestamp()
@@ -213,3 +214,45 @@ def test_hours_are_counted_from_the_moment_itself(text: str, start: int, end: in
     (span,) = spans(text, early)
 
     assert (span.start, span.end) == (early + 3600 * start, early + 3600 * end)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("in the last 30 minutes", -30, 60),
+        ("a few minutes ago", -8, 2),
+        ("40 minutes ago", -50, -30),
+    ],
+)
+def test_minutes_are_counted_like_hours(text: str, start: int, end: int) -> None:
+    (span,) = spans(text, NOW)
+
+    assert (span.start - NOW, span.end - NOW) == (60 * start, 60 * end)
+
+
+@pytest.mark.parametrize("text", ["a last minute change", "10 minutes before the meeting"])
+def test_minutes_that_say_how_long_are_no_time(text: str) -> None:
+    assert spans(text, NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("who was here in the last 24 hours?", 0),
+        ("what broke 20 minutes ago?", 0),
+        ("what happened between yesterday and 2 hours ago?", 0),
+        ("what happened since the last hour?", 0),
+        ("what is due today?", 3600),
+        ("what did we do this morning, and what on Monday?", 3600),
+        ("what are the office hours?", math.inf),
+        ("the hourly rate, 24 hours a day", math.inf),
+    ],
+)
+def test_a_text_says_how_long_it_names_the_same_times(text: str, seconds: float) -> None:
+    late = NOW // 86_400 * 86_400 + 23 * 3600  # an hour before midnight
+
+    assert holds_until(text, late) == late + seconds
+    for moved in (0.25, 0.5, 0.99):
+        if seconds:
+            then = late + moved * min(seconds, 3600)
+            assert spans(text, then) == spans(text, late)

@@ -14,7 +14,7 @@ from tests.storage.older import make_older
 from skep.bank import Bank
 from skep.config import Settings
 from skep.embedding.hashing import HashingEmbedder
-from skep.errors import StorageError
+from skep.errors import NewerVersionError
 from skep.model import Memory
 from skep.storage.doctor import examine
 from skep.storage.schema import VERSION
@@ -86,20 +86,60 @@ def test_an_older_bank_that_cannot_be_changed_is_read_as_it_is(bank_path: Path, 
     assert not bank_path.with_name(f"bank.skep.before-v{VERSION}").exists()
 
 
-def test_who_reads_an_older_bank_while_another_migrates_it_is_told_to_open_it_again(bank_path: Path) -> None:
-    before = filled(bank_path)
+READER = """
+import sys
+from skep import Bank
+from skep.embedding.hashing import HashingEmbedder
+
+with Bank.open(sys.argv[1], embedder=HashingEmbedder(32), read_only=True) as bank:
+    for asked in sys.stdin:
+        first = bank.recall(asked)[0].memory
+        kinds = [event.kind for event in bank.history(first.id)]
+        print(bank.status().schema, first.text, *kinds, sep="|", flush=True)
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_who_reads_an_older_bank_reads_on_when_another_process_migrates_it(
+    bank_path: Path, version: int
+) -> None:
+    filled(bank_path)
+    make_older(bank_path, version)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, str(bank_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+
+        def asked(question: str) -> str:
+            print(question, file=reader.stdin, flush=True)
+            return reader.stdout.readline().strip()  # type: ignore[union-attr]
+
+        assert asked("cache token") == f"{version}|the cache drops the token|remember|revise"
+        with opened(bank_path) as bank:
+            new = bank.remember("the quay floods in spring", on_conflict="ignore").memory
+            assert asked("quay floods") == f"{VERSION}|the quay floods in spring|remember"
+            bank.revise(new.id, text="the quay floods in autumn")
+            assert asked("quay floods") == f"{VERSION}|the quay floods in autumn|remember|revise"
+        assert asked("cache token") == f"{VERSION}|the cache drops the token|remember|revise"
+        reader.stdin.close()
+    assert reader.returncode == 0
+
+
+def test_who_reads_an_older_bank_is_told_when_a_skep_that_is_newer_migrates_it(bank_path: Path) -> None:
+    filled(bank_path)
     make_older(bank_path, 5)
-    reader = Bank.open(bank_path, embedder=HashingEmbedder(32), read_only=True)
-    assert reader.recall("the cache drops the token").hits[0].memory == before[-1]
-
-    with opened(bank_path) as bank:
-        bank.remember("written by the newer one", on_conflict="ignore")
-        with pytest.raises(StorageError, match="open the bank again"):
-            reader.recall("written by the newer one")
-    reader.close()
-
-    with Bank.open(bank_path, embedder=HashingEmbedder(32), read_only=True) as again:
-        assert again.recall("written by the newer one").hits[0].memory.text == "written by the newer one"
+    with Bank.open(bank_path, embedder=HashingEmbedder(32), read_only=True) as reader:
+        assert reader.recall("cache token")
+        newer = apsw.Connection(str(bank_path))
+        newer.pragma("user_version", VERSION + 1)
+        newer.close()
+        with pytest.raises(NewerVersionError, match="upgrade skep"):
+            reader.recall("the cache drops the token")
 
 
 def test_a_process_of_an_older_version_cannot_go_on_writing(bank_path: Path) -> None:

@@ -163,10 +163,10 @@ class Engine:
         found = self.store.validity(clean_id(memory_id))
         return self._missing(memory_id) if found is None else found
 
-    def known(self, *memory_ids: str) -> None:
-        """Raise unless every id names a memory."""
+    def known(self, *memory_ids: str, field: str = "memory_id") -> None:
+        """Raise unless every id names a memory; `field` is the argument that holds them."""
         for memory_id in memory_ids:
-            self.validity(memory_id)
+            self.validity(clean_id(memory_id, field))
 
     def _missing(self, memory_id: str) -> NoReturn:
         if self.frozen and not self.store.log.of(memory_id):

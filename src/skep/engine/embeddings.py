@@ -49,6 +49,8 @@ class Asked(NamedTuple):
     reason: str = ""
     passing: bool = False
     """Whether that is so now and may be different the next time."""
+    space: str = ""
+    """The fingerprint of the model that made the vector."""
 
 
 class Embeddings:
@@ -205,7 +207,7 @@ class Embeddings:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
-                return Asked(known, "", False)
+                return Asked(known, space=space.fingerprint)
         said = self.outages.now(space.fingerprint)
         if said is not None:
             return Asked(None, _words_alone(said), passing=True)
@@ -227,7 +229,7 @@ class Embeddings:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
-        return Asked(vector, "", False)
+        return Asked(vector, space=space.fingerprint)
 
     def _note(self, name: str, error: EmbeddingError) -> None:
         """Note that an embedder failed."""

@@ -56,10 +56,10 @@ class Base:
 
     def _sees(self, scope: ScopeLike | None, include_shared: bool) -> Sees | None:
         """What a read with a scope may show; None where everything is."""
+        shared = clean_flag("include_shared", include_shared)
         if scope is None:
             return None
         asked = clean_scope("scope", scope, self._engine.settings.label_limit, asked=True)
-        shared = clean_flag("include_shared", include_shared)
         return lambda memory: asked.admits(memory.scope) or (shared and memory.scope.shared)
 
     def _seen(self, memory_id: str, sees: Sees | None) -> Memory:

@@ -22,7 +22,8 @@ class Linking(Base):
         `example_of`, `contradicts`, `updates` and `entails`; any other word may be a relation too.
         What replaces or repeats another is said with `supersede` and `merge`, and shows among the links.
         """
-        self._engine.known(src, dst)
+        self._engine.known(src, field="src")
+        self._engine.known(dst, field="dst")
         if src == dst:
             raise InvalidInputError(
                 f"{src} cannot be linked to itself; pass two different memories", field="dst"
@@ -111,8 +112,8 @@ class Linking(Base):
     ) -> list[Link]:
         """The fewest links that lead from one memory to another; empty when none do. With a scope, within it alone."""
         sees = self._sees(scope, include_shared)
-        self._seen(a, sees)
-        self._seen(b, sees)
+        self._seen(clean_id(a, "a"), sees)
+        self._seen(clean_id(b, "b"), sees)
         max_depth = clean_count("max_depth", max_depth, 0, 100)
         return graph.shortest_path(a, b, self._links_within(sees), max_depth=max_depth)
 

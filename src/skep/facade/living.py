@@ -282,4 +282,5 @@ class Living(Reading):
             return self._filter(scope=scope, include_shared=include_shared, valid_at=self._engine.now())
 
         where()  # a scope that cannot be asked for is refused here, not in the background
-        return Stream(self._recall, where, turns=clean_count("turns", turns, 1, 1000), inline=bool(inline))
+        turns, inline = clean_count("turns", turns, 1, 1000), clean_flag("inline", inline)
+        return Stream(self._recall, where, turns=turns, inline=inline)

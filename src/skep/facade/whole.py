@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -27,6 +27,7 @@ from skep.storage.sqlite import Applied
 from skep.validation import (
     clean_call,
     clean_count,
+    clean_flag,
     clean_mapping,
     clean_path,
     clean_text,
@@ -111,16 +112,8 @@ class Whole(Base):
         Events with a gap before them wait until it is filled; with `partial`, for copies of single memories,
         they count at once.
         """
-        if isinstance(events, str | bytes) or not isinstance(events, Iterable):  # pyright: ignore
-            raise WrongTypeError(
-                f"events must be a list of events, got {type(events).__name__}", field="events"
-            )
-        events = list(events)
-        for event in events:
-            if not isinstance(event, Event):  # pyright: ignore
-                raise WrongTypeError(
-                    f"events must hold events of a bank, got {type(event).__name__}", field="events"
-                )
+        clean_flag("partial", partial)
+        events = clean_events(events)
         self._engine.embeddings.adopt()
         applied = self._engine.store.apply(
             events, now=self._engine.now(), embed=self._engine.embeddings.in_place, partial=partial
@@ -284,7 +277,8 @@ class Whole(Base):
         """
         from skep.storage.doctor import examine
 
-        return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine, deep=bool(deep))]
+        deep = clean_flag("deep", deep)
+        return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine, deep=deep)]
 
     def mend(self) -> list[str]:
         """Rebuild from the log what can be rebuilt; what was done."""
@@ -294,6 +288,20 @@ class Whole(Base):
         self._engine.index.drop()
         self._engine.index.refresh()
         return [*done, "rebuilt the index of words and vectors"]
+
+
+def clean_events(events: Any) -> list[Event]:
+    """Events of a bank."""
+    if isinstance(events, str | bytes) or not isinstance(events, Iterable):
+        kind = type(events).__name__  # pyright: ignore
+        raise WrongTypeError(f"events must be a list of events, got {kind}", field="events")
+    listed = list(cast("Iterable[Any]", events))
+    for event in listed:
+        if not isinstance(event, Event):
+            raise WrongTypeError(
+                f"events must hold events of a bank, got {type(event).__name__}", field="events"
+            )
+    return listed
 
 
 def refuse_database(target: Path, bank: Path | None) -> None:

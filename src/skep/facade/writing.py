@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from skep.semantics.writing import Item
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
-_ITEM = (str, dict, Mapping)
+_ITEM = (dict, Mapping)
 _FIELDS = dict.fromkeys(REMEMBER_KEYS).keys()
 _HOW = ("contradiction_fn", "on_conflict", "redact")
 """What is said of the writing, and not of the memory."""
@@ -165,16 +165,10 @@ class Writing(Base):
         """
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
         clean_call("progress", progress)
-        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):  # pyright: ignore
-            raise WrongTypeError(
-                f"items must be a list of texts or mappings, got {type(items).__name__};"  # pyright: ignore
-                " for a single memory use `remember`",
-                field="items",
-            )
         from skep.bulk import uncollected
 
         checked: list[Item] = []
-        rest = iter(items)
+        rest = iter(clean_items(items))
         while some := list(islice(rest, BULK)):
             uncollected(lambda some=some: self._check(some, on_conflict, checked))
         return self._writer.remember_many(self._engine, checked, bulk=BULK, progress=progress)
@@ -183,15 +177,12 @@ class Writing(Base):
         """Put items, checked, after those that were."""
         for item in items:
             try:
-                if not isinstance(item, _ITEM):
-                    raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}")
-                given = {"text": item} if isinstance(item, str) else cast("Mapping[str, Any]", item)
-                checked.append(self._item(given, on_conflict))
+                checked.append(self._item(fields_of(item), on_conflict))
             except InvalidInputError as error:
                 error.args = (f"item {len(checked)}: {error}",)
                 raise
 
-    def _item(self, given: Mapping[str, Any], on_conflict: OnConflict) -> Item:
+    def _item(self, given: Mapping[str, Any], on_conflict: str) -> Item:
         """What was given to `remember`, checked."""
         fields, policy, asks, redact = given, on_conflict, None, False
         if not (isinstance(given, dict) and given.keys() <= _FIELDS):
@@ -258,20 +249,23 @@ class Writing(Base):
         from skep.lifecycle.deciding import led_back
 
         memory = self._engine.memory(memory_id)
-        if memory.status in CURRENT:
-            return memory
         body = {"memory": memory_id}
         if reason is not None:
             body["reason"] = public_text("reason", reason, self._engine.settings.text_limit)
+        if memory.status in CURRENT:
+            return memory
         with self._engine.store.writing():
             self._engine.write([("restore", body), *led_back(self._engine, memory_id)])
         return self._engine.memory(memory_id)
 
     def supersede(self, old: str, new: str, reason: str | None = None) -> Memory:
         """Say that a newer memory replaces an older one; the older stays in history."""
-        self._engine.known(old, new)
-        graph.refuse_cycle(old, new, self._engine.store.get)
-        self._write("supersede", {"old": old, "new": new}, reason)
+        self._engine.known(old, field="old")
+        self._engine.known(new, field="new")
+        with self._engine.store.writing():  # what replaced what is looked at and written at one moment
+            graph.refuse_cycle(old, new, self._engine.store.get)
+            graph.refuse_set_aside(new, self._engine.store.get)
+            self._write("supersede", {"old": old, "new": new}, reason)
         return self._engine.memory(old)
 
     def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
@@ -283,11 +277,13 @@ class Writing(Base):
         """
         from skep.lifecycle.deciding import merge_plans
 
-        self._engine.known(loser, winner)
+        self._engine.known(loser, field="loser")
+        self._engine.known(winner, field="winner")
         if reason is not None:
             reason = public_text("reason", reason, self._engine.settings.text_limit)
         with self._engine.store.writing():  # what links there are is looked at and moved at one moment
             graph.refuse_cycle(loser, winner, self._engine.store.get)
+            graph.refuse_set_aside(winner, self._engine.store.get)
             copy, kept = self._engine.memory(loser), self._engine.memory(winner)
             self._engine.write(merge_plans(self._engine, kept, [copy], reason=reason))
         return self._engine.memory(winner)
@@ -338,7 +334,27 @@ class Writing(Base):
         ids = clean_ids("memory_ids", memory_ids)
         clean_flag("dry_run", dry_run)
         if not ids:
-            raise InvalidInputError("nothing to forget; pass the id of a memory")
+            raise InvalidInputError("nothing to forget; pass the id of a memory", field="memory_ids")
         from skep.engine.forgetting import forget
 
         return forget(self._engine, ids, dry_run=dry_run)
+
+
+def clean_items(items: Any) -> Iterable[Any]:
+    """Several memories to be."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise WrongTypeError(
+            f"items must be a list of texts or mappings, got {type(items).__name__};"  # pyright: ignore
+            " for a single memory use `remember`",
+            field="items",
+        )
+    return cast("Iterable[Any]", items)
+
+
+def fields_of(item: object) -> Mapping[str, Any]:
+    """One of them as the arguments of `remember`."""
+    if isinstance(item, str):
+        return {"text": item}
+    if not isinstance(item, _ITEM):
+        raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}", field="items")
+    return cast("Mapping[str, Any]", item)

@@ -15,6 +15,8 @@ import msgspec
 
 from skep.bank import Bank, Page
 from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFoundError
+from skep.facade.whole import clean_events
+from skep.facade.writing import ON_CONFLICT, clean_items, fields_of
 from skep.hive.about import subjects_of
 from skep.hive.asking import HiveRecaller, PlainRecaller
 from skep.hive.policy import Decision
@@ -35,7 +37,8 @@ from skep.semantics import links
 from skep.semantics.conflicts import refused, repeats, replaces
 from skep.semantics.writing import draft as drafted
 from skep.storage.base import Filter
-from skep.validation import Time, body_of, clean_choice
+from skep.tuples import NamedTuple
+from skep.validation import Time, clean_call, clean_choice, clean_id, clean_ids
 
 if TYPE_CHECKING:
     from skep.engine import Progress
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from skep.lifecycle.learning import Learned
     from skep.lifecycle.report import MaintainReport
     from skep.recall.search import Recaller
+    from skep.semantics.writing import Item
 
 
 REPLACES = {"supersede": ("old",), "merge": ("loser", "winner")}
@@ -55,6 +59,17 @@ class Promoted(Remembered, frozen=True, kw_only=True):
     decision: Decision
     copies: int = 0
     """Members that confirmed a copy."""
+
+
+class _Draft(NamedTuple):
+    """What an agent is about to write."""
+
+    memory: Memory
+    """As the gateway sees it."""
+    given: dict[str, Any]
+    """As it is handed to the bank that stores it."""
+    item: Item
+    """The same, checked, with what to do about conflicts."""
 
 
 class AgentBank(Wholly):
@@ -108,21 +123,26 @@ class AgentBank(Wholly):
         **fields: Any,
     ) -> Promoted:
         """Learn something, and share it if the gateway agrees; the arguments are those of `Bank.remember`."""
-        clean_choice("on_conflict", on_conflict, ("ignore", "warn", "supersede", "raise"))
-        draft, given = self._draft(text, fields)
+        said = {"text": text, "contradiction_fn": contradiction_fn, **fields}
+        return self._remembered(self._draft(said, clean_choice("on_conflict", on_conflict, ON_CONFLICT)))
+
+    def _remembered(self, new: _Draft) -> Promoted:
+        """Do with a draft what its policy and the gateway say."""
+        draft, given, item = new
+        on_conflict, contradiction_fn = item.on_conflict, item.contradiction_fn
         with tracer.span("hive.remember", agent=self.name) as span, acting(self.name):
             checked = on_conflict != "ignore" or self.hive.policy.contradiction != "allow"
             opposed = self._conflicts(draft, contradiction_fn) if checked else ()
             conflicts = () if on_conflict == "ignore" else opposed
             if on_conflict == "raise" and (serious := refused(conflicts)):
-                raise ConflictError(text, serious)
+                raise ConflictError(draft.text, serious)
             mine = [
                 c for c in conflicts if c.existing.scope == draft.scope
             ]  # nothing else is replaced or confirmed
             repeated = next((c.existing for c in mine if c.kind == "duplicate"), None)
             surely = next((c.existing for c in mine if repeats(c)), None)
             if surely is not None and on_conflict == "supersede":
-                return self._confirmed(surely, conflicts)
+                return self._confirmed(surely, conflicts, item.redactions)
             if on_conflict in ("ignore", "supersede"):  # an agent's own word, but not against confirmed ones
                 opposed = tuple(c for c in opposed if c.existing.confirmations > 0)
             decision = self.hive.gateway.judge(draft, opposed)
@@ -135,11 +155,17 @@ class AgentBank(Wholly):
                     for conflict in filter(replaces, mine):
                         self.supersede(conflict.existing.id, memory.id)
         replaced = on_conflict == "supersede" and any(map(replaces, mine)) and decision.verdict == "promoted"
-        action = "superseded" if replaced else "stored"
-        return Promoted(memory=memory, conflicts=conflicts, action=action, decision=decision, copies=copies)
+        return Promoted(
+            memory=memory,
+            conflicts=conflicts,
+            action="superseded" if replaced else "stored",
+            redactions=item.redactions,
+            decision=decision,
+            copies=copies,
+        )
 
-    def _draft(self, text: str, fields: Mapping[str, Any]) -> tuple[Memory, dict[str, Any]]:
-        """The memory as the gateway sees it, and the fields to store."""
+    def _draft(self, fields: Mapping[str, Any], on_conflict: str) -> _Draft:
+        """What an agent says, checked."""
         author = fields.get("agent") or self.name
         if author != self.name:
             raise InvalidInputError(
@@ -150,20 +176,25 @@ class AgentBank(Wholly):
         ttl = self.hive.policy.ttl
         if ttl is not None and "ttl" not in given:
             given["ttl"] = ttl
-        given |= {"text": text, "agent": self.name}
-        body = body_of(given, self._engine.settings)
-        draft = drafted(body, self._engine.now())
-        return msgspec.structs.replace(draft, evidence=tuple(draft.evidence)), given
+        given["agent"] = self.name
+        item = self._item(given, on_conflict)
+        draft = drafted(item.body, self._engine.now())
+        given = {key: value for key, value in given.items() if key not in ("contradiction_fn", "on_conflict")}
+        return _Draft(msgspec.structs.replace(draft, evidence=tuple(draft.evidence)), given, item)
 
     def _conflicts(
         self, draft: Memory, contradiction_fn: Callable[[Memory, Memory], bool] | None
     ) -> tuple[Conflict, ...]:
         return self.hive.conflicts(draft, self._filter(kind=draft.kind), contradiction_fn)
 
-    def _confirmed(self, existing: Memory, conflicts: tuple[Conflict, ...]) -> Promoted:
+    def _confirmed(
+        self, existing: Memory, conflicts: tuple[Conflict, ...], redactions: tuple[str, ...]
+    ) -> Promoted:
         memory = self.hive.confirm(existing.id, by=self.name) or existing
         decision = Decision(verdict="promoted", reasons=(f"says what {existing.id} says",))
-        return Promoted(memory=memory, conflicts=conflicts, action="confirmed", decision=decision)
+        return Promoted(
+            memory=memory, conflicts=conflicts, action="confirmed", redactions=redactions, decision=decision
+        )
 
     def _store(self, given: dict[str, Any], decision: Decision) -> tuple[Memory, int]:
         if decision.verdict == "rejected":
@@ -188,17 +219,21 @@ class AgentBank(Wholly):
         progress: Progress | None = None,
     ) -> list[Remembered]:
         """Learn many things; each passes the gateway, and copies are sent in bulk."""
-        listed: list[dict[str, Any]] = [
-            {"text": item} if isinstance(item, str) else dict(item) for item in items
-        ]
-        if on_conflict != "ignore":
-            return list[Remembered](
-                self.remember(item.pop("text"), on_conflict=on_conflict, **item) for item in listed
-            )
-        drafts = [self._draft(item.pop("text", ""), item) for item in listed]
-        decisions = [self.hive.gateway.judge(draft) for draft, _ in drafts]
-        shared = [given for (_, given), d in zip(drafts, decisions, strict=True) if d.verdict != "rejected"]
-        own = [given for (_, given), d in zip(drafts, decisions, strict=True) if d.verdict == "rejected"]
+        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        clean_call("progress", progress)
+        drafts: list[_Draft] = []
+        for item in clean_items(items):
+            try:
+                drafts.append(self._draft(fields_of(item), on_conflict))
+            except InvalidInputError as error:
+                error.args = (f"item {len(drafts)}: {error}",)
+                raise
+        if any(draft.item.on_conflict != "ignore" for draft in drafts):
+            return [self._remembered(draft) for draft in drafts]
+        decisions = [self.hive.gateway.judge(draft.memory) for draft in drafts]
+        judged = list(zip(drafts, decisions, strict=True))
+        shared = [draft.given for draft, d in judged if d.verdict != "rejected"]
+        own = [draft.given for draft, d in judged if d.verdict == "rejected"]
         sources = dict.fromkeys(name for given in shared for name in given.get("evidence", ()))
         with acting(self.name):
             self.hive.adopt(self.home, sources)
@@ -208,8 +243,12 @@ class AgentBank(Wholly):
                 stored = iter(self.home.bank.remember_many(shared, progress=progress) if shared else ())
                 kept = iter(self._private().remember_many(own) if own else ())
                 done = [
-                    Promoted(memory=next(kept if d.verdict == "rejected" else stored).memory, decision=d)
-                    for d in decisions
+                    Promoted(
+                        memory=next(kept if d.verdict == "rejected" else stored).memory,
+                        redactions=draft.item.redactions,
+                        decision=d,
+                    )
+                    for draft, d in judged
                 ]
                 for one in done:
                     if one.decision.verdict == "quarantined":
@@ -222,10 +261,15 @@ class AgentBank(Wholly):
     # Changing what is there, wherever it is
 
     @contextlib.contextmanager
-    def _reaching(self, *memory_ids: str) -> Generator[Bank]:
-        """The bank to change some memories in; what happens there is sent to every other copy."""
+    def _reaching(self, *memory_ids: str, **named: str) -> Generator[Bank]:
+        """The bank to change some memories in; what happens there is sent to every other copy.
+
+        Args:
+            memory_ids: Ids that were checked.
+            named: Ids by the arguments that hold them.
+        """
         self.hive.may_write(self.name)
-        bank = self._holding(memory_ids)
+        bank = self._holding(*memory_ids, **named)
         log = bank.engine.store.log
         before = log.last_seq()
         with acting(self.name):
@@ -233,8 +277,8 @@ class AgentBank(Wholly):
         if bank is not self._own:
             self.hive.spread(self.home, list(log.after(before)))
 
-    def _holding(self, memory_ids: Iterable[str]) -> Bank:
-        ids = tuple(memory_ids)
+    def _holding(self, *memory_ids: str, **named: str) -> Bank:
+        ids = (*memory_ids, *(clean_id(each, field) for field, each in named.items()))
         if self._own is not None and ids and all(_holds(self._own, i) for i in ids):
             return self._own
         self.hive.adopt(self.home, ids)
@@ -251,34 +295,34 @@ class AgentBank(Wholly):
 
     def revise(self, memory_id: str, **changes: Any) -> Memory:
         """Change fields of a memory; every copy follows."""
-        with self._reaching(memory_id) as bank:
+        with self._reaching(memory_id=memory_id) as bank:
             return bank.revise(memory_id, **changes)
 
     def retract(self, memory_id: str, reason: str | None = None) -> Memory:
         """Take a memory back, everywhere."""
-        with self._reaching(memory_id) as bank:
+        with self._reaching(memory_id=memory_id) as bank:
             return bank.retract(memory_id, reason)
 
     def restore(self, memory_id: str, reason: str | None = None) -> Memory:
         """Make a memory current again, everywhere."""
-        if self._holding((memory_id,)) is not self._own:
+        if self._holding(memory_id=memory_id) is not self._own:
             self._adopt_replaced((memory_id,))
-        with self._reaching(memory_id) as bank:
+        with self._reaching(memory_id=memory_id) as bank:
             return bank.restore(memory_id, reason)
 
     def supersede(self, old: str, new: str, reason: str | None = None) -> Memory:
         """Say that a newer memory replaces an older one, everywhere."""
-        with self._reaching(old, new) as bank:
+        with self._reaching(old=old, new=new) as bank:
             return bank.supersede(old, new, reason)
 
     def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
         """Fold a duplicate into the memory that is kept, everywhere."""
-        with self._reaching(loser, winner) as bank:
+        with self._reaching(loser=loser, winner=winner) as bank:
             return bank.merge(loser, winner, reason)
 
     def mark(self, memory_id: str, status: str, reason: str | None = None) -> Memory:
         """Set a memory aside or make it active again, everywhere."""
-        with self._reaching(memory_id) as bank:
+        with self._reaching(memory_id=memory_id) as bank:
             return bank.mark(memory_id, status, reason)
 
     def confirm(self, memory_id: str, by: str | None = None) -> Memory:
@@ -288,39 +332,39 @@ class AgentBank(Wholly):
                 f"{self.name} cannot confirm for {by!r}; open that agent's bank instead", field="by"
             )
         self.hive.may_write(self.name)
-        return self.hive.confirm(memory_id, by=self.name) or self.get(memory_id)
+        return self.hive.confirm(clean_id(memory_id), by=self.name) or self.get(memory_id)
 
     def dispute(self, memory_id: str, by: str) -> Memory:
         """Note that something contradicts a memory, everywhere."""
-        with self._reaching(memory_id) as bank:
+        with self._reaching(memory_id=memory_id) as bank:
             return bank.dispute(memory_id, by)
 
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         """Note evidence for a memory, everywhere."""
-        with self._reaching(memory_id) as bank:
+        with self._reaching(memory_id=memory_id) as bank:
             return bank.support(memory_id, sources)
 
     def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
         """Erase memories for good, from every member of the hive."""
-        ids = (memory_ids,) if isinstance(memory_ids, str) else tuple(dict.fromkeys(memory_ids))
-        if not dry_run and self._holding(ids) is not self._own:  # what they replaced is passed on from here
+        ids = clean_ids("memory_ids", memory_ids)
+        if not dry_run and self._holding(*ids) is not self._own:  # what they replaced is passed on from here
             self._adopt_replaced(ids)
         with self._reaching(*ids) as bank:
             return bank.forget(ids, dry_run=dry_run)
 
     def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
         """Link two memories, everywhere."""
-        with self._reaching(src, dst) as bank:
+        with self._reaching(src=src, dst=dst) as bank:
             return bank.link(src, dst, rel, strength)
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
         """Remove the links from one memory to another, everywhere."""
-        with self._reaching(src, dst) as bank:
+        with self._reaching(src=src, dst=dst) as bank:
             return bank.unlink(src, dst, rel)
 
     def undo(self, event_id: str, reason: str | None = None) -> Event:
         """Make one event as if it had never been, everywhere."""
-        holder = self.hive.holder_of_event(event_id)
+        holder = self.hive.holder_of_event(clean_id(event_id, "event_id"))
         if holder is not None:
             event = holder.bank.event(event_id)
             self.hive.adopt(self.home, subjects_of(event))  # the one at home may be one end of it alone
@@ -341,7 +385,7 @@ class AgentBank(Wholly):
 
     def apply(self, events: Iterable[Event], *, partial: bool = False) -> Any:  # noqa: ARG002
         """Take events of another replica into the hive; forged ones are refused."""
-        return self.hive.apply_via(events, ("sync",))
+        return self.hive.apply_via(clean_events(events), ("sync",))
 
     def maintain(self, *args: Any, **options: Any) -> MaintainReport:
         """Keep what is at home clean; every copy follows. See `Bank.maintain`."""
@@ -350,12 +394,14 @@ class AgentBank(Wholly):
 
     def resolve_judgement(self, a: str, b: str, decision: str, by: str | None = None) -> int:
         """Decide a pair of memories, everywhere; see `Bank.resolve_judgement`."""
-        with self._reaching(a, b) as bank:
+        with self._reaching(a=a, b=b) as bank:
             return bank.resolve_judgement(a, b, decision, by or self.name)
 
-    def learn(self, task: str, outcome: str | bool, *, used: Iterable[str] = (), **details: Any) -> Learned:
+    def learn(
+        self, task: str, outcome: str | bool, *, used: str | Iterable[str] = (), **details: Any
+    ) -> Learned:
         """Record how a task went; see `Bank.learn`."""
-        ids = tuple(used)
+        ids = clean_ids("used", used)
         author = details.setdefault("agent", self.name)
         if author not in (None, self.name):
             raise InvalidInputError(f"{self.name} cannot learn for {author!r}", field="agent")
@@ -392,26 +438,26 @@ class AgentBank(Wholly):
         """What happened to a memory, wherever it is; without an id, what happened last at home."""
         if memory_id is None:
             return super().history(**options)
-        return self._holding((memory_id,)).history(memory_id, **options)
+        return self._holding(memory_id=memory_id).history(memory_id, **options)
 
     def blame(self, memory_id: str, **options: Any) -> dict[str, Event]:
         """Per field of a memory, the event that last set it."""
-        return self._holding((memory_id,)).blame(memory_id, **options)
+        return self._holding(memory_id=memory_id).blame(memory_id, **options)
 
     def neighbors(self, memory_id: str, *args: Any, **options: Any) -> Graph:
         """The memories within some links of one, and the links."""
-        self._holding((memory_id,))
+        self._holding(memory_id=memory_id)
         return self._filled(super().neighbors(memory_id, *args, **options))
 
     def subgraph(self, memory_ids: Iterable[str], depth: int = 1, **options: Any) -> Graph:
         """Memories, their surroundings, and the links among them, wherever they are."""
-        ids = tuple(memory_ids)
-        self._holding(ids)
+        ids = clean_ids("memory_ids", memory_ids)
+        self._holding(*ids)
         return self._filled(super().subgraph(ids, depth, **options))
 
     def path(self, a: str, b: str, max_depth: int = 6, **options: Any) -> list[Link]:
         """The fewest links that lead from one memory to another, wherever they are."""
-        self._holding((a, b))
+        self._holding(a=a, b=b)
         return super().path(a, b, max_depth, **options)
 
     def _filled(self, graph: Graph) -> Graph:

@@ -15,7 +15,7 @@ from skep.hive.frames import Frame, ShardFetch, ShardFetched, ShardFind, ShardPa
 from skep.hive.pool import PRIVATE
 from skep.model import CURRENT, STATUSES, Memory
 from skep.storage.base import Filter
-from skep.validation import clean_number
+from skep.validation import clean_count, clean_words
 from skep.words import query_terms
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def find_everywhere(
 ) -> Page:
     """Memories of all members, newest first, each once; the cursor knows how far each member was read."""
     where = view.filter(status=STATUSES if status is None else status, **conditions)
-    limit = int(clean_number("limit", limit, 1, 10_000))
+    limit = clean_count("limit", limit, 1, 10_000)
+    text = clean_words("text", text, view.engine.settings.text_limit)
     places = _read_cursor(cursor)
     words = query_terms(text) if text else ()
     shown: dict[str, Memory] = {}
@@ -121,8 +122,11 @@ def _read_cursor(cursor: str | None) -> dict[str, int]:
         return {}
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(cursor), type=dict[str, int])
-    except (ValueError, msgspec.DecodeError):
-        raise InvalidInputError(f"cursor {cursor!r} is not one that `find` gave", field="cursor") from None
+    except (TypeError, ValueError, msgspec.DecodeError):
+        raise InvalidInputError(
+            f"cursor must be one that `find` gave, got {cursor!r:.80}; leave it out to start over",
+            field="cursor",
+        ) from None
 
 
 def _write_cursor(places: dict[str, int]) -> str:

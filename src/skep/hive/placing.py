@@ -382,6 +382,7 @@ class Placing:
         lost = {*total.held, *(refused.event for refused in total.refused)}
         return Transfer(
             events=len(fresh - lost),
+            known=len(listed) - len(fresh),
             held=tuple(dict.fromkeys(total.held)),
             refused=tuple(dict.fromkeys(total.refused)),
         )

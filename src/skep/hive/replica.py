@@ -67,6 +67,8 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
     """What one side got from the other."""
 
     events: int = 0
+    known: int = 0
+    """How many were there already, where that was counted."""
     bytes: int = 0
     held: tuple[str, ...] = ()
     """Stamped too far in the future; taken when their time comes."""
@@ -77,10 +79,16 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
         """How many events were new."""
         return self.events
 
+    @property
+    def erased(self) -> dict[str, int]:
+        """What was erased is counted by banks alone."""
+        return {}
+
     def plus(self, other: Transfer) -> Transfer:
         """Both together."""
         return Transfer(
             events=self.events + other.events,
+            known=self.known + other.known,
             bytes=self.bytes + other.bytes,
             held=tuple(dict.fromkeys(self.held + other.held)),
             refused=self.refused + other.refused,

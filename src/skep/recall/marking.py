@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from skep import kernels
+from skep.patterns import lazy
 from skep.semantics.conflicts import OVERLAP, comparable, in_common, judge, older_first, replaces, whole_words
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ FEWEST = 5
 """So many hits are looked at however few are asked for, so that the best of them is not one that another outdates."""
 CLOSE = 0.5
 """The share of an older hit's score that a newer one must have to stand before it."""
+VALUE = 3
+"""Words that a value may have which another one replaces."""
+PLACING = frozenset(("in", "on", "at", "for", "to", "from", "with", "by", "of", "as"))
+"""Words before what says where or when something is so; another one there is another matter."""
+_word = lazy(r"\w+")
 Opposed = Callable[["Memory", "Memory", float], str]
 """Of an older and a newer memory of some similarity: `contradiction`, `update`, or nothing if they go together."""
 
@@ -133,13 +139,19 @@ def _may_conflict(a: Memory, b: Memory) -> bool:
 
 
 def _gives_way(query: str, older: Hit, newer: Hit, now: float) -> bool:
-    """Whether an older hit answers the query with what is no longer so, and the newer one answers as much of it."""
-    from skep.retrieval.query import understand
+    """Whether an older hit answers the query with what is no longer so, and the newer one answers as much of it.
+
+    Whether something is so is also answered by what is so in its place: "The API is private", asked if it is public.
+    """
+    from skep.retrieval.query import asks_whether, understand
     from skep.words import STOP, query_terms, terms
 
     one, other = older.memory, newer.memory
     asks = understand(query, now)
-    if newer.score < CLOSE * older.score or asks.former:
+    if asks.former:
+        return False
+    in_its_place = asks_whether(query) and _one_value_replaced(one.text, other.text)
+    if newer.score < CLOSE * older.score and not in_its_place:
         return False
     if asks.names_time_of(one.created_at) and not asks.names_time_of(other.created_at):
         return False  # of the time that is asked about, it is the newest
@@ -153,7 +165,21 @@ def _gives_way(query: str, older: Hit, newer: Hit, now: float) -> bool:
             return False
     asked = set(query_terms(query)) - STOP
     held = [asked.intersection(terms(f"{memory.title or ''} {memory.text}")) for memory in (one, other)]
-    return held[0] <= held[1]
+    return in_its_place or held[0] <= held[1]
+
+
+def _one_value_replaced(older: str, newer: str) -> bool:
+    """Whether two texts begin by naming the same and are one sentence with what they say of it replaced."""
+    from skep.words import STOP
+
+    left, right = (_word.findall(text.casefold()) for text in (older, newer))
+    most = min(len(left), len(right))
+    start = next((i for i in range(most) if left[i] != right[i]), most)
+    most -= start
+    end = next((i for i in range(most) if left[-1 - i] != right[-1 - i]), most)
+    replaced = max(len(left), len(right)) - start - end
+    placed = left[start - 1 : start] and left[start - 1] in PLACING  # "in staging" says where, not what
+    return replaced <= VALUE and not STOP.issuperset(left[:start]) and not placed
 
 
 def newest_first(

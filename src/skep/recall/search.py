@@ -183,7 +183,7 @@ class Recaller:
                     return _apart(kept)
                 found, passing = self._answer(query, where, limit, chosen, scorer, explain, ahead)
                 if scorer is None and not passing:
-                    self._keep(key, found, where, chosen)
+                    self._keep(key, found, query, where, chosen)
                 return found
 
         if reranker is None:
@@ -229,7 +229,7 @@ class Recaller:
             (sources, _, ranked), chosen, vector = self._ready(chosen, ahead)
             order, reason, _ = ranked(query, chosen, sources, where.now, where, limit, vector=vector)
             ids = sources.ids(order.rows) if len(order.at) else ()
-            asked = ahead or sources.asked
+            asked = sources.asked or ahead
         if asked is not None and asked.reason:
             reason = _both(reason, asked.reason)
         return Ranked(ids=tuple(ids), scores=tuple(order.score.tolist()), reason=reason)
@@ -260,6 +260,10 @@ class Recaller:
             loaded = self._loaded = _load(self._engine)
         loaded.sources.asked = None
         self._engine.index.refresh()
+        if asked is not None and asked.space:
+            space = self._engine.store.active_space()
+            if space is not None and space.fingerprint != asked.space:
+                asked = None  # another model took over while it was waited for: the pipeline asks that one
         vector = None if asked is None else asked.vector
         if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
             config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
@@ -294,7 +298,7 @@ class Recaller:
         shown = found.hits
         if config.currency and self._engine.setting(MARKED):
             shown = newest_first(query, shown, lambda ids: self._engine.store.links_to(ids, UPDATES))
-        asked = asked or sources.asked
+        asked = sources.asked or asked
         reason, trace = found.reason, found.trace
         if asked is not None and asked.reason:
             reason = _both(reason, asked.reason)
@@ -314,8 +318,7 @@ class Recaller:
             trace = (*trace, Stage(name="limit", kept=limit, cut=len(shown) - limit)) if explain else trace
         if hits is not found.hits or reason or trace:
             found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
-        by_the_hour = config.temporal != "off" and "hour" in query.lower()
-        return found, by_the_hour or (asked is not None and asked.passing)
+        return found, asked is not None and asked.passing
 
     def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
         """Links that say that hits contradict something; few banks hold any."""
@@ -347,7 +350,7 @@ class Recaller:
         self._answers.move_to_end(key)
         return kept
 
-    def _keep(self, key: Any, answer: Recalled, where: Filter, config: RecallConfig) -> None:
+    def _keep(self, key: Any, answer: Recalled, query: str, where: Filter, config: RecallConfig) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
         if self._position == self._engine.position():
             now, settings = where.now, self._engine.settings
@@ -359,14 +362,20 @@ class Recaller:
                 bar = config.min_confidence
             if bar is not None:
                 until = _fades(answer, bar, rate, until)
+            if config.temporal != "off" or config.currency:  # the times that it names have a say
+                from skep.retrieval.dates import holds_until
+
+                until = min(until, holds_until(query, now))
+            if until <= now:
+                return
             self._answers[key] = _kept(now, until, answer)
             while len(self._answers) > settings.cache_entries:
                 self._answers.popitem(last=False)
 
 
 def _key(query: str, where: Filter, limit: int, spelt: bytes, explain: bool) -> Any:
-    """What an answer is remembered under; the time of day is no part of it."""
-    timeless = msgspec.structs.replace(where, now=where.now // DAY, valid_at=None)
+    """What an answer is remembered under; the time is no part of it: `_Kept` says from when to when it is true."""
+    timeless = msgspec.structs.replace(where, now=0.0, valid_at=None)
     return query, timeless, limit, spelt, explain
 
 

@@ -15,7 +15,8 @@ others.
 
 Where the relation holds several values at a time ("speaks French", "speaks German") the older is not marked. Two texts
 that begin with two names of a kind and differ further on ("libfoo: library for X", "libbar: library for Y") are about
-two things, and no rivals, unless the newer one tells of a change ("the new endpoint is").
+two things, and no rivals, unless the newer one tells of a change ("the new endpoint is"). Neither are two things that
+have a letter for a name ("team A", "team B"), nor two reports of something that failed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import numpy as np
 from skep.patterns import lazy
 from skep.retrieval.changes import around_changes, of_a_namesake
 from skep.retrieval.reading import terms_of as terms
-from skep.words import SEVERAL, SINGLE, STOP
+from skep.words import FAILED, SEVERAL, SINGLE, STOP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +63,9 @@ BESIDE = 2
 HEAD = 120
 """Characters within which a text says what it is about."""
 
+LATEST = frozenset(("last", "latest", "newest", "first", "still"))
+"""Words that leave room for one failure."""
+_letter = lazy(r"(?:(?:[Ii]n|[Oo]n|[Ff]or|[Tt]he|[Oo]ur) )*([^\W\d_]{2,}) ([A-Z])\b")
 _word = lazy(r"[^\W_][\w'.+-]*\w|[^\W_]")
 _change = lazy(
     r"\b(?:now|no longer|not any ?more|instead|any ?more|new(?:ly)?|latest|current(?:ly)?|chang(?:ed|es|ing)|"
@@ -166,6 +170,10 @@ class Worded(NamedTuple):
     """The first two words that mean something."""
     rest: str
     """The text after the first of them."""
+    letter: tuple[str, ...]
+    """The kind and the letter where it begins with a thing that has a letter for a name: "team A"."""
+    failed: bool
+    """Whether it tells of one failure among others."""
 
 
 class _Words:
@@ -194,7 +202,16 @@ def _taken_apart(text: str) -> Worded:
     found = terms(text)
     begun = [match for match in _word.finditer(text[:HEAD].casefold()) if match[0] not in STOP][:2]
     rest = text[begun[0].end() :].casefold() if begun else ""
-    return Worded(frozenset(found) - STOP, len(found), tuple(match[0] for match in begun), rest)
+    named = _letter.match(text)
+    said = frozenset(match[0] for match in _word.finditer(text.casefold())) if len(found) <= SHORT else STOP
+    return Worded(
+        frozenset(found) - STOP,
+        len(found),
+        tuple(match[0] for match in begun),
+        rest,
+        () if named is None else (named[1].casefold(), named[2]),
+        not said.isdisjoint(FAILED) and said.isdisjoint(SINGLE | LATEST),
+    )
 
 
 def _same_words(matched: Bools) -> dict[int, list[int]]:
@@ -233,7 +250,14 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
 
 
 def _of_two_things(mine: Worded, theirs: Worded) -> bool:
-    """Whether two texts begin with another name for the same kind of thing, and say something else of it."""
+    """Whether two texts begin with another name for the same kind of thing, and say something else of it.
+
+    Or with another letter for one, or tell of two failures.
+    """
+    if mine.failed and theirs.failed and mine.held != theirs.held:
+        return True
+    if mine.letter and theirs.letter and mine.letter[0] == theirs.letter[0]:
+        return mine.letter != theirs.letter
     if len(mine.head) < 2 or len(theirs.head) < 2 or mine.head[0] == theirs.head[0]:
         return False
     return mine.head[1] == theirs.head[1] and mine.rest != theirs.rest

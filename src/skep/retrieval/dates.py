@@ -6,6 +6,7 @@ injected now.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,18 +18,8 @@ MONTHS = {
     name: number
     for number, names in enumerate(
         (
-            "january jan",
-            "february feb",
-            "march mar",
-            "april apr",
-            "may",
-            "june jun",
-            "july jul",
-            "august aug",
-            "september sept sep",
-            "october oct",
-            "november nov",
-            "december dec",
+            *("january jan", "february feb", "march mar", "april apr", "may", "june jun"),
+            *("july jul", "august aug", "september sept sep", "october oct", "november nov", "december dec"),
         ),
         start=1,
     )
@@ -89,6 +80,7 @@ _hours = lazy(
     rf"{_whole_count} hours? (?:ago|back|before|earlier)\b"
     rf"|\b(?:last|past|previous) (?:(?:a )?{_count}(?: of)? )?hours?\b"
 )
+_minutes = lazy(rf"{_whole_count} minutes? ago\b|\b(?:last|past|previous) (?:a )?{_count}(?: of)? minutes?\b")
 _last = lazy(rf"\b(last|this|past|previous|next) {_unit}\b")
 _last_day = lazy(rf"\b(last|this|on|past|since|after|before|until|till) {_weekday}\b")
 _week_days = lazy(rf"\b(?:from|between) (?:last )?{_weekday} {_to} (?:last )?{_weekday}\b")
@@ -97,20 +89,8 @@ _simple = lazy(r"\b(today|tonight|yesterday|last night|this morning|(?:the )?day
 _TELLING = (
     *(name[:3] for name in MONTHS),
     *WEEKDAYS,
-    *(
-        "ago",
-        "back",
-        "before",
-        "earlier",
-        "last",
-        "past",
-        "previous",
-        "next",
-        "this",
-        "today",
-        "tonight",
-        "yesterday",
-    ),
+    *("ago", "back", "before", "earlier", "last", "past", "previous"),
+    *("next", "this", "today", "tonight", "yesterday"),
 )
 """Without any of these, and without a digit, no pattern finds anything."""
 
@@ -121,6 +101,8 @@ class Span(NamedTuple):
     start: float
     end: float
     text: str = ""
+    until: float = math.inf
+    """When the same words begin to mean another time: midnight for days, the moment itself for hours."""
 
     def holds(self, moment: float) -> bool:
         """Whether the moment lies inside."""
@@ -138,6 +120,7 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
         return ()
     moment = datetime.fromtimestamp(now, UTC)
     today = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = today.timestamp() + DAY
     found: list[tuple[int, int, Span]] = []
     taken: list[tuple[int, int]] = []
     for pattern, read, needed in _READERS:
@@ -151,12 +134,23 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
             low, high = match.span()
             if any(low < end and start < high for start, end in taken):
                 continue
-            bounds = read(match, moment if read is _read_hours else today)
+            to_the_moment = read in _TO_THE_MOMENT
+            bounds = read(match, moment if to_the_moment else today)
             if bounds is not None:
                 taken.append((low, high))
-                span = Span(bounds[0].timestamp(), bounds[1].timestamp(), match.group().strip())
+                start, end = bounds[0].timestamp(), bounds[1].timestamp()
+                span = Span(start, end, match.group().strip(), now if to_the_moment else midnight)
                 found.append((low, high, span))
-    return _joined(lowered, sorted(found), now)
+    return _joined(lowered, sorted(found), midnight)
+
+
+def holds_until(text: str, now: float) -> float:
+    """When a text begins to name other times than it does now, by the passing of time alone.
+
+    >>> holds_until("who was here in the last hour?", 1.7e9) - 1.7e9, holds_until("office hours", 1.7e9)
+    (0.0, inf)
+    """
+    return min((span.until for span in spans(text, now)), default=math.inf)
 
 
 def _tells(lowered: str) -> bool:
@@ -175,13 +169,13 @@ EVER = -62_135_596_800.0
 """The beginning of the year 1."""
 
 
-def _joined(text: str, found: Sequence[tuple[int, int, Span]], now: float) -> tuple[Span, ...]:
+def _joined(text: str, found: Sequence[tuple[int, int, Span]], midnight: float) -> tuple[Span, ...]:
     """The spans as the words around them say: "before" and "since" open one side, "between" and "and" join two.
 
     Args:
         text: What was read.
         found: Where in it each stands, first to last.
-        now: The moment up to which "since" reaches.
+        midnight: The end of the day up to which "since" reaches.
     """
     out: list[Span] = []
     joined: set[int] = set()
@@ -191,10 +185,14 @@ def _joined(text: str, found: Sequence[tuple[int, int, Span]], now: float) -> tu
         pair = next((each for each in found if each[0] > high and _and.fullmatch(text[high : each[0]])), None)
         if pair is not None and pair[2].end > span.start and _between.search(text[:low]):
             joined.add(pair[0])
-            out.append(Span(span.start, pair[2].end, text[low : pair[1]].strip()))
+            until = min(span.until, pair[2].until)
+            out.append(Span(span.start, pair[2].end, text[low : pair[1]].strip(), until))
             continue
-        word = _opens.match(span.text) or _open.search(text[:low])
-        span = span if word is None else _opened(span, word.group(1), now)
+        said = _open.search(text[:low])
+        word = _opens.match(span.text) or said
+        if word is not None:
+            named = span.text if word is not said else text[word.start() : high].strip()
+            span = _opened(span._replace(text=named), word.group(1), midnight)
         if word is not None and out and (both := _bounded(out[-1], span)):
             out[-1] = both
         else:
@@ -207,18 +205,16 @@ def _bounded(one: Span, other: Span) -> Span | None:
     first, last = (one, other) if other.start == EVER else (other, one)
     if last.start != EVER or first.start == EVER or not first.start < last.end <= first.end:
         return None
-    return Span(first.start, last.end, f"{one.text}, {other.text}")
+    return Span(first.start, last.end, f"{one.text}, {other.text}", min(one.until, other.until))
 
 
-def _opened(span: Span, word: str, now: float) -> Span:
+def _opened(span: Span, word: str, midnight: float) -> Span:
     """The time before, until, after or since a stretch of time."""
-    named = span.text if span.text.startswith(word) else f"{word} {span.text}"
     if word in ("before", "prior to"):
-        return Span(EVER, span.start, named)
+        return span._replace(start=EVER, end=span.start)
     if word in ("until", "till"):
-        return Span(EVER, span.end, named)
-    start = span.end if word == "after" else span.start
-    return Span(start, max(now + DAY, span.end), named)
+        return span._replace(start=EVER)
+    return span._replace(start=span.end if word == "after" else span.start, end=max(midnight, span.end))
 
 
 Bounds = tuple[datetime, datetime] | None
@@ -402,10 +398,20 @@ def _read_past(match: re.Match[str], today: datetime) -> Bounds:
 
 
 def _read_hours(match: re.Match[str], now: datetime) -> Bounds:
-    """Hours are counted from the moment itself; what lies some hours back may lie a quarter of them to either side."""
+    """Hours are counted from the moment itself."""
+    return _counted_back(match, now, timedelta(hours=1), at_least=timedelta(hours=1))
+
+
+def _read_minutes(match: re.Match[str], now: datetime) -> Bounds:
+    return _counted_back(match, now, timedelta(minutes=1), at_least=timedelta(minutes=5))
+
+
+def _counted_back(match: re.Match[str], now: datetime, unit: timedelta, *, at_least: timedelta) -> Bounds:
+    """So many units back, a quarter of them to either side, or everything since then."""
     ago, past = match.groups()
-    hours = _number(ago or past or "one")
-    start, slack = now - timedelta(hours=hours), timedelta(hours=max(1.0, hours / 4))
+    back = _number(ago or past or "one") * unit
+    slack = max(at_least, back / 4)
+    start = now - back
     return (start - slack, start + slack) if ago else (start, now + timedelta(hours=1))
 
 
@@ -473,6 +479,7 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Bound
     (_month_year, _read_month_year, ()),
     (_year_range, _read_year_range, _RANGE),
     (_hours, _read_hours, ("hour",)),
+    (_minutes, _read_minutes, ("minute",)),
     (_ago, _read_ago, ()),
     (_past, _read_past, ()),
     (_week_days, _read_week_days, ("day",)),
@@ -483,3 +490,5 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Bound
     (_year_alone, _read_year, ()),
 )
 """Patterns, how each is read, and what a text must hold some of for it to be tried: most are not even compiled."""
+_TO_THE_MOMENT = (_read_hours, _read_minutes)
+"""What counts from the moment itself; all else counts from the day."""

@@ -46,6 +46,10 @@ _asks: tuple[tuple[re.Pattern[str], Wants], ...] = (
     (lazy(r"\bwhere\b|\b(?:what|which) (?:city|country|place|town)\b"), "place"),
     (lazy(r"\bwhy\b|\bwhat (?:caused|motivated|reason)\b"), "reason"),
 )
+_whether = lazy(
+    r"(?:(?:and|but|so|or|please),? )*(?:is|are|am|do|does|has|have|can|will|would|should|must|may)(?:n['’]t)?\b"
+)
+_which = lazy(r"\b(?:wh(?:at|ich|om?|ose|en|ere|y)|how)\b")
 _OPENERS = """
     what when where which who whom whose why how is are was were do does did has have had can could should
     would will in on at for from the a an and or if please tell give show list name describe explain
@@ -147,6 +151,18 @@ def understand(text: str, now: float) -> Query:
         over_all=_over_all.search(lowered) is not None,
         time_alone=bool(named) and _leaves_open(lowered, [span.text for span in named]),
     )
+
+
+def asks_whether(text: str) -> bool:
+    """Whether a question is to be answered with yes or no, of what is so now.
+
+    >>> [asks_whether(each) for each in ("Is the API public?", "API public?", "What is public?", "Was it public?")]
+    [True, True, False, False]
+    """
+    lowered = text.lower().strip()
+    if _whether.match(lowered):
+        return True
+    return lowered.endswith("?") and not _which.search(lowered) and not _past.search(lowered)
 
 
 def _leaves_open(lowered: str, times: Sequence[str]) -> bool:

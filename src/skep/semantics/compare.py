@@ -29,6 +29,15 @@ from skep.semantics.bearing import (
 )
 from skep.semantics.dating import in_one_notation
 from skep.semantics.features import NAMES, RARE, Pair, examine_many
+from skep.semantics.happening import (
+    has_digit,
+    of_other_failures,
+    of_other_happenings,
+    of_other_identifiers,
+    of_other_letters,
+    of_other_prohibitions,
+    one_at_a_time,
+)
 from skep.semantics.measuring import in_one_unit
 from skep.semantics.reading import Text, analyse, numbered
 from skep.semantics.saying import said_twice
@@ -122,7 +131,7 @@ def _other_name_in_same_place(pair: Pair) -> bool:
         return False
     named = {s for t in (pair.a, pair.b) for s, c in zip(t.stems, t.capital, strict=True) if c}
     return all(
-        len(side) <= 3 and any(w in named or _has_digit(w) or w in pair.rare for w in side)
+        len(side) <= 3 and any(w in named or has_digit(w) or w in pair.rare for w in side)
         for side in ed.swapped[0]
     )
 
@@ -133,36 +142,7 @@ def _dotted(pair: Pair, swap: Swap) -> bool:
     It is an address or a dotted name, or both hold digits ("v1", "v2").
     """
     words = pair.a.told[swap.left], pair.b.told[swap.right]
-    return any("." in word or "_" in word for word in words) or all(map(_has_digit, words))
-
-
-def _has_digit(word: str) -> bool:
-    return any(map(str.isdigit, word))
-
-
-def _of_other_identifiers(pair: Pair) -> bool:
-    """Whether the texts say the same of two identifiers: node20 and node22 "is old", or DB_HOST and DB_PORT."""
-    swapped = pair.ed.swapped[0] if pair.ed.lone_swap else ()
-    if not swapped or not all(len(side) == 1 and _is_identifier(side[0]) for side in swapped):
-        return False
-    return pair.ed.head or all(
-        side[0] in _spoken_of(text) for side, text in zip(swapped, (pair.a, pair.b), strict=True)
-    )
-
-
-def _spoken_of(text: Text) -> tuple[str, ...]:
-    """The words before the one by which a sentence begins to say something."""
-    return text.words[: next((i for i, word in enumerate(text.words) if word in lx.SAYING), 0)]
-
-
-def _is_identifier(word: str) -> bool:
-    return word[0].isalpha() and (_has_digit(word) or "_" in word or "." in word)
-
-
-def _of_other_happenings(pair: Pair) -> bool:
-    """Whether each text tells what was done, which nothing that was done later undoes: "Fixed a bug in the parser"."""
-    a, b = pair.a.words, pair.b.words
-    return a[:1] == b[:1] and a[:1] != () and a[0] in lx.DONE and a != b and pair.ed.replaced > 0
+    return any("." in word or "_" in word for word in words) or all(map(has_digit, words))
 
 
 def _turned_round(pair: Pair) -> bool:
@@ -199,7 +179,7 @@ def _of_other_things(pair: Pair) -> bool:
         *kind, mine = here
         *same, theirs = there
         if kind and kind == same and mine != theirs and numbered(mine) and numbered(theirs):
-            return not _one_at_a_time(pair, kind[-1], len(here) + 1)
+            return not one_at_a_time(pair, kind[-1], len(here) + 1)
     if pair.ed.blocks < 2 or not pair.ed.head or a.told[:1] == b.told[:1]:
         return False
     first = pair.al.weights_a[:1], pair.al.weights_b[:1], pair.al.best_a[:1], pair.al.best_b[:1]
@@ -207,15 +187,6 @@ def _of_other_things(pair: Pair) -> bool:
         return False
     (mine,), (theirs,), (near,), (nearer,) = first
     return min(mine, theirs) >= RARE and max(near, nearer) < SYNONYM
-
-
-def _one_at_a_time(pair: Pair, kind: str, said_from: int) -> bool:
-    """Whether what is said can be of one thing of a kind alone: the default port, our gate, the version that runs."""
-    a, b = pair.a, pair.b
-    if not SINGLE.isdisjoint(a.bag & b.bag):
-        return True
-    said = a.words[said_from:]
-    return said == b.words[said_from:] and (kind in lx.VERSIONED or said[:1] in lx.DEFINITE)
 
 
 def _subject(text: Text) -> tuple[str, ...]:
@@ -318,11 +289,11 @@ def _probabilities(pairs: Sequence[Pair]) -> list[Chances]:
         if pair.a.question or pair.b.question:
             rest = same + apart
             found.append((same / rest, 0.0, apart / rest))
-        elif _of_others(pair):
-            found.append(_apart(same, against, apart))
         elif denied_twice(pair) or seen_from_the_other_side(pair):
             low, middle, high = sorted((same, against, apart))
             found.append((high, low, middle))
+        elif _of_others(pair):
+            found.append(_apart(same, against, apart))
         elif against < LIKELY and _against(pair):
             rest = (1 - LIKELY) / (same + apart)
             found.append((same * rest, LIKELY, apart * rest))
@@ -336,8 +307,11 @@ def _of_others(pair: Pair) -> bool:
     return (
         _of_other_times(pair)
         or _of_other_things(pair)
-        or _of_other_identifiers(pair)
-        or _of_other_happenings(pair)
+        or of_other_letters(pair)
+        or of_other_identifiers(pair)
+        or of_other_happenings(pair)
+        or of_other_failures(pair)
+        or of_other_prohibitions(pair)
         or of_other_sides(pair)
         or of_other_kinds(pair)
         or of_other_subjects(pair)

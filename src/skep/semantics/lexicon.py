@@ -82,9 +82,14 @@ SAYING: frozenset[str] = LINKING_VERBS | word_set(
 NUMBERED: frozenset[str] = word_set(
     """version release build revision port room step chapter phase sprint ticket issue pr task node server host shard
     worker level line page section item question channel gate floor team group track plan option milestone week day bus
-    train flight platform"""
+    train flight platform migration experiment epoch batch job invoice"""
 )
 """Things of which several are told apart by a number after the word."""
+NAMED: frozenset[str] = NUMBERED | word_set(
+    """error code function method class module file folder test table column field endpoint route flag setting variable
+    package script image container bucket queue topic branch"""
+)
+"""Things that may be named by an identifier after the word."""
 VERSIONED: frozenset[str] = word_set("version release build revision")
 """Things of which the next takes the place of the one before."""
 DEFINITE: frozenset[tuple[str, ...]] = frozenset(
@@ -101,6 +106,10 @@ DONE: frozenset[str] = word_set(
     discussed walked cooked ate bought sold sent received paid found reported closed debugged deployed released"""
 )
 """Words with which a note begins that tells what somebody did."""
+FAULTS: frozenset[str] = word_set(
+    "bug bugs error errors crash crashes exception failure timeout typo leak deadlock"
+)
+"""What is somewhere where something went wrong."""
 COMPARING: frozenset[str] = word_set("than over before after above below under")
 """Words whose two sides cannot change places."""
 DIRECTED: frozenset[str] = COMPARING | word_set(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from skep.errors import InvalidInputError, LineageError
-from skep.model import Graph, Link, Memory
+from skep.model import CURRENT, Graph, Link, Memory
 
 UPDATES = "updates"
 """The relation between a memory and an older one whose value it revises."""
@@ -116,3 +116,14 @@ def refuse_cycle(old: str, new: str, get: Get) -> None:
         raise LineageError(f"{old} cannot replace itself; pass two different memories")
     if old in chain(new, get):
         raise LineageError(f"{new} was itself replaced by {old}; restore one of them first")
+
+
+def refuse_set_aside(new: str, get: Get) -> None:
+    """Raise if what a memory is to be replaced by, or what stands for that, is shown to nobody."""
+    head = get(chain(new, get)[-1])
+    if head is not None and head.status not in CURRENT:
+        led = f", which stands for {new}," if head.id != new else ""
+        raise LineageError(
+            f"{head.id}{led} is {head.status}, so that nothing would be left in sight; restore it first, or name"
+            " another memory"
+        )

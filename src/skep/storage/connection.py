@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Protocol
 
 import apsw
@@ -14,7 +12,9 @@ import apsw
 from skep import forking
 from skep.errors import MovedError, StorageError
 from skep.storage.failures import FAILED, explained, translated
+from skep.storage.holding import Impatient, Snapshot, Transaction
 from skep.storage.places import file_at, from_anywhere, unchanging
+from skep.storage.standing_in import StandIns
 
 MEMORY = ":memory:"
 PREPARED = 512
@@ -30,7 +30,6 @@ class Counted(Protocol):
 
     def __call__(self, sql: str, bindings: Any, /) -> None:
         """One statement, about to run."""
-        ...
 
 
 class Connection:
@@ -57,7 +56,7 @@ class Connection:
         self._left = False
         """Whether the handle that came with a fork was let go."""
         self._closed = False
-        self._prelude = ""
+        self._stand_ins: StandIns | None = None
         self.where = path if path == MEMORY else from_anywhere(path)
         """The path from whatever folder."""
         self._file: tuple[int, int] | None = None
@@ -107,8 +106,8 @@ class Connection:
             ).fetchall()
             # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
-            if self._prelude:
-                db.execute(self._prelude).fetchall()
+            if self._stand_ins is not None:
+                self._stand_ins.begin(db)
         with contextlib.suppress(OSError):
             self._file = None if self.path == MEMORY else file_at(self.where)
         return db
@@ -123,6 +122,8 @@ class Connection:
         return False
 
     def _stay(self) -> None:
+        if self._stand_ins is not None and self.mine and not self._left and self._stand_ins.follow(self._db):
+            self._turn()
         try:
             if self._file is None or file_at(self.where) == self._file:
                 return
@@ -151,10 +152,10 @@ class Connection:
             db = apsw.Connection(name, flags=flags, statementcachesize=PREPARED)
         return db
 
-    def begin_with(self, sql: str) -> None:
-        """Run something now and on every later handle of this connection, such as one that a child opens."""
-        self._prelude = sql
-        self.db.execute(sql).fetchall()
+    def read_as_it_is(self, stand_ins: StandIns) -> None:
+        """Read through views, now and on every later handle of this connection, such as one that a child opens."""
+        stand_ins.begin(self.db)
+        self._stand_ins = stand_ins
 
     def log_ahead(self) -> None:
         """Switch to write-ahead logging, synced to disk at every commit."""
@@ -228,7 +229,7 @@ class Connection:
         Args:
             apart: Nested, it can fail alone, whatever the outer one does. In a snapshot it always can.
         """
-        return _Transaction(self, apart=apart)
+        return Transaction(self, apart=apart)
 
     def begin(self, *, apart: bool) -> bool | None:
         """Begin a transaction (True), a part that can fail alone (False), or join what is under way (None).
@@ -308,7 +309,7 @@ class Connection:
 
     def snapshot(self) -> contextlib.AbstractContextManager[None]:
         """Every read inside sees the same moment."""
-        return _Snapshot(self)
+        return Snapshot(self)
 
     def begin_reading(self, *, outermost: bool) -> bool:
         """Begin a snapshot; False where what is under way serves as one."""
@@ -330,7 +331,7 @@ class Connection:
 
     def impatient(self, seconds: float = 0.0) -> contextlib.AbstractContextManager[None]:
         """Inside, a lock that somebody holds is not waited for, or for so long at most."""
-        return _Impatient(self, min(self._busy_ms, int(seconds * 1000)))
+        return Impatient(self, min(self._busy_ms, int(seconds * 1000)))
 
     def wait_for(self, milliseconds: int | None = None) -> None:
         """Wait for a lock that somebody holds so long at most; as long as was asked for at first if not said."""
@@ -387,112 +388,3 @@ class Connection:
         self._cursor = self._db.cursor()
         if self._ahead:
             self.log_ahead()
-
-
-class _Held(ABC):
-    """What holds the connection from the beginning to the end of a block; a generator would cost twice as much."""
-
-    __slots__ = ("_begun", "_c", "_outermost")
-    _begun: bool | None
-    _c: Connection
-    _outermost: bool
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._end(failed=error is not None)
-        except apsw.Error as problem:
-            raise explained(problem, self._c.path) from problem
-        finally:
-            if error is None or isinstance(error, Exception):
-                self._c.lock.release()
-            else:
-                self._left()
-        if isinstance(error, FAILED):
-            raise explained(error, self._c.path) from error
-
-    def _left(self) -> None:
-        """After an interrupt, which may come right after the lock was taken: who came first leaves nothing locked."""
-        while self._c.mine:
-            self._c.lock.release()
-            if not self._outermost:
-                break
-
-    @abstractmethod
-    def _end(self, *, failed: bool) -> None: ...
-
-
-class _Transaction(_Held):
-    """See `Connection.transaction`; every write goes through one."""
-
-    __slots__ = ("_apart",)
-
-    def __init__(self, connection: Connection, *, apart: bool) -> None:
-        self._c, self._apart, self._begun = connection, apart, None
-
-    def __enter__(self) -> None:
-        connection = self._c
-        outermost = self._outermost = not connection.mine
-        try:
-            connection.lock.acquire()
-            if connection.db.in_transaction and outermost:
-                connection.abandon()
-            self._begun = connection.begin(apart=self._apart)
-        except BaseException as error:
-            if outermost and connection.mine and not isinstance(error, apsw.Error | StorageError):
-                connection.abandon()
-            self._left()
-            if isinstance(error, apsw.Error):
-                raise explained(error, connection.path) from error
-            raise
-
-    def _end(self, *, failed: bool) -> None:
-        self._c.finish(self._begun, failed=failed)
-
-
-class _Impatient(_Held):
-    """See `Connection.impatient`; counting uses goes through one."""
-
-    __slots__ = ("_milliseconds",)
-
-    def __init__(self, connection: Connection, milliseconds: int) -> None:
-        self._c, self._milliseconds = connection, milliseconds
-
-    def __enter__(self) -> None:
-        self._outermost = not self._c.mine
-        try:
-            self._c.lock.acquire()
-            self._c.wait_for(self._milliseconds)
-        except BaseException:
-            self._left()
-            raise
-
-    def _end(self, *, failed: bool) -> None:
-        del failed
-        self._c.wait_for()
-
-
-class _Snapshot(_Held):
-    """See `Connection.snapshot`; every recall goes through one."""
-
-    __slots__ = ()
-
-    def __init__(self, connection: Connection) -> None:
-        self._c, self._begun = connection, False
-
-    def __enter__(self) -> None:
-        self._outermost = not self._c.mine
-        try:
-            self._c.lock.acquire()
-            self._begun = self._c.begin_reading(outermost=self._outermost)
-        except BaseException as error:
-            self._left()
-            if isinstance(error, FAILED):
-                raise explained(error, self._c.path) from error
-            raise
-
-    def _end(self, *, failed: bool) -> None:
-        del failed
-        if self._begun:
-            self._c.finish_reading()

@@ -23,6 +23,7 @@ from skep.errors import (
 )
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
+from skep.storage.standing_in import StandIns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -145,11 +146,7 @@ def _check(connection: Connection) -> None:
         application = connection.db.pragma("application_id")
         version = connection.db.pragma("user_version")
         if application == APPLICATION_ID:
-            if version > VERSION:
-                raise NewerVersionError(
-                    f"{connection.path} was written by a newer skep (schema {version}, this one knows {VERSION});"
-                    " upgrade skep to open it"
-                )
+            _refuse_newer(connection.path, version)
             return
         tables = connection.one("SELECT count(*) FROM sqlite_schema")
         if tables or application:
@@ -160,11 +157,24 @@ def _check(connection: Connection) -> None:
             raise NotABankError(f"{connection.path} is empty; there is nothing to read")
 
 
+def _refuse_newer(path: str, version: int) -> None:
+    if version > VERSION:
+        raise NewerVersionError(
+            f"{path} was written by a newer skep (schema {version}, this one knows {VERSION});"
+            " upgrade skep to open it"
+        )
+
+
 def _read_as_it_is(connection: Connection) -> None:
-    version = connection.db.pragma("user_version")
+    """Have views stand in for what a file of an older version lacks; another process may migrate it meanwhile."""
+
+    def views(version: int) -> str:
+        _refuse_newer(connection.path, version)
+        return "".join(view for last, view in AS_IT_IS.items() if version <= last)
+
     with translated(connection.path):
-        if views := "".join(view for last, view in AS_IT_IS.items() if version <= last):
-            connection.begin_with(views)
+        if connection.db.pragma("user_version") < VERSION:
+            connection.read_as_it_is(StandIns(views))
 
 
 def migrate(connection: Connection, *, copies: bool, busy_seconds: float = 0.0) -> None:

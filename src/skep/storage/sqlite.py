@@ -13,7 +13,7 @@ import msgspec
 
 from skep.clock import pack
 from skep.config import Settings
-from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, ReadOnlyError
+from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, NewerVersionError, ReadOnlyError
 from skep.model import Event
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.log import scrubbed_body
@@ -483,7 +483,7 @@ class SqliteStore(Reads):
         """Release the file."""
         try:
             # Whoever opens a file that was moved finds the note in it.
-            with contextlib.suppress(ClosedError, MovedError):
+            with contextlib.suppress(ClosedError, MovedError, NewerVersionError):
                 self._take_note()
                 if self._erasing and not self.read_only:
                     with contextlib.suppress(BusyError, DiskFullError):

@@ -56,7 +56,8 @@ def _allowed(schema: Params) -> str:
     if low is not None and high is not None:
         return f"a{'n' if kind == 'integer' else ''} {kind} from {low:g} to {high:g}"
     if kind == "string":
-        return "text that is not empty" if schema.get("minLength") else "text"
+        what = str(schema.get("description", "")).rstrip(".")
+        return "text that is not empty" if schema.get("minLength") else f"text ({what})" if what else "text"
     return {"boolean": "true or false", "integer": "a whole number", "number": "a number"}.get(
         str(kind), "something else"
     )
