@@ -26,9 +26,13 @@ static inline void release(Buffers *buffers)
 static inline Py_buffer *array(Buffers *buffers, PyObject *from, const char *name, int axes, Py_ssize_t item, int writable)
 {
     Py_buffer *view = &buffers->held[buffers->count];
-    if (PyObject_GetBuffer(from, view, writable ? PyBUF_STRIDES | PyBUF_WRITABLE : PyBUF_STRIDES) < 0)
+    if (PyObject_GetBuffer(from, view, writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO) < 0)
         return NULL;
     buffers->count++;
+    if (view->format != NULL && strchr(view->format, 'O') != NULL) { /* numbers in their place would be no objects */
+        PyErr_Format(PyExc_ValueError, "%s: an array of objects, not of numbers", name);
+        return NULL;
+    }
     if (view->ndim != axes || view->itemsize != item ||
         (view->shape[axes - 1] > 1 && view->strides[axes - 1] != item)) {
         PyErr_Format(PyExc_ValueError, "%s: not an array of %d axes of %zd bytes side by side", name, axes, item);

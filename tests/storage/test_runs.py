@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -221,3 +223,45 @@ def test_the_doctor_sees_events_that_are_missing_or_stand_there_twice(bank_path:
     mend(store)
     assert [store.log.has("a", counter) for counter in range(1, 6)] == [True, True, True, False, True]
     store.close()
+
+
+def test_an_event_lost_at_the_end_of_a_run_leaves_the_version_at_the_one_before(tmp_path: Path) -> None:
+    with Bank.open(tmp_path / "a.skep", embedder=HashingEmbedder(8)) as bank:
+        mine = [bank.remember(f"note {i}", on_conflict="ignore").memory.id.rpartition("-") for i in range(5)]
+        bank.apply([event("zz", counter) for counter in (1, 2, 3)])
+    (own, _, last) = mine[-1]
+    db = apsw.Connection(str(tmp_path / "a.skep"))
+    db.execute("DELETE FROM log WHERE actor = ? AND counter = ?", (own, int(last)))
+    db.close()
+    store = opened(tmp_path / "a.skep")
+    assert store.log.versions() == {own: int(last) - 1, "zz": 3}
+    store.close()
+
+
+BUSY = """
+import sys
+from skep.bank import Bank
+from skep.embedding.hashing import HashingEmbedder
+from skep.model import Event
+with Bank.open(sys.argv[1], embedder=HashingEmbedder(8)) as bank:
+    for n in range(1, 10_000):
+        bank.remember(f"note {n}", on_conflict="ignore")
+        bank.apply([Event(actor="zz", counter=n, hlc=n << 20, kind="remember", body={"text": f"x {n}"})])
+        print(n, flush=True)
+"""
+
+
+def test_a_bank_that_others_write_to_is_found_sound(tmp_path: Path) -> None:
+    path = tmp_path / "a.skep"
+    with Bank.open(path, embedder=HashingEmbedder(8)) as bank:
+        bank.remember_many(f"note number {i}" for i in range(300))
+        with subprocess.Popen([sys.executable, "-c", BUSY, str(path)], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            try:
+                for _ in range(25):
+                    before = int(writer.stdout.readline())
+                    wrong = [found for found in bank.doctor() if found.level == "error"]
+                    assert not wrong
+                assert bank.status().memories > 300 + before
+            finally:
+                writer.kill()

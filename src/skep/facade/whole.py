@@ -361,7 +361,9 @@ def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
     from skep.storage.doctor import Finding
 
     try:
-        engine.index.refresh()
+        with engine.store.connection.snapshot():  # others may write while this is compared
+            engine.index.refresh()
+            stats, rows = engine.index.stats(), engine.store.size()
     except CorruptBankError as error:
         return [
             Finding(
@@ -381,8 +383,6 @@ def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
                 fix="skep doctor --mend builds the index anew; nothing is lost",
             )
         ]
-    stats = engine.index.stats()
-    rows = engine.store.size()
     if stats.rows == rows:
         return [
             Finding(

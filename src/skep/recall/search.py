@@ -84,6 +84,7 @@ class Recaller:
         self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
         self._configs: dict[tuple[str | None, bool, bytes] | None, tuple[RecallConfig, bytes]] = {}
         """Configs that were asked for, by what was asked, each with what stands for it in the keys of answers."""
+        self.cache_hits = 0
 
     def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Hits that were found before, less what was forgotten here since; asks nothing of the file."""
@@ -348,6 +349,7 @@ class Recaller:
         if kept is None or not kept.since <= self._engine.now() < kept.until:
             return None
         self._answers.move_to_end(key)
+        self.cache_hits += 1
         return kept
 
     def _keep(self, key: Any, answer: Recalled, query: str, where: Filter, config: RecallConfig) -> None:

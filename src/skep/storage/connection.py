@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import apsw
 
@@ -14,7 +14,9 @@ from skep.errors import MovedError, StorageError
 from skep.storage.failures import FAILED, explained, translated
 from skep.storage.holding import Impatient, Snapshot, Transaction
 from skep.storage.places import file_at, from_anywhere, unchanging
-from skep.storage.standing_in import StandIns
+
+if TYPE_CHECKING:
+    from skep.storage.standing_in import StandIns
 
 MEMORY = ":memory:"
 PREPARED = 512

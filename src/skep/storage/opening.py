@@ -23,7 +23,6 @@ from skep.errors import (
 )
 from skep.storage.connection import MEMORY, Connection, translated
 from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
-from skep.storage.standing_in import StandIns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -174,6 +173,8 @@ def _read_as_it_is(connection: Connection) -> None:
 
     with translated(connection.path):
         if connection.db.pragma("user_version") < VERSION:
+            from skep.storage.standing_in import StandIns
+
             connection.read_as_it_is(StandIns(views))
 
 

@@ -215,8 +215,10 @@ STEPS: tuple[str, ...] = (
     CREATE VIEW actors(actor, counter, hlc) AS
         SELECT p.actor, coalesce(p.counter, e.counter, 0), coalesce(p.hlc, e.hlc, 0)
         FROM replicas p LEFT JOIN log e ON p.counter IS NULL AND e.seq = (
-            SELECT coalesce((SELECT min(n.seq) FROM runs n WHERE n.seq > r.seq) - 1, (SELECT max(seq) FROM log))
-            FROM runs r WHERE r.actor = p.actor ORDER BY r.counter DESC LIMIT 1
+            SELECT coalesce(
+                (SELECT max(l.seq) FROM log l WHERE l.seq < (SELECT min(n.seq) FROM runs n WHERE n.seq > r.seq)),
+                (SELECT max(seq) FROM log)
+            ) FROM runs r WHERE r.actor = p.actor ORDER BY r.counter DESC LIMIT 1
         );
     CREATE TRIGGER actors_added INSTEAD OF INSERT ON actors BEGIN
         SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
@@ -224,9 +226,13 @@ STEPS: tuple[str, ...] = (
     CREATE TRIGGER actors_moved INSTEAD OF UPDATE ON actors BEGIN
         SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
     END;
-    -- An older skep, which has the bank open, cannot go on writing, and is told why; it may go on reading.
+    -- An older skep, which has the bank open, cannot go on writing, and is told why; it may go on
+    -- reading what is there now (a copy of an earlier time it would have to write).
     CREATE VIEW events AS SELECT seq, actor, counter, hlc, kind, body, signature FROM log;
     CREATE TRIGGER events_added INSTEAD OF INSERT ON events BEGIN
+        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
+    END;
+    CREATE TRIGGER events_cut INSTEAD OF DELETE ON events BEGIN
         SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
     END;
     """,

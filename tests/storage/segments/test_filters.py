@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import msgspec
@@ -209,3 +210,18 @@ def test_no_more_than_so_many_filters_are_kept(monkeypatch: pytest.MonkeyPatch) 
     masks: Any = index._masks  # pyright: ignore[reportPrivateUsage]
     assert len(masks._whole) == 5
     assert masks._bytes == sum(whole.size for whole in masks._whole.values())
+
+
+def test_masks_of_moments_that_are_over_are_let_go_of() -> None:
+    bank = FakeBank()
+    for row in range(1, 121):
+        bank.put(row, "dog", tags=(f"t{row}",), expires_at=1000.0 + 10 * row)
+    index = SegmentIndex(None, bank, tail_limit=7)
+    for row in range(1, 121):  # one of them expires between two questions
+        assert seen(index, Filter(tags=((f"t{row}",),), valid_at=995.0 + 10 * row)) == [row]
+    gc.collect()
+    masks: Any = index._masks  # pyright: ignore[reportPrivateUsage]
+    kept: Any = segment_filters._Kept  # pyright: ignore[reportPrivateUsage]
+    assert len(masks._whole) == 120
+    alive = [it for it in gc.get_objects() if type(it) is kept and it.upto == 120]
+    assert 0 < len(alive) <= 2 * segment_filters.KEPT

@@ -392,3 +392,13 @@ def test_only_generations_that_run_here_are_used() -> None:
     for name in ("sse9", "", 3, None):
         with pytest.raises(ValueError, match="generations"):
             native.use(name)
+
+
+def test_no_loop_writes_numbers_where_objects_are() -> None:
+    objects = np.array([object()] * 4, dtype=object)
+    for call in (
+        lambda: native.carrying(((7, None, None, np.zeros(1, np.uint32)),), 1, np.ones(20, bool), objects),
+        lambda: native.locate(np.arange(4), PLACED[:4], np.ones(4, bool), np.arange(4), 0, objects),
+    ):
+        with pytest.raises(ValueError, match="an array of objects, not of numbers"):
+            call()

@@ -82,6 +82,19 @@ class Admitted:
         return mask
 
 
+Times = tuple[float | None, float | None]
+"""The moment a filter is asked for, and the one that confidences decay to; None where it does not matter."""
+Moments = tuple[tuple[float, float], tuple[float, float]]
+"""From when, and until when, an answer holds for either."""
+
+
+def _hold(moments: Moments, times: Times) -> bool:
+    """Whether what holds at some moments is true at these times."""
+    (low, high), (first, last) = moments
+    at, now = times
+    return (at is None or low <= at < high) and (now is None or first <= now < last)
+
+
 class _Kept:
     """The answer to one part of a filter, live or not, for the first `upto` slots, and when it holds."""
 
@@ -90,15 +103,9 @@ class _Kept:
     def __init__(self, room: int) -> None:
         self.mask: Mask = np.zeros(room, dtype=bool)
         self.upto = 0
-        self.moments = [(-inf, inf), (-inf, inf)]
+        self.moments: Moments = ((-inf, inf), (-inf, inf))
         self.admitted: Admitted | None = None
         """With the dead slots taken out; only of the standing part."""
-
-    def holds(self, times: tuple[float | None, float | None]) -> bool:
-        """Whether it is true at these times."""
-        (low, high), (first, last) = self.moments
-        at, now = times
-        return (at is None or low <= at < high) and (now is None or first <= now < last)
 
 
 Kept = OrderedDict[tuple[Any, ...], _Kept]
@@ -106,12 +113,15 @@ Decide = Callable[["Table", "Filter", slice, "Mask", _Kept], None]
 
 
 class _Whole:
-    """What a whole filter admits, for as long as its standing part holds and the table stays as it was."""
+    """What a whole filter admits, for as long as its standing part holds and the table stays as it was.
 
-    __slots__ = ("admitted", "size", "standing")
+    Of that part it keeps the moments alone: a mask of all rows for each filter would take far more than what it admits.
+    """
 
-    def __init__(self, standing: _Kept, admitted: Admitted) -> None:
-        self.standing = standing
+    __slots__ = ("admitted", "moments", "size")
+
+    def __init__(self, moments: Moments, admitted: Admitted) -> None:
+        self.moments = moments
         self.admitted = admitted
         self.size = 0
         """The bytes that were counted for it."""
@@ -144,7 +154,7 @@ class Masks:
         key = _key(where)
         times = (where.valid_at, None if where.min_confidence is None else where.now)
         known = self._whole.get(key)
-        if known is not None and known.standing.holds(times):
+        if known is not None and _hold(known.moments, times):
             self._whole.move_to_end(key)
         else:
             self._drop(key)
@@ -173,9 +183,7 @@ class Masks:
         if known is not None:
             self._bytes -= known.size
 
-    def _decided(
-        self, where: Filter, key: tuple[Any, ...], times: tuple[float | None, float | None]
-    ) -> _Whole:
+    def _decided(self, where: Filter, key: tuple[Any, ...], times: Times) -> _Whole:
         """What a filter admits, from its parts."""
         version, count = self.table.version, self.table.count
         standing = self._part(self._standing, key[:STANDING], where, times, _stands)
@@ -183,7 +191,7 @@ class Masks:
             standing.admitted = Admitted(standing.mask[:count] & self.table.alive[:count], version)
         narrowing_key = key[STANDING:]
         if narrowing_key == _EVERYTHING:
-            return _Whole(standing, standing.admitted)
+            return _Whole(standing.moments, standing.admitted)
         admitted = None
         if where.tags:
             alone = narrowing_key[:3] == _EVERYTHING[:3] and narrowing_key[4:] == _EVERYTHING[4:]
@@ -191,7 +199,7 @@ class Masks:
         if admitted is None:
             narrowing = self._part(self._narrowing, narrowing_key, where, (None, None), _narrows)
             admitted = Admitted(narrowing.mask[:count] & standing.admitted.mask, version)
-        return _Whole(standing, admitted)
+        return _Whole(standing.moments, admitted)
 
     def _tagged(self, where: Filter, standing: Admitted, *, alone: bool) -> Admitted | None:
         """What a filter by tags admits, decided for the rows that carry them alone; None if they are many.
@@ -217,12 +225,12 @@ class Masks:
         kept: Kept,
         key: tuple[Any, ...],
         where: Filter,
-        times: tuple[float | None, float | None],
+        times: Times,
         decide: Decide,
     ) -> _Kept:
         """One part of a filter, decided for every slot there is."""
         found = kept.get(key)
-        if found is None or not found.holds(times):
+        if found is None or not _hold(found.moments, times):
             found = kept[key] = _Kept(len(self.table.alive))
             if len(kept) > KEPT:
                 kept.popitem(last=False)
@@ -248,12 +256,16 @@ class Masks:
 def _stands(table: Table, where: Filter, part: slice, mask: Mask, kept: _Kept) -> None:
     ages = where.min_confidence is not None and where.decay_per_day
     if part.start >= table.base and part.stop - part.start <= BY_HAND and not ages:  # as after a single write
-        kept.moments[0] = _narrow(kept.moments[0], _each_stands(table, where, part, mask))
+        valid, sure = kept.moments
+        kept.moments = (_narrow(valid, _each_stands(table, where, part, mask)), sure)
         return
     if where.statuses:
         mask &= _among(table.column("status")[part], [STATUS_CODES.get(s, -1) for s in where.statuses])
-    kept.moments[0] = _narrow(kept.moments[0], _by_time(table, where, part, mask))
-    kept.moments[1] = _narrow(kept.moments[1], _by_confidence(table, where, part, mask))
+    valid, sure = kept.moments
+    kept.moments = (
+        _narrow(valid, _by_time(table, where, part, mask)),
+        _narrow(sure, _by_confidence(table, where, part, mask)),
+    )
 
 
 def _each_stands(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:
