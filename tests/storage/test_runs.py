@@ -257,6 +257,7 @@ def test_a_bank_that_others_write_to_is_found_sound(tmp_path: Path) -> None:
         bank.remember_many(f"note number {i}" for i in range(300))
         with subprocess.Popen([sys.executable, "-c", BUSY, str(path)], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
+            before = 0
             try:
                 for _ in range(25):
                     before = int(writer.stdout.readline())
