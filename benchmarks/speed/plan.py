@@ -10,11 +10,11 @@ SEARCHES = (
     "vector",
     "hybrid",
     "default",
+    "filtered_1_ids50",
     "filtered_1",
     "filtered_10",
     "keyword_ids50",
     "vector_ids50",
-    "filtered_1_ids50",
     "keyword_texts50",
     "vector_texts50",
     "index_keyword",
@@ -24,7 +24,8 @@ SEARCHES = (
 )
 """Kinds of search. The `ids50` kinds ask for fifty ids and no text, the `texts50` kinds for fifty ids and texts, the
 `index` kinds for what the index knows before the store is asked (fifty ids a signal); the others for ten ids and texts.
-An `ids50` kind comes before its `texts50` kind: answers of the latter stay in skep's cache, orders do not."""
+An `ids50` kind comes before its `texts50` kind: answers of the latter stay in skep's cache, orders do not. Fifty ids
+under a filter come before all that ask with the same filters: skep keeps what those admit, and this line has a goal."""
 CHANGES = ("touch", "update")
 WRITES = ("write", "write_unsynced", "write_checked")
 """Single writes: synced to disk; merely acknowledged; synced, after a search for what it contradicts."""
