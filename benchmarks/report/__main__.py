@@ -33,10 +33,10 @@ FAVOURS = """
 - No question is asked twice of the same kind, so that skep's cache of answers never helps it. The kinds share their
   questions, so what one kind has read may lie in a cache when the next asks: pages of the system and of SQLite,
   LanceDB's and zvec's own, skep's word forms and the texts that `default` has compared.
-- skep keeps what up to 1,024 filters admit, until something is written. The line "filter 1 %, 50 ids" comes first and has
-  most of its filters for the first time (sixty questions over a hundred projects); the other lines with a filter ask
-  with some or all of the same ones again. Qdrant, LanceDB and zvec have indexes on both fields instead; sqlite-vec tests
-  every row, unless a field is its partition key (its notes say what that gives and takes).
+- skep keeps what up to 1,024 filters admit, until something is written. The line "filter 1 %, 50 ids" comes first and
+  has most of its filters for the first time (sixty questions over a hundred projects); the other lines with a filter
+  ask with some or all of the same ones again. Qdrant, LanceDB and zvec have indexes on both fields instead; sqlite-vec
+  tests every row, unless a field is its partition key (its notes say what that gives and takes).
 - The lines "index alone" are skep's alone: no peer is asked for less than its whole call, so they are compared with
   nothing but the goals. Qdrant and zvec answer "50 ids" from the index as well, and so does skep's `Bank.rank`. In
   "50 texts" the peers read fifty texts and skep fifty whole memories. Runs that lack those lines are from before
