@@ -6,7 +6,6 @@
 
 #define BINS 2048 /* 2 ** 11: three rounds decide 32 bits */
 #define FEW 48    /* so few are sorted */
-#define RUN 8     /* so few are sorted by insertion */
 
 typedef struct {
     void (*extremes)(const float *values, Py_ssize_t count, float *least, float *most);
@@ -222,32 +221,16 @@ static void unload(Entry *heap, Py_ssize_t count, int64_t *out)
     }
 }
 
+#define SORTED sorted_by_row
+#define BEFORE(one, other) ((one)->row < (other)->row)
+#define WITH
+#include "merging.h"
+
 void by_row(Entry *entries, Entry *room, Py_ssize_t count)
 {
-    Entry *from = entries, *to = room;
-    for (Py_ssize_t start = 0; start < count; start += RUN) {
-        Py_ssize_t end = start + RUN < count ? start + RUN : count;
-        for (Py_ssize_t i = start + 1; i < end; i++) {
-            Entry moved = from[i];
-            Py_ssize_t j = i;
-            for (; j > start && from[j - 1].row > moved.row; j--)
-                from[j] = from[j - 1];
-            from[j] = moved;
-        }
-    }
-    for (Py_ssize_t width = RUN; width < count; width *= 2) {
-        for (Py_ssize_t start = 0; start < count; start += 2 * width) {
-            Py_ssize_t half = start + width < count ? start + width : count;
-            Py_ssize_t end = half + width < count ? half + width : count;
-            for (Py_ssize_t i = start, j = half, k = start; k < end; k++)
-                to[k] = i < half && (j == end || from[i].row < from[j].row) ? from[i++] : from[j++];
-        }
-        Entry *other = from;
-        from = to;
-        to = other;
-    }
-    if (from != entries)
-        memcpy(entries, from, (size_t)count * sizeof *entries);
+    const Entry *sorted = sorted_by_row(entries, room, count);
+    if (sorted != entries)
+        memcpy(entries, sorted, (size_t)count * sizeof *entries);
 }
 
 PyDoc_STRVAR(best_doc, "best(values, by_slot, slots, mask, rows, k, out, /)\n--\n\n"

@@ -4,7 +4,6 @@
 
 #define FEW 256        /* candidates that are sorted without asking for memory */
 #define LONG_LOOP 4096 /* from so many on, others may run meanwhile */
-#define RUN 8
 
 #define WORDED 1 /* some word matched */
 #define PLACED 2 /* some candidate has a cosine */
@@ -43,33 +42,10 @@ static int before(const Entry *one, const Entry *other, const Ties *ties)
     return ties->rows[a] < ties->rows[b];
 }
 
-/* Sort entries, equal ones as they stand: short runs by insertion, then two and two into one. Where they end up. */
-static Entry *sorted(Entry *from, Entry *to, Py_ssize_t count, const Ties *ties)
-{
-    for (Py_ssize_t start = 0; start < count; start += RUN) {
-        Py_ssize_t end = start + RUN < count ? start + RUN : count;
-        for (Py_ssize_t i = start + 1; i < end; i++) {
-            Entry moved = from[i];
-            Py_ssize_t j = i;
-            for (; j > start && before(&moved, &from[j - 1], ties); j--)
-                from[j] = from[j - 1];
-            from[j] = moved;
-        }
-    }
-    for (Py_ssize_t width = RUN; width < count; width *= 2) {
-        for (Py_ssize_t start = 0; start < count; start += 2 * width) {
-            Py_ssize_t half = start + width < count ? start + width : count;
-            Py_ssize_t end = half + width < count ? half + width : count;
-            Py_ssize_t i = start, j = half;
-            for (Py_ssize_t k = start; k < end; k++)
-                to[k] = i < half && (j >= end || !before(&from[j], &from[i], ties)) ? from[i++] : from[j++];
-        }
-        Entry *other = from;
-        from = to;
-        to = other;
-    }
-    return from;
-}
+#define SORTED sorted
+#define BEFORE(one, other) before(one, other, ties)
+#define WITH , const Ties *ties
+#include "merging.h"
 
 /* Sort by values; `NULL` where there is no memory for it, which is then said. */
 static Entry *by_value(const double *values, Py_ssize_t count, const Ties *ties, Entry *few, Entry **asked)
