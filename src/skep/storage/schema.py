@@ -5,6 +5,15 @@ from __future__ import annotations
 APPLICATION_ID = 0x736B6570
 """`skep` in ASCII, in the header of the file."""
 
+
+def _refused(name: str, write: str) -> str:
+    """A trigger that tells an older skep, which has the bank open, why it cannot go on with a kind of write."""
+    return (
+        f"CREATE TRIGGER {name} INSTEAD OF {write} BEGIN SELECT raise(ABORT, 'a newer skep has changed the form of this"
+        " bank; close it, upgrade skep and open it again'); END;\n"
+    )
+
+
 STEPS: tuple[str, ...] = (
     """
     CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -168,13 +177,9 @@ STEPS: tuple[str, ...] = (
             coalesce(r.counter, (SELECT max(e.counter) FROM events e WHERE e.actor = r.actor), 0),
             coalesce(r.hlc, (SELECT e.hlc FROM events e WHERE e.actor = r.actor ORDER BY e.counter DESC LIMIT 1), 0)
         FROM replicas r;
-    CREATE TRIGGER actors_added INSTEAD OF INSERT ON actors BEGIN
-        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
-    END;
-    CREATE TRIGGER actors_moved INSTEAD OF UPDATE ON actors BEGIN
-        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
-    END;
-    """,
+    """
+    + _refused("actors_added", "INSERT ON actors")
+    + _refused("actors_moved", "UPDATE ON actors"),
     """
     -- Vectors are stored in half precision, of length 1: the index keeps no more digits, and the table was half of the
     -- file. Those that are there stay as they are, and their length tells. The name is new so that an older skep, which
@@ -220,22 +225,16 @@ STEPS: tuple[str, ...] = (
                 (SELECT max(seq) FROM log)
             ) FROM runs r WHERE r.actor = p.actor ORDER BY r.counter DESC LIMIT 1
         );
-    CREATE TRIGGER actors_added INSTEAD OF INSERT ON actors BEGIN
-        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
-    END;
-    CREATE TRIGGER actors_moved INSTEAD OF UPDATE ON actors BEGIN
-        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
-    END;
+    """
+    + _refused("actors_added", "INSERT ON actors")
+    + _refused("actors_moved", "UPDATE ON actors")
+    + """
     -- An older skep, which has the bank open, cannot go on writing, and is told why; it may go on
     -- reading what is there now (a copy of an earlier time it would have to write).
     CREATE VIEW events AS SELECT seq, actor, counter, hlc, kind, body, signature FROM log;
-    CREATE TRIGGER events_added INSTEAD OF INSERT ON events BEGIN
-        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
-    END;
-    CREATE TRIGGER events_cut INSTEAD OF DELETE ON events BEGIN
-        SELECT raise(ABORT, 'a newer skep has changed the form of this bank; close it, upgrade skep and open it again');
-    END;
-    """,
+    """
+    + _refused("events_added", "INSERT ON events")
+    + _refused("events_cut", "DELETE ON events"),
 )
 
 VERSION = len(STEPS)
