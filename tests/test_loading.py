@@ -1,13 +1,15 @@
-"""Loading without looking for garbage leaves the collector as it was."""
+"""Loading leaves the collector and the environment as they were."""
 
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 
 import pytest
 
-from skep.loading import undisturbed
+from skep.loading import PATIENCE, undisturbed
 
 
 @pytest.fixture
@@ -70,3 +72,32 @@ def test_blocks_may_lie_within_one_another() -> None:
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+PROBE = """
+import os, sys
+from skep.loading import PATIENCE, undisturbed
+with undisturbed():
+    during = os.environ.get(PATIENCE)
+    import numpy
+    with undisturbed():
+        pass
+print(during, os.environ.get(PATIENCE))
+with undisturbed():
+    print(os.environ.get(PATIENCE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"), [(None, ["20", "None", "None"]), ("26", ["26", "26", "26"])], ids=["nobody", "the user"]
+)
+def test_threads_of_the_blas_sleep_soon_unless_somebody_says_otherwise(
+    given: str | None, seen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(PATIENCE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(PATIENCE, given)
+
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == seen

@@ -8,10 +8,7 @@ import sys
 import click
 
 from skep.loading import undisturbed
-from skep.server.mcp.launch import one_thread
 
-LONG = ("bench", "hive", "maintain", "reembed", "tune")
-"""Commands that work long enough to gain from threads."""
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, what it does)
     "init": ("files:init", "Create a bank for this project or for the user."),
@@ -76,8 +73,6 @@ class LazyGroup(click.Group):
         """The command of a name, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name not in LONG:
-            one_thread()
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         with undisturbed():
             return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)

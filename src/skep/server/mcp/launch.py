@@ -4,7 +4,6 @@ here, without the library that reads all the others."""
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -66,7 +65,6 @@ class Serving:
             from skep.server.mcp.banks import Banks
             from skep.server.mcp.profiles import build_server
 
-        one_thread()
         command = _words(judge) if judge else None
         self.banks = Banks(bank, environ=environ, start=Path.cwd(), local=local)
         self.server = build_server(profile, self.banks, version=__version__, judge=command)
@@ -90,10 +88,3 @@ def _words(judge: str) -> list[str]:
         raise ConfigError(
             f"the judge {judge!r} is not a command line ({error}); mend --judge or SKEP_JUDGE"
         ) from error
-
-
-def one_thread() -> None:
-    """Our products are small: a pool of threads costs more than it gives, and 50 ms to set up."""
-    if "numpy" not in sys.modules:
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ.setdefault(name, "1")
