@@ -2,7 +2,7 @@
 
 #include "native.h"
 
-#define VERSION 7 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
+#define VERSION 8 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
 
 static int fill(PyObject *module)
 {
@@ -10,7 +10,7 @@ static int fill(PyObject *module)
         codes_methods,    choose_methods,    postings_methods, generation_methods, build_methods,   joining_methods,
         matching_methods, comparing_methods, sharing_methods,  search_methods,     ranking_methods, tiles_methods,
         weighing_methods, reading_methods,   pieces_methods,   closest_methods,    late_methods,
-        memories_methods, naming_methods,    carrying_methods,
+        memories_methods, naming_methods,    carrying_methods,  halves_methods,     places_methods,
     };
     generation_start();
     build_start();

@@ -89,7 +89,9 @@ with undisturbed():
 
 
 @pytest.mark.parametrize(
-    ("given", "seen"), [(None, ["20", "None", "None"]), ("26", ["26", "26", "26"])], ids=["nobody", "the user"]
+    ("given", "seen"),
+    [(None, ["20", "None", "None"]), ("26", ["26", "26", "26"])],
+    ids=["nobody", "the user"],
 )
 def test_threads_of_the_blas_sleep_soon_unless_somebody_says_otherwise(
     given: str | None, seen: list[str], monkeypatch: pytest.MonkeyPatch

@@ -39,11 +39,12 @@ class GivenVectors:
         self.dim = dim
         self.fingerprint = f"given-{dim}"
         self.known: dict[str, array[float]] = {}
+        self.np: Any = None
         self.calibration = import_module("skep.embedding.calibration").IDENTITY
 
     def embed(self, texts: Sequence[str]) -> Any:
         """The vector of each text."""
-        np: Any = import_module("numpy")
+        np = self.np = self.np or import_module("numpy")
         if len(texts) == 1:
             return np.frombuffer(self.known[texts[0]], dtype=np.float32).reshape(1, -1)
         return np.frombuffer(b"".join(self.known[text] for text in texts), dtype=np.float32).reshape(

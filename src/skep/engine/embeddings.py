@@ -19,7 +19,7 @@ from skep.engine.outages import Outages
 from skep.errors import EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError, SkepError
 from skep.model import WORDS_ALONE
 from skep.storage.sqlite import SqliteStore
-from skep.storage.vectors import Space, packed, unpacked
+from skep.storage.vectors import Space, packed, packed_one, unpacked
 from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -304,6 +304,10 @@ class Embeddings:
                 continue
             try:
                 given = guarded(space.fingerprint, partial(embedder.embed, texts))
+                one = packed_one(given, space.dim) if len(texts) == 1 else None
+                if one is not None:
+                    made[space.number] = (one,)
+                    continue
                 rows = checked(given, len(texts), space.dim, space.fingerprint)
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)

@@ -56,18 +56,16 @@ class Form(NamedTuple):
 
 def form_of(events: Sequence[Event]) -> Form | None:
     """How to write what these events create; None if one says more than a `remember` of today does, or has no text."""
-    keys = frozenset(events[0].body)
-    if len(events) > 1:
-        bodies = [event.body for event in events]
-        keys = keys.union(*bodies)
-        if not all("text" in body for body in bodies):
-            return None
-    return _form(keys)
+    if len(events) == 1:
+        return _form(tuple(events[0].body))
+    bodies = [event.body for event in events]
+    keys = set[str]().union(*bodies)
+    return _form(tuple(sorted(keys))) if all("text" in body for body in bodies) else None
 
 
 @lru_cache(maxsize=64)
-def _form(keys: frozenset[str]) -> Form | None:
-    if not keys <= _FILLED.keys() or "text" not in keys:
+def _form(keys: tuple[str, ...]) -> Form | None:
+    if not _FILLED.keys() >= set(keys) or "text" not in keys:
         return None
     filled = [name for key, names in _FILLED.items() if key in keys for name in names]
     empty = {"evidence": "[]", "metadata": "{}"}

@@ -13,7 +13,7 @@ from skep import forking
 from skep.errors import MovedError, StorageError
 from skep.storage.failures import FAILED, explained, translated
 from skep.storage.holding import Impatient, Snapshot, Transaction
-from skep.storage.places import file_at, from_anywhere, unchanging
+from skep.storage.places import Place, from_anywhere, unchanging
 
 if TYPE_CHECKING:
     from skep.storage.standing_in import StandIns
@@ -61,7 +61,7 @@ class Connection:
         self._stand_ins: StandIns | None = None
         self.where = path if path == MEMORY else from_anywhere(path)
         """The path from whatever folder."""
-        self._file: tuple[int, int] | None = None
+        self._place: Place | None = None
         """Which file was opened, where the system says so."""
         self._db: Any = self._connect()
         self._cursor: Any = self._db.cursor()
@@ -111,7 +111,7 @@ class Connection:
             if self._stand_ins is not None:
                 self._stand_ins.begin(db)
         with contextlib.suppress(OSError):
-            self._file = None if self.path == MEMORY else file_at(self.where)
+            self._place = None if self.path == MEMORY else Place(self.where)
         return db
 
     @property
@@ -126,10 +126,7 @@ class Connection:
     def _stay(self) -> None:
         if self._stand_ins is not None and self.mine and not self._left and self._stand_ins.follow(self._db):
             self._turn()
-        try:
-            if self._file is None or file_at(self.where) == self._file:
-                return
-        except OSError:  # who may not look there, or not now, has not seen it go
+        if self._place is None or self._place.holds():
             return
         raise MovedError(
             f"{self.path} was moved, deleted or replaced while it was open, and nothing was written to it; open the"

@@ -371,8 +371,12 @@ class Reads(Linked):
 
     def spaces(self) -> list[Space]:
         """The vector spaces, as anybody last left them."""
-        with self.connection.lock:
-            self._look()
+        connection = self.connection
+        with connection.lock:
+            if (
+                connection.version != self._seen or not connection.db.in_transaction
+            ):  # nobody else writes while we do
+                self._look()
             return self._spaces
 
     def _look(self) -> None:
