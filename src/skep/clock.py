@@ -33,4 +33,5 @@ def tick(last: int, seconds: float) -> int:
     >>> tick(pack(10.0), 9.0) == pack(10.0) + 1
     True
     """
-    return max(pack(seconds), last + 1)
+    now = pack(seconds)
+    return now if now > last else last + 1

@@ -47,6 +47,13 @@ class Floor(SqliteRows):
         self.db.execute(SCHEMA)
         self.count = int(self.db.execute("SELECT coalesce(max(row), 0) FROM memory").get)
         self.matrix: Any = None
+        self.loaded: Any = None
+
+    @property
+    def np(self) -> Any:
+        """numpy, from the first search on."""
+        self.loaded = self.loaded or import_module("numpy")
+        return self.loaded
 
     def _insert(self, row: Row) -> int:
         self.count += 1
@@ -73,7 +80,7 @@ class Floor(SqliteRows):
         """The matrix, one row of it per row of the table, grown by doubling."""
         if self.matrix is not None:
             return self.matrix[: self.count]
-        np: Any = import_module("numpy")
+        np = self.np
         self.matrix = np.empty((max(1024, self.count + 1024), self.dim), dtype=np.float32)
         for row, blob in self.db.execute("SELECT row, vector FROM memory"):
             self.matrix[row - 1] = np.frombuffer(blob, dtype=np.float32)
@@ -92,7 +99,7 @@ class Floor(SqliteRows):
         with self.db:
             position = self._insert(row)
         if self.matrix is not None:
-            np: Any = import_module("numpy")
+            np = self.np
             if position > len(self.matrix):
                 self.matrix = np.concatenate([self.matrix, np.empty_like(self.matrix)])
             self.matrix[position - 1] = np.frombuffer(row.vector, dtype=np.float32)
@@ -112,7 +119,7 @@ class Floor(SqliteRows):
         self.db.execute("UPDATE memory SET importance = ? WHERE id = ?", (importance, row.id))
 
     def _by_vector(self, query: Query, k: int, where: Where) -> list[int]:
-        np: Any = import_module("numpy")
+        np = self.np
         matrix = self._vectors()
         probe = np.frombuffer(query.vector, dtype=np.float32)
         if where is None:

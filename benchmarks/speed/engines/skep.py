@@ -39,14 +39,13 @@ class GivenVectors:
         self.dim = dim
         self.fingerprint = f"given-{dim}"
         self.known: dict[str, array[float]] = {}
-        self.np: Any = None
         self.calibration = import_module("skep.embedding.calibration").IDENTITY
 
     def embed(self, texts: Sequence[str]) -> Any:
         """The vector of each text."""
-        np = self.np = self.np or import_module("numpy")
         if len(texts) == 1:
-            return np.frombuffer(self.known[texts[0]], dtype=np.float32).reshape(1, -1)
+            return memoryview(self.known[texts[0]]).cast("B").cast("f", (1, self.dim))
+        np: Any = import_module("numpy")
         return np.frombuffer(b"".join(self.known[text] for text in texts), dtype=np.float32).reshape(
             -1, self.dim
         )
