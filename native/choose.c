@@ -185,39 +185,45 @@ Py_ssize_t top_all(const float *values, Py_ssize_t count, Py_ssize_t wanted, con
     return generations[generation]->keep(values, count, least, slots, out);
 }
 
-static inline int worse(const Entry *a, const Entry *b)
+static inline int64_t row_of(const Entry *entry, const int64_t *rows)
 {
-    return a->value < b->value || (a->value == b->value && a->row > b->row);
+    return rows == NULL ? entry->row : rows[entry->slot];
 }
 
-static void sink(Entry *heap, Py_ssize_t count, Py_ssize_t at, Entry entry)
+static inline int worse(const Entry *a, const Entry *b, const int64_t *rows)
+{
+    return a->value < b->value || (a->value == b->value && row_of(a, rows) > row_of(b, rows));
+}
+
+static void sink(Entry *heap, Py_ssize_t count, Py_ssize_t at, Entry entry, const int64_t *rows)
 {
     for (Py_ssize_t below; (below = 2 * at + 1) < count; at = below) {
-        if (below + 1 < count && worse(&heap[below + 1], &heap[below]))
+        if (below + 1 < count && worse(&heap[below + 1], &heap[below], rows))
             below++;
-        if (!worse(&heap[below], &entry))
+        if (!worse(&heap[below], &entry, rows))
             break;
         heap[at] = heap[below];
     }
     heap[at] = entry;
 }
 
-void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry)
+void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry, const int64_t *rows)
 {
     if (*count < room) {
         Py_ssize_t at = (*count)++;
-        for (; at > 0 && worse(&entry, &heap[(at - 1) / 2]); at = (at - 1) / 2)
+        for (; at > 0 && worse(&entry, &heap[(at - 1) / 2], rows); at = (at - 1) / 2)
             heap[at] = heap[(at - 1) / 2];
         heap[at] = entry;
-    } else if (worse(&heap[0], &entry))
-        sink(heap, *count, 0, entry);
+    } else if (worse(&heap[0], &entry, rows))
+        sink(heap, *count, 0, entry, rows);
 }
 
-static void unload(Entry *heap, Py_ssize_t count, int64_t *out)
+/* Take the entries of a heap apart: best first. */
+static void unload(Entry *heap, Py_ssize_t count, const int64_t *rows, int64_t *out)
 {
     while (count > 0) {
         out[--count] = heap[0].slot;
-        sink(heap, count, 0, heap[count]);
+        sink(heap, count, 0, heap[count], rows);
     }
 }
 
@@ -233,14 +239,25 @@ void by_row(Entry *entries, Entry *room, Py_ssize_t count)
         memcpy(entries, sorted, (size_t)count * sizeof *entries);
 }
 
-PyDoc_STRVAR(best_doc, "best(values, by_slot, slots, mask, rows, k, out, /)\n--\n\n"
-                       "Put the slots of the `k` largest values into `out`, best first, ties broken by row; say how\n"
-                       "many, and how many slots the mask (None: all) admits. Values stand by slot, or beside `slots`.");
+/* The same in the order of their rows, with room for as many behind them. */
+static void unload_by_row(Entry *heap, Py_ssize_t count, const int64_t *rows, int64_t *out)
+{
+    for (Py_ssize_t i = 0; i < count; i++)
+        heap[i].row = rows[heap[i].slot];
+    const Entry *sorted = sorted_by_row(heap, heap + count, count);
+    for (Py_ssize_t i = 0; i < count; i++)
+        out[i] = sorted[i].slot;
+}
+
+PyDoc_STRVAR(best_doc, "best(values, by_slot, slots, mask, rows, k, by_row, out, /)\n--\n\n"
+                       "Put the slots of the `k` largest values into `out`, ties broken by row: best first, or in the order of\n"
+                       "their rows. Say how many, and how many slots the mask (None: all) admits. Values stand by slot, or\n"
+                       "beside `slots`.");
 
 static PyObject *best(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("best", count, 7))
+    if (!is_count("best", count, 8))
         return NULL;
     Buffers buffers = {.count = 0};
     PyObject *answer = NULL;
@@ -251,7 +268,8 @@ static PyObject *best(PyObject *self, PyObject *const *given, Py_ssize_t count)
     Py_buffer *mask = slots && given[3] != Py_None ? array(&buffers, given[3], "mask", 1, 1, 0) : NULL;
     Py_buffer *rows = slots && (mask || given[3] == Py_None) ? array(&buffers, given[4], "rows", 1, 8, 0) : NULL;
     Py_ssize_t k = rows ? PyLong_AsSsize_t(given[5]) : -1;
-    Py_buffer *out = rows && !PyErr_Occurred() ? array(&buffers, given[6], "out", 1, 8, 1) : NULL;
+    int ordered = rows && !PyErr_Occurred() ? PyObject_IsTrue(given[6]) : -1;
+    Py_buffer *out = ordered >= 0 ? array(&buffers, given[7], "out", 1, 8, 1) : NULL;
     if (out == NULL)
         goto end;
     Py_ssize_t all = slots->shape[0], found = 0, total = 0, known = rows->shape[0];
@@ -263,7 +281,7 @@ static PyObject *best(PyObject *self, PyObject *const *given, Py_ssize_t count)
     if ((!by_slot && !long_enough(values, "values", all)) || !long_enough(out, "out", k) ||
         !all_within(slots->buf, all, 0, known))
         goto end;
-    if ((heap = malloc((size_t)(k + 1) * sizeof *heap)) == NULL) {
+    if ((heap = malloc((size_t)(k + 1) * 2 * sizeof *heap)) == NULL) {
         PyErr_NoMemory();
         goto end;
     }
@@ -278,9 +296,9 @@ static PyObject *best(PyObject *self, PyObject *const *given, Py_ssize_t count)
         total++;
         float value = each[by_slot ? slot : i];
         if (found < k || (k > 0 && value >= heap[0].value))
-            offer(heap, &found, k, (Entry){slot, row[slot], value});
+            offer(heap, &found, k, (Entry){slot, 0, value}, row);
     }
-    unload(heap, found, out->buf);
+    (ordered ? unload_by_row : unload)(heap, found, row, out->buf);
     Py_END_ALLOW_THREADS
     answer = Py_BuildValue("(nn)", found, total);
 end:

@@ -41,7 +41,7 @@ void weigh_all(const Rows *rows, const Probe *probe, const int64_t *places, Py_s
 /* A query as whole numbers, with room for STEPS more than it has; what one step of them is worth. */
 float rounded(const float *query, Py_ssize_t dim, int16_t *steps);
 
-/* The third round: rows of bytes times such a query, each times the scale of its row. */
+/* The third round: rows of bytes times such a query, each times the scale of its row; minus infinity where that is 0. */
 void multiply_all(const int8_t *codes, Py_ssize_t stride, Py_ssize_t dim, const float *scale, const int64_t *places,
                   Py_ssize_t count, int64_t base, const int16_t *query, float worth, float *out);
 
@@ -79,7 +79,9 @@ typedef struct {
     float value;
 } Entry;
 
-void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry);
+/* Of equal ones the smaller row is better. Where `rows` has them by slot, a row is looked up for that alone: most lie
+   far apart. */
+void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry, const int64_t *rows);
 
 /* Sort some entries by their rows, with room for as many: short runs by insertion, then two and two into one. */
 void by_row(Entry *entries, Entry *room, Py_ssize_t count);

@@ -6,6 +6,7 @@
 #define LONGEST 128 /* bytes of a name that is put before its counters here; Python spells longer ones */
 #define DIGITS 20
 #define NONE (-1)   /* in place of a counter: the name is the whole id */
+#define ABREAST 64  /* rows that are fetched together before the first of them is named */
 
 /* Some rows, and the ids they bear. */
 typedef struct {
@@ -15,7 +16,8 @@ typedef struct {
     const uint32_t *order, *whose;
     const uint8_t *alive;
     const char *counters;
-    Py_ssize_t count, width; /* of the rows; of a counter in bytes */
+    Py_ssize_t count, width;     /* of the rows; of a counter in bytes */
+    Py_ssize_t guessed[ABREAST]; /* where some rows may stand; `count` where they do not */
 } Named;
 
 static int is_tuple(PyObject *given)
@@ -105,6 +107,31 @@ static PyObject *name_at(const Named *part, Py_ssize_t place)
     return spelt(name, counter);
 }
 
+/* Guess where some rows stand, as if no row before them were forgotten, and fetch what is kept there: each step leads to
+   the next, and one row after the other they would all be waited for. */
+static void guess(Named *part, const int64_t *asked, Py_ssize_t count)
+{
+    Py_ssize_t first = part->count > 0 && part->order != NULL ? (Py_ssize_t)part->order[0] : 0;
+    uint64_t least = first < part->count ? (uint64_t)part->rows[first] : 0, room = (uint64_t)part->count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        uint64_t at = (uint64_t)asked[i] - least;
+        part->guessed[i] = (Py_ssize_t)(at < room ? at : room);
+        if (at < room && part->order != NULL)
+            fetch(part->order + at);
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t place = part->guessed[i];
+        if (place < part->count && part->order != NULL)
+            place = (Py_ssize_t)part->order[place];
+        part->guessed[i] = place < part->count ? place : part->count;
+        if (place < part->count) {
+            fetch(part->rows + place);
+            fetch(part->alive + place);
+            fetch(part->counters + place * part->width);
+        }
+    }
+}
+
 PyDoc_STRVAR(named_doc, "named(parts, asked, /)\n--\n\n"
                         "The ids of some rows as a list; empty for a row that is alive in no part. A part is a tuple of its rows,\n"
                         "their places by ascending row (None where that is their own order), one flag per place for those that are\n"
@@ -129,9 +156,15 @@ static PyObject *named(PyObject *self, PyObject *const *given, Py_ssize_t count)
         sound = (ids = PyList_New(asked->shape[0])) != NULL;
     for (Py_ssize_t i = 0; sound && i < asked->shape[0]; i++) {
         PyObject *id = NULL;
+        const int64_t *row = (const int64_t *)asked->buf + i;
+        Py_ssize_t left = asked->shape[0] - i;
+        for (Py_ssize_t part = 0; i % ABREAST == 0 && part < number; part++)
+            guess(&parts[part], row, left < ABREAST ? left : ABREAST);
         for (Py_ssize_t part = 0; part < number && id == NULL && sound; part++) {
             const Named *from = &parts[part];
-            Py_ssize_t place = place_of(from->rows, from->order, from->count, ((const int64_t *)asked->buf)[i]);
+            Py_ssize_t place = from->guessed[i % ABREAST];
+            if (place == from->count || from->rows[place] != *row)
+                place = place_of(from->rows, from->order, from->count, *row);
             if (place < from->count && from->alive[place])
                 sound = (id = name_at(from, place)) != NULL;
         }

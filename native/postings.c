@@ -7,44 +7,91 @@
 
 #define FEW 8 /* where one slot in so many was touched, all are set to 0 */
 
-PyDoc_STRVAR(find_doc, "find(keys, offsets, dead, asked, starts, sizes, live, /)\n--\n\n"
-                       "Where the postings of each term asked for begin, how many there are, and how many of them are of\n"
-                       "live rows; `dead` (None: nothing) says for every key how many are not.");
+/* The terms of one segment: sorted keys, where the postings of each begin, and how many of them are of dead rows. */
+typedef struct {
+    const uint64_t *keys;
+    const int64_t *offsets, *dead; /* `dead` is NULL where none is */
+    Py_ssize_t count;
+} Terms;
+
+/* From (keys, offsets, dead), where the last may be None. */
+static int terms_of(Buffers *buffers, PyObject *given, Terms *terms)
+{
+    PyObject *keys, *offsets, *dead;
+    Py_buffer *key, *offset, *gone = NULL;
+    if (!PyTuple_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "parts: not a tuple of tuples");
+        return 0;
+    }
+    if (!PyArg_ParseTuple(given, "OOO", &keys, &offsets, &dead) || (key = array(buffers, keys, "keys", 1, 8, 0)) == NULL ||
+        (offset = array(buffers, offsets, "offsets", 1, 8, 0)) == NULL ||
+        (dead != Py_None && (gone = array(buffers, dead, "dead", 1, 8, 0)) == NULL))
+        return 0;
+    *terms = (Terms){key->buf, offset->buf, gone ? gone->buf : NULL, key->shape[0]};
+    return long_enough(offset, "offsets", terms->count + 1) && (gone == NULL || long_enough(gone, "dead", terms->count));
+}
+
+/* Where the postings of a key begin and how many there are; how many of them are of live rows. */
+static int64_t find_one(const Terms *terms, uint64_t key, int64_t *start, int64_t *size)
+{
+    Py_ssize_t at = 0, end = terms->count;
+    while (at < end) {
+        Py_ssize_t middle = at + (end - at) / 2;
+        if (terms->keys[middle] < key)
+            at = middle + 1;
+        else
+            end = middle;
+    }
+    int there = at < terms->count && terms->keys[at] == key;
+    *start = there ? terms->offsets[at] : 0;
+    *size = there ? (int64_t)((uint64_t)terms->offsets[at + 1] - (uint64_t)terms->offsets[at]) : 0;
+    return there && terms->dead != NULL ? *size - terms->dead[at] : *size;
+}
+
+PyDoc_STRVAR(find_doc, "find(parts, keys, more, live, asked, held, odds, /)\n--\n\n"
+                       "Find terms, given as a list of keys, in parts of (keys, offsets, dead); `dead` (None: nothing) says for\n"
+                       "every key how many of its postings are of rows that are not alive. Writes the keys into `asked`, and into\n"
+                       "the lines of `held`, for every part, where the postings of each begin and how many there are. The last\n"
+                       "line is in how many live rows each stands, with those of a list of `more` (None: no more). `odds` are\n"
+                       "those of a row among `live` to be without it.");
 
 static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
     if (!is_count("find", count, 7))
         return NULL;
-    Buffers buffers = {.count = 0};
-    Py_buffer *keys = array(&buffers, given[0], "keys", 1, 8, 0);
-    Py_buffer *offsets = keys ? array(&buffers, given[1], "offsets", 1, 8, 0) : NULL;
-    Py_buffer *dead = offsets && given[2] != Py_None ? array(&buffers, given[2], "dead", 1, 8, 0) : NULL;
-    Py_buffer *asked = offsets && (dead || given[2] == Py_None) ? array(&buffers, given[3], "asked", 1, 8, 0) : NULL;
-    Py_buffer *starts = asked ? array(&buffers, given[4], "starts", 1, 8, 1) : NULL;
-    Py_buffer *sizes = starts ? array(&buffers, given[5], "sizes", 1, 8, 1) : NULL;
-    Py_buffer *live = sizes ? array(&buffers, given[6], "live", 1, 8, 1) : NULL;
-    int sound = live != NULL && long_enough(offsets, "offsets", keys->shape[0] + 1) &&
-                (dead == NULL || long_enough(dead, "dead", keys->shape[0])) &&
-                long_enough(starts, "starts", asked->shape[0]) && long_enough(sizes, "sizes", asked->shape[0]) &&
-                long_enough(live, "live", asked->shape[0]);
-    for (Py_ssize_t term = 0; sound && term < asked->shape[0]; term++) {
-        const uint64_t *known = keys->buf, key = ((const uint64_t *)asked->buf)[term];
-        const int64_t *offset = offsets->buf;
-        Py_ssize_t at = 0, end = keys->shape[0];
-        while (at < end) {
-            Py_ssize_t middle = at + (end - at) / 2;
-            if (known[middle] < key)
-                at = middle + 1;
-            else
-                end = middle;
-        }
-        int there = at < keys->shape[0] && known[at] == key;
-        int64_t size = there ? (int64_t)((uint64_t)offset[at + 1] - (uint64_t)offset[at]) : 0;
-        ((int64_t *)starts->buf)[term] = there ? offset[at] : 0;
-        ((int64_t *)sizes->buf)[term] = size;
-        ((int64_t *)live->buf)[term] = there && dead ? size - ((const int64_t *)dead->buf)[at] : size;
+    if (!PyTuple_Check(given[0]) || !PyList_Check(given[1]) || (given[2] != Py_None && !PyList_Check(given[2]))) {
+        PyErr_SetString(PyExc_TypeError, "find takes a tuple of parts and lists of numbers");
+        return NULL;
     }
+    Buffers buffers = {.count = 0};
+    Py_ssize_t parts = PyTuple_Size(given[0]), terms = PyList_Size(given[1]);
+    double live = PyFloat_AsDouble(given[3]);
+    Py_buffer *asked = PyErr_Occurred() ? NULL : array(&buffers, given[4], "asked", 1, 8, 1);
+    Py_buffer *held = asked ? array(&buffers, given[5], "held", 2, 8, 1) : NULL;
+    Py_buffer *odds = held ? array(&buffers, given[6], "odds", 1, 8, 1) : NULL;
+    int sound = odds != NULL && long_enough(asked, "asked", terms) && long_enough(held, "held", 2 * parts + 1) &&
+                told(held->shape[1] >= terms, "held: too short for the keys") && long_enough(odds, "odds", terms) &&
+                told(given[2] == Py_None || PyList_Size(given[2]) >= terms, "more: too short for the keys");
+    char *lines = sound ? held->buf : NULL;
+    Py_ssize_t stride = sound ? held->strides[0] : 0;
+    int64_t *found = sound ? (int64_t *)(lines + 2 * parts * stride) : NULL;
+    for (Py_ssize_t i = 0; sound && i < terms; i++) {
+        ((uint64_t *)asked->buf)[i] = PyLong_AsUnsignedLongLong(PyList_GetItem(given[1], i));
+        found[i] = given[2] == Py_None || PyErr_Occurred() ? 0 : PyLong_AsLongLong(PyList_GetItem(given[2], i));
+        sound = !PyErr_Occurred();
+    }
+    for (Py_ssize_t part = 0; sound && part < parts; part++) {
+        Buffers own = {.count = 0};
+        Terms from;
+        int64_t *starts = (int64_t *)(lines + 2 * part * stride), *sizes = (int64_t *)(lines + (2 * part + 1) * stride);
+        sound = terms_of(&own, PyTuple_GetItem(given[0], part), &from);
+        for (Py_ssize_t i = 0; sound && i < terms; i++)
+            found[i] += find_one(&from, ((const uint64_t *)asked->buf)[i], &starts[i], &sizes[i]);
+        release(&own);
+    }
+    for (Py_ssize_t i = 0; sound && i < terms; i++)
+        ((double *)odds->buf)[i] = (live - (double)found[i] + 0.5) / ((double)found[i] + 0.5);
     return finished(&buffers, sound);
 }
 

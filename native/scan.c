@@ -122,9 +122,13 @@ void multiply_all(const int8_t *codes, Py_ssize_t stride, Py_ssize_t dim, const 
     int32_t sums[BLOCK];
     for (Py_ssize_t start = 0; start < count; start += BLOCK) {
         Py_ssize_t size = count - start < BLOCK ? count - start : BLOCK;
-        generations[generation]->multiply(codes, stride, dim, places + start, base, size, query, sums);
         for (Py_ssize_t i = 0; i < size; i++)
-            out[start + i] = (float)sums[i] * worth * scale[places[start + i] - base];
+            fetch(scale + (places[start + i] - base));
+        generations[generation]->multiply(codes, stride, dim, places + start, base, size, query, sums);
+        for (Py_ssize_t i = 0; i < size; i++) {
+            float own = scale[places[start + i] - base];
+            out[start + i] = own > 0 ? (float)sums[i] * worth * own : -INFINITY;
+        }
     }
 }
 

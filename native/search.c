@@ -133,23 +133,8 @@ static Py_ssize_t with_tail(const Search *search, Py_ssize_t found)
     return found;
 }
 
-/* Those that have a vector: one without would come before those that point away from the query. */
-static Py_ssize_t with_vectors(const Search *search, Py_ssize_t found)
-{
-    Py_ssize_t from = 0, left = 0;
-    for (Py_ssize_t i = 0; i < search->number; i++) {
-        const Part *part = &search->parts[i];
-        Py_ssize_t end = until(search->slots, from, found, part);
-        for (; from < end; from++) {
-            int64_t slot = search->slots[from];
-            search->slots[left] = slot;
-            left += part->coded && part->codes.scale[slot - part->base] > 0;
-        }
-    }
-    return left;
-}
-
-/* The third round: the coarse half of the fine codes. */
+/* The third round: the coarse half of the fine codes. Rows without a vector go: they would come before those that point
+   away from the query. */
 static Py_ssize_t coarsely(const Search *search, Py_ssize_t found, int16_t *steps)
 {
     Py_ssize_t from = 0;
@@ -166,7 +151,13 @@ static Py_ssize_t coarsely(const Search *search, Py_ssize_t found, int16_t *step
                 search->values[at] = -INFINITY;
         from = end;
     }
-    return top_all(search->values, found, search->third, search->slots, search->slots, search->room);
+    Py_ssize_t left = 0;
+    for (Py_ssize_t at = 0; at < found; at++) {
+        search->slots[left] = search->slots[at];
+        search->values[left] = search->values[at];
+        left += search->values[at] > -INFINITY;
+    }
+    return top_all(search->values, left, search->third, search->slots, search->slots, search->room);
 }
 
 static int by_number(const void *left, const void *right)
@@ -222,8 +213,6 @@ static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
     else
         memcpy(search->slots, search->given, (size_t)found * sizeof *search->slots);
     if (found > search->third)
-        found = with_vectors(search, found);
-    if (found > search->third)
         found = coarsely(search, found, steps);
     Py_ssize_t all = found + search->chosen_count, k = search->k < all ? search->k : all;
     chosen = malloc((size_t)(search->chosen_count + 1) * sizeof *chosen);
@@ -239,7 +228,7 @@ static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
     exactly(search, field, all, steps, exact);
     for (Py_ssize_t i = 0; i < all && k > 0; i++)
         if (!isnan(exact[i])) /* an entry names its place in the field */
-            offer(heap, &kept, k, (Entry){i, search->row[field[i]], exact[i]});
+            offer(heap, &kept, k, (Entry){i, search->row[field[i]], exact[i]}, NULL);
     for (Py_ssize_t i = 0; i < kept; i++)
         wanted[heap[i].slot] = 1;
     for (Py_ssize_t i = 0, at = 0; i < search->chosen_count; i++) {

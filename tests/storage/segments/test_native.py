@@ -26,6 +26,7 @@ from skep.storage.segments.codes import (
     turned,
 )
 from skep.storage.segments.lexical import best_of
+from skep.storage.segments.postings import idf
 from skep.storage.segments.turning import turn_one, turning_of
 
 native: Any = pytest.importorskip(
@@ -270,7 +271,7 @@ def test_the_best_are_those_that_sorting_gives(
     slots = np.arange(count) * 3 + 1
     rows = np.arange(3 * count + 1)[::-1].copy()
     best = np.empty(wanted, np.int64)
-    assert native.best(given, False, slots, None, rows, wanted, best) == (wanted, count)
+    assert native.best(given, False, slots, None, rows, wanted, False, best) == (wanted, count)
     assert best.tolist() == slots[np.lexsort((rows[slots], -given))[:wanted]].tolist()
     native.use(native.generations()[-1])
 
@@ -283,7 +284,7 @@ def test_the_best_under_a_mask_are_those_of_numpy(k: int) -> None:
     rows, mask = rng.permutation(500), rng.random(500) < 0.4
     touched = rng.permutation(500)[:300]
     out = np.empty(min(k, 300), np.int64)
-    found, total = native.best(scores, True, touched, mask, rows, k, out)
+    found, total = native.best(scores, True, touched, mask, rows, k, False, out)
     admitted = np.sort(touched[mask[touched]])
     assert total == len(admitted)
     assert out[:found].tolist() == best_of(scores[admitted], rows, admitted, k).tolist()
@@ -357,14 +358,33 @@ def test_terms_are_found_where_they_stand(buried: bool) -> None:
     keys = np.array([3, 5, 2**63 + 1, 2**64 - 1], np.uint64)
     offsets = np.array([0, 4, 6, 9, 10])
     dead = np.array([1, 0, 2, 0]) if buried else None
-    asked = np.array([2**64 - 1, 4, 3, 0, 2**63 + 1], np.uint64)
-    starts, sizes, live = np.empty((3, 5), np.int64)
-    native.find(keys, offsets, dead, asked, starts, sizes, live)
+    wanted = [2**64 - 1, 4, 3, 0, 2**63 + 1]
+    asked, held, odds = np.empty(5, np.uint64), np.empty((5, 5), np.int64), np.empty(5)
+    parts = (keys, offsets, dead), (keys[:0], offsets[:1], None)
+    native.find(parts, wanted, None, 20, asked, held, odds)
+    starts, sizes, _, none, found = held.copy()
+    assert asked.tolist() == wanted
     assert sizes.tolist() == [1, 0, 4, 0, 3]
     assert starts[sizes > 0].tolist() == [9, 0, 6]
-    assert live.tolist() == ([1, 0, 3, 0, 1] if buried else sizes.tolist())
-    native.find(keys[:0], offsets[:1], dead, asked, starts, sizes, live)
-    assert sizes.tolist() == [0] * 5
+    assert none.tolist() == [0] * 5
+    assert found.tolist() == ([1, 0, 3, 0, 1] if buried else sizes.tolist())
+    assert np.log1p(odds).tobytes() == idf(20, found).tobytes()
+    native.find(parts[:1] * 2, wanted, [0, 1, 2, 3, 4], 20, asked, held, odds)
+    assert held[:2].tolist() == held[2:4].tolist()
+    assert held[4].tolist() == (2 * found + np.arange(5)).tolist()
+    native.find((), wanted, [0, 1, 2, 3, 4], 20, asked, held, odds)
+    assert held[0].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("k", [0, 1, 7, 50, 1000])
+def test_the_best_are_told_in_the_order_of_their_rows(k: int) -> None:
+    rng = np.random.default_rng(k)
+    scores = rng.integers(1, 30, 500).astype(np.float32)
+    rows, touched = rng.permutation(500), rng.permutation(500)[:300]
+    best, by_row = np.empty((2, min(k, 300)), np.int64)
+    found = native.best(scores, True, touched, None, rows, k, False, best)
+    assert native.best(scores, True, touched, None, rows, k, True, by_row) == found
+    assert by_row.tolist() == best[rows[best].argsort()].tolist()
 
 
 def test_gains_are_those_of_the_postings_and_places_outside_give_nothing() -> None:

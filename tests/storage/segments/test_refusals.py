@@ -75,6 +75,14 @@ def frame(place: int, value: Any) -> tuple[Any, ...]:
     return (*FRAME[:place], value, *FRAME[place + 1 :])
 
 
+KNOWN_TERMS = (np.zeros(3, np.uint64), np.zeros(4, np.int64), None)
+
+
+def terms(place: int, value: Any) -> tuple[Any, ...]:
+    """The terms of a segment, with another value in one place."""
+    return (*KNOWN_TERMS[:place], value, *KNOWN_TERMS[place + 1 :])
+
+
 CALLS: dict[str, tuple[list[Any], Wrong]] = {
     "nearest": (
         [
@@ -176,7 +184,7 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
         [(0, np.ones(8)), (1, ONES[:7]), (4, np.empty(7)), (4, room(8)), (5, room(7)), (5, np.empty(8))],
     ),
     "best": (
-        [FLOATS, True, PLACES, np.ones(10, bool), np.arange(10), 2, np.empty(2, np.int64)],
+        [FLOATS, True, PLACES, np.ones(10, bool), np.arange(10), 2, False, np.empty(2, np.int64)],
         [
             (0, FLOATS[:3]),
             (2, PLACES + 7),
@@ -184,7 +192,7 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
             (3, np.ones(3, bool)),
             (4, np.arange(3)),
             (5, 3),
-            (6, np.empty(1, np.int64)),
+            (7, np.empty(1, np.int64)),
         ],
     ),
     "locate": (
@@ -222,21 +230,19 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
         ],
     ),
     "find": (
+        [(KNOWN_TERMS,), [3, 4], None, 9, np.empty(2, np.uint64), np.empty((3, 2), np.int64), np.empty(2)],
         [
-            np.zeros(3, np.uint64),
-            np.zeros(4, np.int64),
-            None,
-            np.zeros(2, np.uint64),
-            *(np.empty((3, 2), np.int64)),
-        ],
-        [
-            (0, np.zeros(4, np.uint64)),
-            (1, np.zeros(3, np.int64)),
-            (2, np.zeros(2, np.int64)),
-            (3, np.zeros(3, np.uint64)),
-            (4, np.empty(1, np.int64)),
-            (5, np.empty(1, np.int64)),
-            (6, np.empty(1, np.int64)),
+            (0, (terms(0, np.zeros(4, np.uint64)),)),
+            (0, (terms(0, np.zeros(3, np.uint32)),)),
+            (0, (terms(1, np.zeros(3, np.int64)),)),
+            (0, (terms(2, np.zeros(2, np.int64)),)),
+            (0, (KNOWN_TERMS, KNOWN_TERMS)),
+            (1, [3, 4, 5]),
+            (2, [1]),
+            (4, np.empty(1, np.uint64)),
+            (5, np.empty((2, 2), np.int64)),
+            (5, np.empty((3, 1), np.int64)),
+            (6, np.empty(1)),
         ],
     ),
     "score": (
@@ -370,7 +376,7 @@ def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
         ("cosines", [7]),
         ("vectors", [8]),
         ("turn", [4, 5]),
-        ("best", [6]),
+        ("best", [7]),
         ("locate", [5]),
         ("gains", [8]),
         ("find", [4, 5, 6]),

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     Singles = NDArray[np.float32]
 
 Answer = TypeVar("Answer")
+_NAN = np.full(1024, np.nan, dtype=np.float32)
+_NAN.flags.writeable = False
 
 
 class Pool(NamedTuple):
@@ -349,14 +351,17 @@ class SegmentIndex:
         scores = self._scores.score(table, terms, weights)
         chosen, words_total = self._scores.best(table.rows, admitted, k_words)
         if query is None:
-            slots = chosen[table.rows[chosen].argsort()]
-            cosine = np.full(len(slots), np.nan, dtype=np.float32)
-            return _pool(table, slots, scores, cosine, words_total, 0)
+            return _pool(table, chosen, scores, _no_cosines(len(chosen)), words_total, 0)
         vectors_total = admitted.count
         if not table.all_vectors:
             vectors_total = int(np.count_nonzero(table.has_vector[admitted.slots]))
         slots, cosine = self._scanner.pool(table, query, admitted, chosen, k_vectors)
         return _pool(table, slots, scores, cosine, words_total, vectors_total)
+
+
+def _no_cosines(count: int) -> Singles:
+    """Of so many rows, where there is no query vector; not to be written to."""
+    return _NAN[:count] if count <= len(_NAN) else np.full(count, np.nan, dtype=np.float32)
 
 
 def _pool(

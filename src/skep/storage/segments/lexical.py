@@ -67,8 +67,15 @@ def look_up(table: Table, terms: Sequence[str]) -> Lookup:
 
 def _look_up(table: Table, terms: Sequence[str]) -> Lookup:
     keys = [key_of(term) for term in terms]
+    newest = [table.tail.found_in(key) for key in keys] if table.tail.entries else None
+    if kernels.native is not None:
+        asked, odds = np.empty(len(keys), np.uint64), np.empty(len(keys))
+        held = np.empty((2 * len(table.segments) + 1, len(keys)), np.int64)
+        kernels.native.find(table.keys, keys, newest, table.live, asked, held, odds)
+        *lines, found = held
+        return Lookup(keys, asked, lines[::2], lines[1::2], found, np.log1p(odds))
     asked = np.array(keys, dtype=np.uint64)
-    found = np.array([table.tail.found_in(key) for key in keys], dtype=np.int64)
+    found = np.zeros(len(keys), np.int64) if newest is None else np.array(newest, dtype=np.int64)
     starts: list[Ints] = []
     sizes: list[Ints] = []
     for segment in table.segments:
@@ -169,14 +176,14 @@ class WordScores:
         )
 
     def best(self, rows: Ints, admitted: Admitted, k: int) -> tuple[Ints, int]:
-        """The `k` best of the admitted slots, ties broken by row; and how many of them match."""
+        """The `k` best of the admitted slots in the order of their rows, ties broken by row; and how many match."""
         if not self._filled and not self._lists:
             return NOTHING, 0
         if self._filled:
             out = np.empty(min(k, self._filled), np.int64)
             touched = self._touched[: self._filled]
             mask = None if admitted.all else admitted.mask
-            found, total = kernels.native.best(self.scores, True, touched, mask, rows, k, out)
+            found, total = kernels.native.best(self.scores, True, touched, mask, rows, k, True, out)
             return out[:found], total
         mask = admitted.mask
         scores = self.scores[: len(mask)]
@@ -191,7 +198,8 @@ class WordScores:
             np.greater_equal(scores, self._floor(mask, k), out=matching)
             matching &= mask
             slots = np.flatnonzero(matching)
-        return best_of(scores[slots], rows, slots, k), total
+        best = best_of(scores[slots], rows, slots, k)
+        return best[rows[best].argsort()], total
 
     def _floor(self, mask: Mask, k: int) -> float:
         """A score that at least `k` admitted slots reach, as high as is easily known."""
@@ -246,7 +254,7 @@ def best_of(values: Floats, rows: Ints, slots: Ints, k: int) -> Ints:
     """Those of some slots with the `k` largest values, best first, ties broken by row."""
     if kernels.native is not None:
         out = np.empty(min(k, len(slots)), dtype=np.int64)
-        kernels.native.best(values, False, slots, None, rows, k, out)
+        kernels.native.best(values, False, slots, None, rows, k, False, out)
         return out
     if len(slots) > k:
         if not k:

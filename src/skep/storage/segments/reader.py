@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skep import kernels
 from skep.storage.segments.codes import FineCodes, Sketches
 from skep.storage.segments.columns import defaults, spread
 from skep.storage.segments.format import BadFileError
@@ -69,7 +68,8 @@ class Segment:
         self._dense = self._last - self._first + 1 == self.count
         """Whether no row between the first and the last is missing, so that a place can be told from its row."""
         self._columns: dict[str, Array] = {}
-        self._dead: NDArray[np.int64] | None = None
+        self.dead: NDArray[np.int64] | None = None
+        """Per term, how many of its postings are of dead rows; None where no row is dead."""
         self._mean_length = -1.0
         self._impacts: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
 
@@ -131,30 +131,21 @@ class Segment:
 
     def raise_all(self) -> None:
         """Count every row as live again: a new table begins, and buries for itself."""
-        self._dead = None
+        self.dead = None
 
     def bury(self, places: Ints) -> int:
         """Take dead rows out of the statistics; returns how many terms they had."""
-        if self._dead is None:
-            self._dead = np.zeros(len(self.words.keys), dtype=np.int64)
+        if self.dead is None:
+            self.dead = np.zeros(len(self.words.keys), dtype=np.int64)
         starts = self.words.doc_offsets[places]
         sizes = self.words.doc_offsets[places + 1] - starts
         steps: Ints = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        np.add.at(self._dead, self.words.doc_terms[np.repeat(starts, sizes) + steps], 1)
+        np.add.at(self.dead, self.words.doc_terms[np.repeat(starts, sizes) + steps], 1)
         return int(self.lengths[places].sum())
 
     def find(self, keys: Keys) -> tuple[Ints, Ints, Ints]:
         """Per term: where its postings begin, how many there are, and how many of them are of live rows."""
         known, offsets = self.words.keys, self.words.offsets
-        if kernels.native is not None:
-            count = len(keys)
-            starts, sizes, live = (
-                np.empty(count, np.int64),
-                np.empty(count, np.int64),
-                np.empty(count, np.int64),
-            )
-            kernels.native.find(known, offsets, self._dead, keys, starts, sizes, live)
-            return starts, sizes, live
         if not len(known):
             nothing = np.zeros(len(keys), dtype=np.int64)
             return nothing, nothing, nothing
@@ -165,7 +156,7 @@ class Segment:
         sizes = offsets.take(at + 1)
         sizes -= starts
         sizes *= there
-        live = sizes if self._dead is None else sizes - self._dead.take(at) * there
+        live = sizes if self.dead is None else sizes - self.dead.take(at) * there
         return starts, sizes, live
 
     def postings(

@@ -57,6 +57,8 @@ class Table:
         """The columns of `RANKED` as compiled calls take them, and at which version."""
         self._lists: tuple[int, list[tuple[Any, ...]]] | None = None
         """The postings of every segment as compiled calls take them, and at which version."""
+        self._keys: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
+        """The terms of every segment as compiled calls take them, and at which version."""
         self._names: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
         """The ids of every segment as compiled calls take them, and at which version."""
         self._columns: dict[str, Array] = {}
@@ -148,6 +150,14 @@ class Table:
             ]
             self._lists = (self.version, listed)
         return self._lists[1]
+
+    @property
+    def keys(self) -> tuple[tuple[Any, ...], ...]:
+        """The terms of every segment: their keys, where their postings begin, and how many of those are of dead rows."""
+        if self._keys is None or self._keys[0] != self.version:
+            listed = tuple((s.words.keys, s.words.offsets, s.dead) for s in self.segments)
+            self._keys = (self.version, listed)
+        return self._keys[1]
 
     @cached_property
     def tags(self) -> tuple[tuple[Any, ...], ...]:
