@@ -225,6 +225,8 @@ static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
     memcpy(chosen, search->chosen, (size_t)search->chosen_count * sizeof *chosen);
     qsort(chosen, (size_t)search->chosen_count, sizeof *chosen, by_number);
     all = together(search->slots, found, chosen, search->chosen_count, field);
+    for (Py_ssize_t i = 0; i < all; i++) /* wanted once the cosines are there */
+        fetch(search->row + field[i]);
     exactly(search, field, all, steps, exact);
     for (Py_ssize_t i = 0; i < all && k > 0; i++)
         if (!isnan(exact[i])) /* an entry names its place in the field */
