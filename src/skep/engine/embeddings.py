@@ -207,12 +207,10 @@ class Embeddings:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
-                return Asked(known, space=space.fingerprint)
+                return Asked(known, "", False, space.fingerprint)  # by place: names cost as much as the rest
         said = self.outages.now(space.fingerprint)
         if said is not None:
             return Asked(None, _words_alone(said), passing=True)
-        import numpy as np
-
         once = getattr(embedder, "embed_once", None)
         ask = partial(embedder.embed, [text]) if once is None else partial(once, [text], QUERY_SECONDS)
         try:
@@ -220,16 +218,16 @@ class Embeddings:
         except EmbeddingError as error:
             self._note(space.fingerprint, error)
             return Asked(None, _words_alone(str(error)), passing=True)
-        vector = np.array(rows[0], dtype=np.float32)  # what it gave may be used again by its owner
+        vector = rows[0].copy()  # what it gave may be used again by its owner
         self.outages.over(space.fingerprint)
         if not self._scaled(embedder, space.fingerprint):
             return Asked(None, _words_alone(self.outages.last() or ""), passing=True)
-        vector.flags.writeable = False
+        vector.setflags(write=False)
         with self._asked_lock:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
-        return Asked(vector, space=space.fingerprint)
+        return Asked(vector, "", False, space.fingerprint)
 
     def _note(self, name: str, error: EmbeddingError) -> None:
         """Note that an embedder failed."""
@@ -269,14 +267,14 @@ class Embeddings:
 
     def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """The same for an array; nan stays nan."""
-        import numpy as np
-
         embedder = self._scale_of()
         if embedder is None:
             return cosines
-        calibration = getattr(embedder, "calibration", None)
-        if calibration is not None and hasattr(calibration, "many"):
-            return calibration.many(cosines).astype(np.float32, copy=False)
+        many = getattr(getattr(embedder, "calibration", None), "many", None)
+        if many is not None:
+            return many(cosines).astype("f4", copy=False)
+        import numpy as np
+
         if cosines.size > STEPS:  # a scale of one's own, read off at many points: asking it each time is slow
             if self._scale is None or self._scale[0] != embedder.fingerprint:
                 points = np.linspace(-1.0, 1.0, STEPS)

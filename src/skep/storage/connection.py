@@ -22,6 +22,8 @@ MEMORY = ":memory:"
 PREPARED = 512
 """Statements that stay prepared. They make room in the order in which they were last run, so what a write runs is still
 there after fifty recalls; with the usual hundred it would be prepared again after ten."""
+LOOK = "SELECT 1 FROM sqlite_schema LIMIT 0"
+"""A read, of nothing: SQLite takes a look at the file."""
 UNSHARED = apsw.SQLITE_OPEN_NOMUTEX
 """SQLite takes no lock of its own for a connection: it would do so several times for every value that is read, and
 whoever uses the handle holds `Connection.lock` anyway. To look whether a transaction is open needs neither."""
@@ -352,8 +354,7 @@ class Connection:
             with self.lock:
                 if self.db.in_transaction and self.version is not None:
                     return self.version
-                # A read: SQLite takes a look at the file.
-                self._cursor.execute("PRAGMA data_version").fetchall()
+                self._cursor.execute(LOOK)
                 return self._notice()
         except apsw.Error as error:
             raise explained(error, self.path) from error

@@ -66,8 +66,8 @@ class Admitted:
     @property
     def size(self) -> int:
         """Bytes it takes now; more once its slots, or its mask, were asked for."""
-        held = self.__dict__
-        return sum(held[name].nbytes for name in ("mask", "slots") if name in held)
+        mask, slots = self.__dict__.get("mask"), self.__dict__.get("slots")
+        return (0 if mask is None else mask.nbytes) + (0 if slots is None else slots.nbytes)
 
     @cached_property
     def slots(self) -> Ints:

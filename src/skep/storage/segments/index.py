@@ -375,8 +375,7 @@ def _pool(
     kernels.native.gather((table.rows, scores, *ranked), slots, rows, known)
     words, created_at, confidence, last_evidence_at, importance = known
     return Pool(
-        *(rows, words, cosine, created_at, confidence, last_evidence_at, importance),
-        *(words_total, vectors_total),
+        rows, words, cosine, created_at, confidence, last_evidence_at, importance, words_total, vectors_total
     )
 
 
