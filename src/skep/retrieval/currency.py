@@ -166,6 +166,11 @@ class Worded(NamedTuple):
     """The distinct words that mean something."""
     terms: int
     """How many terms the text has."""
+
+
+class Thing(NamedTuple):
+    """What a text is about, as far as how it begins tells."""
+
     head: tuple[str, ...]
     """The first two words that mean something."""
     rest: str
@@ -187,26 +192,32 @@ class _Words:
         """The words of one of them."""
         found = self._kept.get(place)
         if found is None:
-            found = self._kept[place] = _taken_apart(self._texts[place])
+            found = self._kept[place] = _worded(self._texts[place])
         return found
 
     def of_two_things(self, place: int, other: int) -> bool:
         """Whether two of them are about two things of a kind; what tells of a change is about the same."""
-        if not _of_two_things(self.of(place), self.of(other)):
+        mine, theirs = self._texts[place], self._texts[other]
+        if not _of_two_things(_thing(mine), _thing(theirs), same=self.of(place).held == self.of(other).held):
             return False
-        return not (tells_of_change(self._texts[place]) or tells_of_change(self._texts[other]))
+        return not (tells_of_change(mine) or tells_of_change(theirs))
 
 
 @lru_cache(maxsize=2048)
-def _taken_apart(text: str) -> Worded:
+def _worded(text: str) -> Worded:
     found = terms(text)
+    return Worded(frozenset(found) - STOP, len(found))
+
+
+@lru_cache(maxsize=2048)
+def _thing(text: str) -> Thing:
+    """Asked of rivals alone: most candidates are none, and it takes longer than their words."""
     begun = [match for match in _word.finditer(text[:HEAD].casefold()) if match[0] not in STOP][:2]
     rest = text[begun[0].end() :].casefold() if begun else ""
     named = _letter.match(text)
-    said = frozenset(match[0] for match in _word.finditer(text.casefold())) if len(found) <= SHORT else STOP
-    return Worded(
-        frozenset(found) - STOP,
-        len(found),
+    short = _worded(text).terms <= SHORT
+    said = frozenset(match[0] for match in _word.finditer(text.casefold())) if short else STOP
+    return Thing(
         tuple(match[0] for match in begun),
         rest,
         () if named is None else (named[1].casefold(), named[2]),
@@ -249,12 +260,12 @@ def _reworded(leader: int, others: Sequence[int], words: _Words) -> set[int]:
     return out
 
 
-def _of_two_things(mine: Worded, theirs: Worded) -> bool:
+def _of_two_things(mine: Thing, theirs: Thing, *, same: bool) -> bool:
     """Whether two texts begin with another name for the same kind of thing, and say something else of it.
 
-    Or with another letter for one, or tell of two failures.
+    Or with another letter for one, or tell of two failures. `same` says that they have the same words.
     """
-    if mine.failed and theirs.failed and mine.held != theirs.held:
+    if mine.failed and theirs.failed and not same:
         return True
     if mine.letter and theirs.letter and mine.letter[0] == theirs.letter[0]:
         return mine.letter != theirs.letter
