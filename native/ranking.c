@@ -284,9 +284,44 @@ static PyObject *ordered(PyObject *self, PyObject *const *given, Py_ssize_t coun
     return finished(&buffers, sound);
 }
 
+/* Room for the signals and the places of candidates: two lines of each. */
+typedef struct {
+    double *signals[2];
+    int64_t *places[2];
+} Lines;
+
+/* Lines of the arrays that they are told in; their buffers are held. */
+static int lines_told(Buffers *buffers, PyObject *signals, PyObject *places, Py_ssize_t size, Lines *lines)
+{
+    Py_buffer *signal = array(buffers, signals, "signals", 2, 8, 1);
+    Py_buffer *place = signal ? array(buffers, places, "places", 2, 8, 1) : NULL;
+    if (place == NULL || !long_enough(signal, "signals", 2) || !long_enough(place, "places", 2) ||
+        !told(signal->shape[1] >= size && place->shape[1] >= size, "signals, places: too short for the words"))
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        lines->signals[i] = (double *)((char *)signal->buf + i * signal->strides[0]);
+        lines->places[i] = (int64_t *)((char *)place->buf + i * place->strides[0]);
+    }
+    return 1;
+}
+
+/* Lines that nobody else reads; the caller frees what was asked for, where they are not few. */
+static int lines_apart(Py_ssize_t size, double *few, double **asked, Lines *lines)
+{
+    double *room = size <= FEW ? few : (*asked = PyMem_Malloc((size_t)size * 4 * sizeof *room));
+    if (room == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (int i = 0; i < 2; i++) {
+        lines->signals[i] = room + i * size;
+        lines->places[i] = (int64_t *)(room + (2 + i) * size);
+    }
+    return 1;
+}
+
 /* One score of two signals: their weighted mean, less those that are missing, or the shares that their places give. */
-static void fuse(const double *signals[2], const int64_t *places[2], const double weights[2], double k, int known,
-                 Py_ssize_t size, double *score)
+static void fuse(const Lines *lines, const double weights[2], double k, int known, Py_ssize_t size, double *score)
 {
     double total = 0.0;
     int used[2];
@@ -297,23 +332,26 @@ static void fuse(const double *signals[2], const int64_t *places[2], const doubl
     memset(score, 0, (size_t)size * sizeof *score);
     for (int i = 0; i < 2; i++)
         for (Py_ssize_t at = 0; used[i] && at < size; at++)
-            score[at] += k >= 0.0 ? weights[i] / (k + (double)places[i][at]) : weights[i] / total * signals[i][at];
+            score[at] += k >= 0.0 ? weights[i] / (k + (double)lines->places[i][at])
+                                  : weights[i] / total * lines->signals[i][at];
 }
 
 PyDoc_STRVAR(rank_doc,
              "rank(words, cosine, weights, k, importance, created_at, rows, signals, places, at, score, /)\n--\n\n"
              "Candidates by two signals: writes what `rates` writes, then which of them stand where, best first, and their\n"
              "scores. A score is the weighted mean of the signals, where `k` is below 0, or else the sum of weight / (k +\n"
-             "place); `weights` are those of words and cosine. Ties are broken as by `ordered`; gives what `rates` gives.");
+             "place); `weights` are those of words and cosine. Ties are broken as by `ordered`; gives what `rates` gives.\n"
+             "Where `signals` and `places` are both None, they are not told.");
 
 static PyObject *rank(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
     Buffers buffers = {.count = 0};
-    Py_buffer *words, *cosine, *importance, *created_at, *rows, *signals, *ranks, *at_out, *score_out;
+    Py_buffer *words, *cosine, *importance, *created_at, *rows, *at_out, *score_out;
     Entry few[2 * FEW], *asked = NULL, *found = NULL;
-    double weights[2], k = -1.0;
-    int known = 0;
+    double weights[2], k = -1.0, few_lines[4 * FEW], *more_lines = NULL;
+    Lines lines;
+    int known = 0, shown = count == 11 && (given[7] != Py_None || given[8] != Py_None);
     if (!is_count("rank", count, 11))
         return NULL;
     if (!PyTuple_Check(given[2])) {
@@ -327,27 +365,24 @@ static PyObject *rank(PyObject *self, PyObject *const *given, Py_ssize_t count)
             (importance = array(&buffers, given[4], "importance", 1, 8, 0)) != NULL &&
             (created_at = array(&buffers, given[5], "created_at", 1, 8, 0)) != NULL &&
             (rows = array(&buffers, given[6], "rows", 1, 8, 0)) != NULL &&
-            (signals = array(&buffers, given[7], "signals", 2, 8, 1)) != NULL &&
-            (ranks = array(&buffers, given[8], "places", 2, 8, 1)) != NULL &&
             (at_out = array(&buffers, given[9], "at", 1, 8, 1)) != NULL &&
             (score_out = array(&buffers, given[10], "score", 1, 8, 1)) != NULL;
     Py_ssize_t size = sound ? words->shape[0] : 0;
     sound = sound && long_enough(cosine, "cosine", size) && long_enough(importance, "importance", size) &&
             long_enough(created_at, "created_at", size) && long_enough(rows, "rows", size) &&
-            long_enough(signals, "signals", 2) && long_enough(ranks, "places", 2) && long_enough(at_out, "at", size) &&
-            long_enough(score_out, "score", size) &&
-            told(signals->shape[1] >= size && ranks->shape[1] >= size, "signals, places: too short for the words");
+            long_enough(at_out, "at", size) && long_enough(score_out, "score", size) &&
+            (shown ? lines_told(&buffers, given[7], given[8], size, &lines)
+                   : lines_apart(size, few_lines, &more_lines, &lines));
     if (sound) {
-        const double *measured[2] = {signals->buf, (double *)((char *)signals->buf + signals->strides[0])};
-        const int64_t *placed[2] = {ranks->buf, (int64_t *)((char *)ranks->buf + ranks->strides[0])};
         int64_t *at = at_out->buf;
         double *score = score_out->buf;
-        known = share_out(words->buf, cosine->buf, size, (double *)measured[0], (double *)measured[1]);
-        sound = rank_into(words->buf, size, (int64_t *)placed[0]) && rank_into(cosine->buf, size, (int64_t *)placed[1]);
+        known = share_out(words->buf, cosine->buf, size, lines.signals[0], lines.signals[1]);
+        if (shown || k >= 0.0)
+            sound = rank_into(words->buf, size, lines.places[0]) && rank_into(cosine->buf, size, lines.places[1]);
         if (sound) {
             for (Py_ssize_t i = 0; i < size; i++)
                 at[i] = i;
-            fuse(measured, placed, weights, k, known, size, score);
+            fuse(&lines, weights, k, known, size, score);
             const Ties ties = {importance->buf, created_at->buf, rows->buf, at};
             found = by_value(score, size, &ties, few, &asked);
             sound = found != NULL;
@@ -358,6 +393,7 @@ static PyObject *rank(PyObject *self, PyObject *const *given, Py_ssize_t count)
         }
     }
     PyMem_Free(asked);
+    PyMem_Free(more_lines);
     release(&buffers);
     return sound ? PyLong_FromLong(known) : NULL;
 }

@@ -128,7 +128,7 @@ def test_two_signals_are_ranked_alike_in_one_call(
     columns = Columns(
         np.arange(len(words)), words, cosine, created_at, importance, *(rest[0],) * 2, *(rest[1],) * 2
     )
-    call: Any = SimpleNamespace(config=config, trace=None)
+    call: Any = SimpleNamespace(config=config, trace=None, shown=True)
 
     mine, theirs = rated(columns, call), in_numpy(rated, columns, call)
 
@@ -137,6 +137,12 @@ def test_two_signals_are_ranked_alike_in_one_call(
     assert mine.at.tolist() == theirs.at.tolist()
     assert mine.score.tobytes() == theirs.score.tobytes()
 
+    call.shown = False
+    alone = rated(columns, call)
+    assert (alone.measured, alone.places) == ({}, {})
+    assert alone.at.tolist() == theirs.at.tolist()
+    assert alone.score.tobytes() == theirs.score.tobytes()
+
 
 @pytest.mark.parametrize("weights", [{"lexical": -1.0}, {"semantic": NAN}, {"semantic": INFINITY}, {}])
 def test_weights_that_cannot_rank_are_refused_by_both(native: Any, weights: dict[str, float]) -> None:
@@ -144,10 +150,22 @@ def test_weights_that_cannot_rank_are_refused_by_both(native: Any, weights: dict
     config = RecallConfig(fusion="weighted")
     config.weights.clear()  # none is built like that
     config.weights.update(weights)
-    call: Any = SimpleNamespace(config=config, trace=None)
+    call: Any = SimpleNamespace(config=config, trace=None, shown=True)
     for answer in (rated, lambda *given: in_numpy(rated, *given)):
         with pytest.raises(ConfigError):
             answer(columns, call)
+
+
+@pytest.mark.parametrize("k", [-1, 60])
+def test_an_order_of_many_is_the_same_alone(native: Any, k: int) -> None:
+    draw = np.random.default_rng(4)
+    words, cosine = draw.integers(0, 40, MANY) / 8, draw.random(MANY)
+    ties = draw.integers(0, 3, MANY) / 2, draw.random(MANY), draw.permutation(MANY)
+    given = (words, cosine, (0.3, 0.7), k, *ties)
+    shown, alone = signals.ranked(*given, shown=True), signals.ranked(*given, shown=False)
+
+    assert alone[2].tolist() == shown[2].tolist()
+    assert alone[3].tobytes() == shown[3].tobytes()
 
 
 def test_many_are_sorted_alike(native: Any) -> None:

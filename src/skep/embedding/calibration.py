@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from skep import kernels
@@ -39,8 +40,13 @@ class Calibration:
                     f"calibration knots must rise; {(raw, common)} is followed by {(next_raw, next_common)}"
                 )
         self._raw = [raw for raw, _ in self.knots]
-        self._arrays: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    @cached_property
+    def _arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Both sides of the knots, once many are asked for."""
+        import numpy as np
+
+        return np.array(self._raw), np.array([common for _, common in self.knots])
 
     def __call__(self, cosine: float) -> float:
         """The common-scale value of one raw cosine."""
@@ -50,15 +56,13 @@ class Calibration:
 
     def many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """The common-scale values of an array of raw cosines."""
-        import numpy as np
-
-        if self._arrays is None:
-            self._arrays = (np.array(self._raw), np.array([common for _, common in self.knots]))
         plain = cosines.strides == (4,) and cosines.dtype.char == "f" and cosines.dtype.isnative
         if plain and kernels.native is not None:
-            out = np.empty(len(cosines), np.float32)
+            out = cosines.copy()
             kernels.native.between(cosines, *self._arrays, out)
             return out
+        import numpy as np
+
         return np.interp(cosines, *self._arrays).astype(np.float32)
 
     def inverse(self, common: float) -> float:

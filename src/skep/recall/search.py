@@ -228,7 +228,9 @@ class Recaller:
             if kept is not None:
                 return _order_of(kept.answer)
             (sources, _, ranked), chosen, vector = self._ready(chosen, ahead)
-            order, reason, _ = ranked(query, chosen, sources, where.now, where, limit, vector=vector)
+            order, reason, _ = ranked(
+                query, chosen, sources, where.now, where, limit, vector=vector, shown=False
+            )
             ids = sources.ids(order.rows) if len(order.at) else ()
             asked = sources.asked or ahead
         if asked is not None and asked.reason:

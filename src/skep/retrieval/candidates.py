@@ -52,6 +52,8 @@ class Call(msgspec.Struct, frozen=True):
     vector: Singles | None
     explain: bool = True
     """Whether the stages are to say what they did."""
+    shown: bool = True
+    """Whether signals and ranks of what is found are looked at, and not the order alone."""
 
     @property
     def trace(self) -> tuple[Stage, ...] | None:
@@ -213,14 +215,14 @@ def rate(columns: Columns, call: Call) -> Candidates:
 
 def rated(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, best first."""
-    ranked = None if kernels.native is None else _ranked(columns, call.config)
+    ranked = None if kernels.native is None else _ranked(columns, call.config, shown=call.shown)
     if ranked is None:
         return rate(columns, call).ordered()
     return Candidates(columns, *ranked, frozenset(), call.trace)
 
 
 def _ranked(
-    columns: Columns, config: RecallConfig
+    columns: Columns, config: RecallConfig, *, shown: bool
 ) -> tuple[dict[str, Floats], dict[str, Ints], Ints, Floats] | None:
     """Signals, ranks, order and scores where words and meaning alone decide, in one compiled call; None elsewhere."""
     by_ranks, weights = config.fusion == "rrf", config.weights
@@ -231,7 +233,7 @@ def _ranked(
         return None
     ties = columns.importance, columns.created_at, columns.rows
     k = config.rrf_k if by_ranks else -1
-    return signals.ranked(columns.words, columns.cosine, (one, other), k, *ties)
+    return signals.ranked(columns.words, columns.cosine, (one, other), k, *ties, shown=shown)
 
 
 def _fuse(

@@ -100,17 +100,19 @@ def ranked(
     vector: Singles | None = None,
     reranker: Reranker | None = None,
     explain: bool = False,
+    shown: bool = True,
 ) -> tuple[Candidates, str, Call]:
     """What answers one query, best first, before any memory is read; why it is less than asked for; and the call.
 
-    The arguments are those of `run`.
+    The arguments are those of `run`. Without `shown`, signals and ranks may be missing from what is found.
     """
     way = way_of(config, limit, read_less=reranker is not None)
     config = way.config
     asked = understand(query, now) if way.reads else plain(query)
     if vector is None and config.k_vectors:
         vector = sources.embed(asked.about)
-    call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain)
+    shown = shown or explain or way.again or way.barred
+    call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain, shown)
     found = _gather(call)
     if config.currency and call.where.statuses == CURRENT:
         from skep.retrieval.succession import followed
@@ -126,8 +128,9 @@ def ranked(
     if not len(found.at) and asked.time_alone and config.temporal == "boost":
         of_then, trace = msgspec.structs.replace(config, temporal="filter"), found.trace
         found, reason, call = ranked(
-            query, of_then, sources, now, where, limit, vector=vector, reranker=reranker, explain=explain
-        )
+            query, of_then, sources, now, where, limit,
+            vector=vector, reranker=reranker, explain=explain, shown=shown,
+        )  # fmt: skip
         if trace is not None:
             then = Stage(name="time", kept=0, note=f"whatever there is of {asked.spans[0].text} answers")
             found = msgspec.structs.replace(found, trace=(*trace, then, *(found.trace or ())))

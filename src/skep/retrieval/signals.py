@@ -49,6 +49,8 @@ def ranked(
     importance: Floats,
     created_at: Floats,
     rows: Ints,
+    *,
+    shown: bool,
 ) -> tuple[dict[str, Floats], dict[str, Ints], Ints, Floats]:
     """The same, and then the order and the scores that `fusion` gives; only with compiled loops.
 
@@ -60,10 +62,16 @@ def ranked(
         importance: What decides between equal scores first.
         created_at: What decides then.
         rows: What decides last.
+        shown: Whether signals and ranks are wanted, and not the order alone.
     """
+    at, score = np.empty(len(words), np.int64), np.empty(len(words))
+    if not shown:
+        kernels.native.rank(
+            words, calibrated, weights, k, importance, created_at, rows, None, None, at, score
+        )
+        return {}, {}, at, score
     shape = 2, len(words)
     measured, places = np.empty(shape), np.empty(shape, np.int64)
-    at, score = np.empty(len(words), np.int64), np.empty(len(words))
     known = kernels.native.rank(
         words, calibrated, weights, k, importance, created_at, rows, measured, places, at, score
     )
