@@ -174,29 +174,32 @@ static PyObject *vectors(PyObject *self, PyObject *const *given, Py_ssize_t coun
     return finished(&buffers, sound);
 }
 
-PyDoc_STRVAR(turn_doc, "turn(vector, signs, shrink, unit, steps, single, /)\n--\n\n"
-                       "A vector in the turned axes: in steps of one divided by the unit, and as it is.");
+PyDoc_STRVAR(turn_doc, "turn(vector, length, signs, shrink, unit, steps, single, /)\n--\n\n"
+                       "A vector, divided by a length, in the turned axes: in steps of one divided by the unit, and as it is.");
 
 static PyObject *turn(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("turn", count, 6))
+    if (!is_count("turn", count, 7))
         return NULL;
     Buffers buffers = {.count = 0};
     Py_buffer *vector = array(&buffers, given[0], "vector", 1, 4, 0);
-    Py_buffer *signs = vector ? array(&buffers, given[1], "signs", 1, 4, 0) : NULL;
-    double shrink = signs ? PyFloat_AsDouble(given[2]) : 0;
-    double unit = signs && !PyErr_Occurred() ? PyFloat_AsDouble(given[3]) : 0;
-    Py_buffer *steps = signs && !PyErr_Occurred() ? array(&buffers, given[4], "steps", 1, 8, 1) : NULL;
-    Py_buffer *single = steps ? array(&buffers, given[5], "single", 1, 4, 1) : NULL;
+    float length = vector ? (float)PyFloat_AsDouble(given[1]) : 1;
+    Py_buffer *signs = vector && !PyErr_Occurred() ? array(&buffers, given[2], "signs", 1, 4, 0) : NULL;
+    double shrink = signs ? PyFloat_AsDouble(given[3]) : 0;
+    double unit = signs && !PyErr_Occurred() ? PyFloat_AsDouble(given[4]) : 0;
+    Py_buffer *steps = signs && !PyErr_Occurred() ? array(&buffers, given[5], "steps", 1, 8, 1) : NULL;
+    Py_buffer *single = steps ? array(&buffers, given[6], "single", 1, 4, 1) : NULL;
     Py_ssize_t dim = vector ? vector->shape[0] : 0, size = part_of(dim);
     int sound = single != NULL && long_enough(signs, "signs", size) && long_enough(steps, "steps", dim) &&
                 long_enough(single, "single", dim);
     if (sound && dim > 0) {
         double *data = steps->buf;
         const float *flip = signs->buf;
-        for (Py_ssize_t d = 0; d < dim; d++)
-            data[d] = (double)((const float *)vector->buf)[d] * unit;
+        for (Py_ssize_t d = 0; d < dim; d++) {
+            float coordinate = ((const float *)vector->buf)[d] / length;
+            data[d] = (double)coordinate * unit;
+        }
         for (Py_ssize_t part = 0; part <= dim - size; part += dim - size ? dim - size : 1) {
             double *mine = data + part;
             for (Py_ssize_t d = 0; d < size; d++)

@@ -222,11 +222,11 @@ def test_queries_cosines_and_vectors_agree_to_the_last_bit(dim: int, monkeypatch
     vectors = [rng.standard_normal(dim) for _ in range(5)]
     vectors += [np.ones(dim), np.eye(dim)[0], rng.standard_normal(dim) * 10.0 ** -np.arange(dim)]
     for vector in vectors:
-        unit = (vector / np.linalg.norm(vector)).astype(np.float32)
+        asked, length = vector.astype(np.float32), float(np.linalg.norm(vector))
         monkeypatch.setattr(kernels, "native", native)
-        compiled, single = turn_one(unit)
+        compiled, single = turn_one(asked, length)
         monkeypatch.setattr(kernels, "native", None)
-        query = turned(unit)
+        query = turned(asked, length)
         assert compiled.tobytes() == query.steps.tobytes()
         assert single.tobytes() == query.single.tobytes()
         cosines = np.empty(35, np.float32)

@@ -180,8 +180,8 @@ CALLS: dict[str, tuple[list[Any], Wrong]] = {
         ],
     ),
     "turn": (
-        [ONES, ONES, 1.0, 1.0, np.empty(8), room(8)],
-        [(0, np.ones(8)), (1, ONES[:7]), (4, np.empty(7)), (4, room(8)), (5, room(7)), (5, np.empty(8))],
+        [ONES, 1.0, ONES, 1.0, 1.0, np.empty(8), room(8)],
+        [(0, np.ones(8)), (2, ONES[:7]), (5, np.empty(7)), (5, room(8)), (6, room(7)), (6, np.empty(8))],
     ),
     "best": (
         [FLOATS, True, PLACES, np.ones(10, bool), np.arange(10), 2, False, np.empty(2, np.int64)],
@@ -375,7 +375,7 @@ def test_other_things_than_arrays_and_numbers_are_refused(name: str) -> None:
         ("nearest", [10, 11, 12, 13, 14]),
         ("cosines", [7]),
         ("vectors", [8]),
-        ("turn", [4, 5]),
+        ("turn", [5, 6]),
         ("best", [7]),
         ("locate", [5]),
         ("gains", [8]),

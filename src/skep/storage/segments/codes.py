@@ -183,9 +183,9 @@ def original(codes: FineCodes) -> Floats:
     return data
 
 
-def turned(vector: Floats) -> Query:
-    """A query of length 1 as fine codes are asked."""
-    return Query(*turn_one(vector))
+def turned(vector: Floats, length: float) -> Query:
+    """A query of some length as fine codes are asked."""
+    return Query(*turn_one(vector, length))
 
 
 def fine_cosines(codes: FineCodes, query: Query) -> Floats:

@@ -334,7 +334,7 @@ class SegmentIndex:
                 f"the query has {len(query)} dimensions and the bank {dim}; embed it with the bank's embedder"
             )
         norm = math.sqrt(query.dot(query))
-        return turned(query / np.float32(norm)) if math.isfinite(norm) and norm > 0 else None
+        return turned(query, norm) if math.isfinite(norm) and norm > 0 else None
 
     def _search(
         self,

@@ -79,15 +79,15 @@ def turn_back(steps: Floats) -> Floats:
     return data
 
 
-def turn_one(vector: Floats) -> tuple[Doubles, Floats]:
-    """A single vector of length 1 in the turned axes: in whole steps of one divided by `unit_of_one`, and as it is."""
+def turn_one(vector: Floats, length: float) -> tuple[Doubles, Floats]:
+    """A single vector in the turned axes: in whole steps of one divided by `unit_of_one`, and of length 1."""
     dim = len(vector)
     signs, shrink, unit = _one(dim)
     if kernels.native is not None:
         steps, single = np.empty(dim), np.empty(dim, dtype=np.float32)
-        kernels.native.turn(vector, signs, shrink, unit, steps, single)
+        kernels.native.turn(vector, length, signs, shrink, unit, steps, single)
         return steps, single
-    data = vector * np.float64(unit)
+    data = vector / np.float32(length) * np.float64(unit)
     for part in _parts(dim):
         whole = np.rint(data[part]) * signs
         data[part] = _mixed(whole.reshape(1, -1))[0] * shrink
