@@ -265,9 +265,7 @@ def clean_flag(field: str, value: object) -> bool:
 
 def clean_count(field: str, value: object, low: int, high: int) -> int:
     """A whole number within bounds."""
-    if type(value) is int and low <= value <= high:
-        return value  # as nearly every one is
-    number = clean_number(field, value, low, high)
+    number = value if type(value) is int and low <= value <= high else clean_number(field, value, low, high)
     if number != int(number):
         raise OutOfRangeError(f"{field} must be a whole number, got {value!r}", field=field)
     return int(number)

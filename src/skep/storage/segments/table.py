@@ -153,7 +153,7 @@ class Table:
 
     @property
     def keys(self) -> tuple[tuple[Any, ...], ...]:
-        """The terms of every segment: keys, where the postings of each begin, and how many of those are of dead rows."""
+        """The terms of every segment: keys, where the postings of each begin, how many of those are of dead rows."""
         if self._keys is None or self._keys[0] != self.version:
             listed = tuple((s.words.keys, s.words.offsets, s.dead) for s in self.segments)
             self._keys = (self.version, listed)
