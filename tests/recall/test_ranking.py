@@ -44,6 +44,8 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"preset": "rrf", "kind": "episode"},
     {"preset": "semantic", "min_confidence": 0.5, "limit": 3},
     {"preset": "rrf", "config": {"dynamic_k": True}},
+    {"preset": "rrf", "config": {"relative_floor": 0.95}},
+    {"preset": "semantic", "config": {"floor": 0.4, "meaning_floor": 0.3}},
     {"preset": "rrf", "config": {"late": 0.5, "title": 0.5, "context": 0.6}},
     {"preset": "hybrid", "config": {"temporal": "boost", "temporal_boost": 0.4}},
     {"preset": "rrf", "reranker": longest},

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skep.retrieval import currency
 from skep.retrieval.currency import Facts, renew, tells_of_change
 
 
@@ -41,6 +42,18 @@ def test_memories_that_hold_other_words_of_the_query_are_left_alone() -> None:
     texts = ["Ana lives in Rome", "Bob lives in Oslo"]
 
     assert renew(facts(texts, [9, 1], [[1, 0], [0, 1]])).order.tolist() == [0, 1]
+
+
+def test_how_a_text_begins_is_looked_at_only_where_there_is_a_rival(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    thing = currency._thing
+    monkeypatch.setattr(currency, "_thing", lambda text: looked.append(text) or thing(text))
+    texts = ["Ana lives in Rome", "Teams meet weekly", "Ana lives in Oslo"]
+
+    renew(facts(texts[:2], [9, 5], [[1], [1]]))
+    assert looked == []
+    renew(facts(texts, [9, 5, 1], [[1], [1], [1]]))
+    assert looked == [texts[0], texts[2]]
 
 
 @pytest.mark.parametrize(
