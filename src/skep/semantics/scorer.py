@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-import threading
+from _thread import RLock
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class WordTable:
         self._embedder = embedder
         self._places: dict[str, int] = {}
         self._vectors: Rows = mean[None, :][:0]
-        self._lock = threading.RLock()
+        self._lock = RLock()
         """The table is one for the whole process."""
         forking.hold(self._lock)
 
