@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from skep.patterns import MONTH
 from skep.semantics import dating, measuring
 
-PARTS = (
-    "20 3 1,000 2.5 2024 2024-05-05 degrees degree C F ° º celsius Fahrenheit % percent half a one two quarter thirds of"
-    " tenth km miles h m S hour and 30 May june JUL Sept 5th the ( ) - . , ſ İ ı fıfth x KB gigs 1999year q3 3day"
-    " 2024.05.03date friday update day"
-).split()
+_PARTS = """
+20 3 1,000 2.5 2024 2024-05-05 degrees degree C F ° º celsius Fahrenheit % percent half a one two quarter thirds of
+tenth km miles h m S hour and 30 May june JUL Sept 5th the ( ) - . , ſ İ ı fıfth x KB gigs 1999year q3 3day
+2024.05.03date friday update day
+"""
+PARTS = _PARTS.split()
 PERIOD = re.compile(rf"(?:19|20)\d\dyear|q[1-4]|{MONTH}")
 DAY = re.compile(rf"[\d.]+(?:date|day|year)|{MONTH}|(?:mon|tues|wednes|thurs|fri|satur|sun)day")
 
@@ -39,7 +40,7 @@ def test_the_long_patterns_are_compiled_where_a_text_may_match_them() -> None:
     code = """
 from skep.semantics import dating, measuring
 from skep.semantics.compare import compare
-compare("Ana’s 2 dogs live in Rome at 1024 Main Street", "Ana’s 2 dogs live in Oslo at 1024 Main Street", similarity=0.9)
+compare("Ana’s 2 dogs live in Rome at 1024 High Street", "Ana’s 2 dogs live at 1024 High Street", similarity=0.9)
 print(vars(measuring._measure).keys() & {"finditer"}, vars(dating._date).keys() & {"finditer"})
 compare("Keep 2 kg since May 2024", "Keep 3 kg since May 2024", similarity=0.9)
 print(len(vars(measuring._measure).keys() & {"finditer"}), len(vars(dating._date).keys() & {"finditer"}))
