@@ -13,10 +13,13 @@ from skep.semantics import lexicon as lx
 
 
 def write(name: str) -> None:
-    """Write the stems of one list, each pair once."""
-    pairs = sorted({(min(pair), max(pair)) for pair in lx.listed(name)})
+    """Write the stems of one list: each in a line of its own, with those that it is listed with."""
+    others: dict[str, set[str]] = {}
+    for a, b in lx.listed(name):
+        others.setdefault(a, set()).add(b)
+        others.setdefault(b, set()).add(a)
     head = "# Stems of WordNet 3.0, Copyright 2006 by Princeton University, and of our own lists; see NOTICE."
-    lines = [head, *(f"{a} {b}" for a, b in pairs)]
+    lines = [head, *sorted(" ".join((stem, *sorted(listed))) for stem, listed in others.items())]
     (Path(lx.DATA) / f"{name}.stems").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

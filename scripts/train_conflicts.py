@@ -1,4 +1,4 @@
-"""Learn the weights of the pair comparison and write `semantics/data/conflicts.npz`.
+"""Learn the weights of the pair comparison and write `semantics/data/conflicts.trees`.
 
     python scripts/train_conflicts.py --data FOLDER            # measure, then train on everything and write
 
@@ -24,11 +24,12 @@ from conflict_pairs import CORPORA, LONG, Pair, components, labelled, made, read
 from sklearn.metrics import f1_score
 
 from skep.embedding.static import StaticEmbedder
+from skep.semantics.arrays import write_arrays
 from skep.semantics.features import NAMES, examine
 from skep.semantics.reading import analyse
-from skep.semantics.scorer import CLASSES, WordTable, word_table
+from skep.semantics.scorer import CLASSES, LEVELS, WordTable, word_table
 
-OUT = Path(__file__).resolve().parent.parent / "src/skep/semantics/data/conflicts.npz"
+OUT = Path(__file__).resolve().parent.parent / "src/skep/semantics/data/conflicts.trees"
 FAMILIES = {
     "factcon_32k": ("factcon_32k", "factcon_6k"),
     "qqp": ("qqp", "paws_qqp"),
@@ -222,6 +223,17 @@ def calibration(raw: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return np.vstack([np.eye(3) * best, np.zeros((1, 3))]).astype(np.float32)
 
 
+class Nodes(NamedTuple):
+    """The nodes of all trees. Two children each: where its value is at most the threshold, and where it is more."""
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    children: np.ndarray
+    """Those of a leaf are itself."""
+    value: np.ndarray
+    roots: np.ndarray
+
+
 def flatten(models: Sequence[lgb.Booster]) -> dict[str, np.ndarray]:
     """All trees as arrays; a leaf is its own child, so that a fixed number of steps ends in one."""
     feature, threshold, children, value, roots, bounds, depth = [], [], [], [], [], [], 0
@@ -242,13 +254,52 @@ def flatten(models: Sequence[lgb.Booster]) -> dict[str, np.ndarray]:
         bounds.append(len(roots))
         for tree in model.dump_model()["tree_info"]:
             roots.append(add(tree["tree_structure"], 0))
+    if depth > LEVELS:
+        raise ValueError(f"the conflict model has trees of more than {LEVELS} levels")
+    nodes = Nodes(
+        np.array(feature, np.uint8),
+        np.array(threshold, np.float32),
+        np.array(children, np.intp),
+        np.array(value, np.float32),
+        np.array(roots, np.intp),
+    )
     return {
-        "feature": np.array(feature, np.uint8), "threshold": np.array(threshold, np.float32),
-        "children": np.array(children, np.uint16), "value": np.array(value, np.float32),
-        "roots": np.array(roots, np.uint16), "bounds": np.array(bounds, np.uint16), "depth": np.uint8(depth),
+        **ruled(nodes),
+        "bounds": np.array(bounds, np.uint16),
         "names": np.frombuffer(" ".join(NAMES).encode(), np.uint8),
         "fingerprint": np.frombuffer(StaticEmbedder().fingerprint.encode(), np.uint8),
-    }  # fmt: skip
+    }
+
+
+def ruled(nodes: Nodes) -> dict[str, np.ndarray]:
+    """Trees as they are evaluated: which leaves a condition rules out where it is met.
+
+    Every condition with its feature, threshold and where its nodes end; the tree of each node and a bit for every
+    leaf that it leaves; the leaves, sixty-four per tree.
+    """
+    thresholds = nodes.threshold + np.float32(0)  # of two zeros there is one
+    conditions = np.stack([nodes.feature, thresholds], axis=1).astype(np.float64)
+    _, first, which = np.unique(conditions, axis=0, return_index=True, return_inverse=True)
+    node, asked, trees, stays = nodes.roots, [], [], []
+    for level in range(LEVELS):
+        below = nodes.children[node]
+        real = np.flatnonzero(below[:, 0] != node)
+        half = 1 << (LEVELS - 1 - level)
+        at = (real % (1 << level)) * 2 * half
+        asked.append(which.reshape(-1)[node[real]])
+        trees.append(real >> level)
+        stays.append(~(np.uint64((1 << half) - 1) << at.astype(np.uint64)))
+        node = below.reshape(-1)
+    every = np.concatenate(asked)
+    order = np.argsort(every, kind="stable")
+    return {
+        "stays": np.concatenate(stays)[order],
+        "leaves": nodes.value[node].reshape(len(nodes.roots), -1),
+        "threshold": thresholds[first],
+        "tree": np.concatenate(trees)[order].astype(np.uint16),
+        "ends": np.cumsum(np.bincount(every, minlength=len(first))).astype(np.uint32),
+        "feature": nodes.feature[first],
+    }
 
 
 def main() -> None:
@@ -275,7 +326,7 @@ def main() -> None:
     arrays["calibration"] = calibration(np.concatenate(list(held_out)), truth)
     arrays |= flatten(fit(join(rows, extra)))
     OUT.parent.mkdir(exist_ok=True)
-    np.savez_compressed(OUT, **arrays)
+    write_arrays(str(OUT), arrays)
     print(f"{OUT.name}: {OUT.stat().st_size / 1024:.0f} KB")
     if args.report:
         args.report.write_text(json.dumps(found, indent=1))

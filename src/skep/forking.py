@@ -7,21 +7,23 @@ the middle of something when the process is copied. Things named to `watch` are 
 from __future__ import annotations
 
 import os
-import threading
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from _thread import RLock
+    from typing import Protocol
+
+    class Forked(Protocol):
+        """Something that a child must not use as it finds it."""
+
+        def forked(self) -> None:
+            """Called in a child, before anything else happens there."""
+            ...
+
 
 PATIENCE = 5.0
 """Seconds a fork waits for a lock, all together; whoever holds one for longer may be waiting for the forking thread."""
-
-
-class Forked(Protocol):
-    """Something that a child must not use as it finds it."""
-
-    def forked(self) -> None:
-        """Called in a child, before anything else happens there."""
-        ...
-
 
 _watched: WeakSet[Forked] = WeakSet()
 _locks: WeakSet[Any] = WeakSet()
@@ -34,12 +36,12 @@ def watch(thing: Forked) -> None:
     _watched.add(thing)
 
 
-def hold(lock: threading.RLock) -> None:
+def hold(lock: RLock) -> None:
     """Have a lock taken during every fork, for as long as it is in use."""
     _locks.add(lock)
 
 
-def missed(lock: threading.RLock) -> bool:
+def missed(lock: RLock) -> bool:
     """In a child: whether another thread kept a lock through the fork, so that what it guards is in no known state."""
     return any(lock is each for each in _missed)
 

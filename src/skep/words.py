@@ -11,7 +11,6 @@ Words repeat, so the terms of each blank-separated chunk are remembered in a bou
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -177,8 +176,10 @@ def fold(text: str) -> str:
 
 def _compose(text: str) -> str:
     """NFKC, without accents, invisible characters and typographic apostrophes; case stays, for camelCase."""
-    apart = unicodedata.normalize("NFKD", text.translate(_letters))
-    return unicodedata.normalize("NFKC", _accents.sub("", apart.translate(_letters)))
+    from unicodedata import normalize
+
+    apart = normalize("NFKD", text.translate(_letters))
+    return normalize("NFKC", _accents.sub("", apart.translate(_letters)))
 
 
 def chunks(text: str) -> list[str]:

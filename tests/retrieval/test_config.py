@@ -127,3 +127,28 @@ def test_any_weights_with_a_positive_sum_round_trip(weights: dict[str, float]) -
 
     assert config == from_dict(to_dict(config))
     assert isinstance(config, RecallConfig)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"floor": 0.4, "k_words": 7, "select": "mmr", "currency": True},
+        {"floor": 1, "weights": {"lexical": 1}},
+    ],
+)
+def test_a_merged_config_is_the_one_read_from_all_of_its_fields(given: dict[str, object]) -> None:
+    merged, read = merge(preset("hybrid"), None, given), from_dict(to_dict(preset("hybrid")) | given)
+
+    assert merged == read
+    assert to_dict(merged) == to_dict(read)
+    assert [type(value) for value in to_dict(merged).values()] == [
+        type(value) for value in to_dict(read).values()
+    ]
+
+
+@pytest.mark.parametrize(
+    "given", [{"k_words": True}, {"k_words": "7"}, {"floor": 2.0}, {"select": "all"}, {"name": 3}]
+)
+def test_a_merge_refuses_what_a_config_refuses(given: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        merge(preset("hybrid"), None, given)

@@ -1,4 +1,4 @@
-"""Files of arrays are read as numpy reads them."""
+"""Files of arrays come back as they were written, or not at all."""
 
 from __future__ import annotations
 
@@ -7,38 +7,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skep.semantics.arrays import read_arrays
+from skep.semantics.arrays import read_arrays, write_arrays
 from skep.semantics.scorer import MODEL_FILE
 
 
-def test_the_shipped_model_is_read_as_numpy_reads_it() -> None:
-    found = read_arrays(MODEL_FILE)
-
-    with np.load(MODEL_FILE, allow_pickle=False) as expected:
-        assert list(expected) == list(found)
-        assert all(found[name].dtype == expected[name].dtype for name in found)
-        assert all(np.array_equal(found[name], expected[name]) for name in found)
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_arrays_of_any_shape_come_back(save: object, tmp_path: Path) -> None:
+def test_arrays_of_any_shape_come_back(tmp_path: Path) -> None:
     given = {
         "none": np.zeros((0, 3)),
-        "one": np.float32(2.5),
+        "one": np.array(2.5, np.float32),
+        "odd": np.arange(5, dtype=np.uint8),
         "many": np.arange(24, dtype="<u2").reshape(2, 3, 4).transpose(2, 0, 1),
+        "wide": np.arange(3, dtype="<u8"),
     }
-    save(tmp_path / "a.npz", **given)  # type: ignore[operator]
+    path = str(tmp_path / "a")
 
-    found = read_arrays(str(tmp_path / "a.npz"))
+    write_arrays(path, given)
+    found = read_arrays(path)
 
+    assert list(found) == list(given)
+    assert all(found[name].dtype == given[name].dtype for name in given)
     assert all(np.array_equal(found[name], given[name]) for name in given)
+    assert all(each.flags.aligned for each in found.values())
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     whole = Path(MODEL_FILE).read_bytes()
     middle = len(whole) // 2
     turned = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
-    for content in (b"", whole[:-1], whole[: len(whole) // 2], turned):
-        (tmp_path / "a.npz").write_bytes(content)
-        with pytest.raises(ValueError, match=r"damaged|cut short"):
-            read_arrays(str(tmp_path / "a.npz"))
+    for content in (b"", whole[:-1], whole[:middle], turned):
+        (tmp_path / "a").write_bytes(content)
+        with pytest.raises(ValueError, match="damaged"):
+            read_arrays(str(tmp_path / "a"))

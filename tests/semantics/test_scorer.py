@@ -1,27 +1,46 @@
-"""The trees of the conflict model, put in order once per process."""
+"""The trees of the conflict model."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+import pytest
 
-from skep.semantics.scorer import packed
+from skep import kernels
+from skep.semantics.features import NAMES
+from skep.semantics.scorer import Scorer
 
-THRESHOLDS = st.floats(width=32, allow_nan=False)
+EVERY = (1 << 64) - 1
 
 
-@given(
-    st.integers(1, 40).flatmap(
-        lambda size: st.tuples(arrays(np.uint8, size), arrays(np.float32, size, elements=THRESHOLDS))
+def model(names: tuple[str, ...] = NAMES) -> Scorer:
+    """One tree of a node, that asks for more than 0.5 of the first feature, and one that asks that second."""
+    return Scorer(
+        {
+            "names": np.frombuffer(" ".join(names).encode(), np.uint8),
+            "feature": np.array([0, 1], np.uint8),
+            "threshold": np.array([0.5, 0.0], np.float32),
+            "ends": np.array([2, 3], np.uint16),
+            "tree": np.array([0, 1, 1], np.uint16),
+            "stays": np.array(
+                [EVERY ^ ((1 << 32) - 1), EVERY ^ (((1 << 16) - 1) << 32), EVERY ^ ((1 << 32) - 1)], np.uint64
+            ),
+            "leaves": np.array([[1] * 32 + [2] * 32, [3] * 32 + [4] * 16 + [5] * 16], np.float32),
+            "bounds": np.array([0, 1], np.uint16),
+            "calibration": np.zeros((4, 3), np.float32),
+        }
     )
-)
-def test_packed_conditions_have_the_order_of_their_features_and_thresholds(
-    pairs: tuple[np.ndarray, np.ndarray],
-) -> None:
-    features, thresholds = pairs[0], pairs[1] + np.float32(0)
-    keys = packed(features, thresholds).tolist()
-    plain = list(zip(features.tolist(), thresholds.tolist(), strict=True))
-    assert sorted(range(len(keys)), key=keys.__getitem__) == sorted(range(len(keys)), key=plain.__getitem__)
-    assert len(set(keys)) == len(set(plain))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_row_ends_in_one_leaf_of_every_tree(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled and kernels.native is None:
+        pytest.skip("skep-native is not installed")
+    monkeypatch.setattr(kernels, "native", kernels.native if compiled else None)
+    rows = [[first, second, *[0.0] * (len(NAMES) - 2)] for first in (0.5, 0.6) for second in (0.0, 0.1)]
+
+    assert model().scores(rows).tolist() == [[1, 3], [1, 4], [2, 3], [2, 5]]
+
+
+def test_a_model_of_other_features_is_refused() -> None:
+    with pytest.raises(ValueError, match="trained with other features"):
+        model(NAMES[1:])

@@ -11,13 +11,12 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
+    class Embeds(Protocol):
+        """The part of an embedder that does the work."""
 
-class Embeds(Protocol):
-    """The part of an embedder that does the work."""
-
-    def embed(self, texts: Sequence[str], /) -> Vectors:
-        """One row per text."""
-        ...
+        def embed(self, texts: Sequence[str], /) -> Vectors:
+            """One row per text."""
+            ...
 
 
 @runtime_checkable

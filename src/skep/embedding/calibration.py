@@ -6,7 +6,6 @@ On the common scale random pairs lie around 0, close paraphrases around 0.80, ne
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -50,6 +49,8 @@ class Calibration:
 
     def __call__(self, cosine: float) -> float:
         """The common-scale value of one raw cosine."""
+        from bisect import bisect_right
+
         right = min(max(bisect_right(self._raw, cosine), 1), len(self.knots) - 1)
         (x0, y0), (x1, y1) = self.knots[right - 1], self.knots[right]
         return min(max(y0 + (cosine - x0) * (y1 - y0) / (x1 - x0), -1.0), 1.0)

@@ -8,7 +8,6 @@ vocabulary is searched where it lies; without it, words that were met keep their
 from __future__ import annotations
 
 import os
-import re
 import sys
 import unicodedata
 from array import array
@@ -17,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from skep import kernels
+from skep.patterns import lazy
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -41,8 +41,8 @@ _CJK = (
     (0x2F800, 0x2FA1F),
 )
 _DROPPED = frozenset({"Cc", "Cf", "Co", "Cs"})
-_plain = re.compile(r"[\t\n\r -~]*").fullmatch
-_ascii_words = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]").findall
+_plain = lazy(r"[\t\n\r -~]*")
+_ascii_words = lazy(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 
 
 def _is_punctuation(char: str) -> bool:
@@ -89,8 +89,8 @@ def split_words(text: str) -> list[str]:
     >>> split_words("Café, PR #441!")
     ['cafe', ',', 'pr', '#', '441', '!']
     """
-    if _plain(text):
-        return _ascii_words(text.lower())
+    if _plain.fullmatch(text):
+        return _ascii_words.findall(text.lower())
     return text.translate(_characters).split()
 
 

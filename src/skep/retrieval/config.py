@@ -50,7 +50,7 @@ class Expand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        _one_of("expand.direction", self.direction, Direction)
+        _one_of("expand.direction", self.direction, _DIRECTIONS)
         if not (_within(self.depth, 1, _MANY) and _within(self.cap, 1, _MANY)):
             raise ConfigError(
                 "expand.depth and expand.cap must be at least 1; leave expand out to walk no links"
@@ -225,12 +225,16 @@ def merge(
     """
     if not bank and not call:
         return preset
-    raw = to_dict(preset)
+    given: dict[str, Any] = {}
     for layer in (bank, call):
         if layer:
             _known(layer, RecallConfig.__struct_fields__, "recall config")
-            raw |= {"brief_floor": 0.0, **layer} if "short_floor" in layer else layer
-    return from_dict(raw)
+            given |= {"brief_floor": 0.0, **layer} if "short_floor" in layer else layer
+    if all(
+        type(value) in _PLAIN and type(value) is type(getattr(preset, key)) for key, value in given.items()
+    ):
+        return msgspec.structs.replace(preset, **given)  # reading the types of all fields takes a millisecond
+    return from_dict(to_dict(preset) | given)
 
 
 def _weights(config: RecallConfig) -> None:
@@ -257,19 +261,24 @@ def _weights(config: RecallConfig) -> None:
 
 def _within(value: object, low: float, high: float) -> bool:
     """Whether it is a number between two others; `True` is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+    if not isinstance(value, _NUMBERS) or isinstance(value, bool):
+        return False
+    return low <= value <= high
 
 
-def _one_of(key: str, value: object, choices: Any) -> None:
-    if value not in get_args(choices):
-        raise ConfigError(f"{key} must be one of {', '.join(get_args(choices))}, not {value!r}")
+def _one_of(key: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{key} must be one of {', '.join(choices)}, not {value!r}")
 
 
-_CHOICES: tuple[tuple[str, Any], ...] = (
-    ("fusion", Fusion),
-    ("select", Choice),
-    ("temporal", Temporal),
-    ("recency_basis", Basis),
+_NUMBERS = (int, float)
+_PLAIN = (int, float, bool, str)
+_DIRECTIONS: tuple[str, ...] = get_args(Direction)
+_CHOICES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("fusion", get_args(Fusion)),
+    ("select", get_args(Choice)),
+    ("temporal", get_args(Temporal)),
+    ("recency_basis", get_args(Basis)),
 )
 _MANY = 1_000_000
 _RANGES: tuple[tuple[str, float, float], ...] = (

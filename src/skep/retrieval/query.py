@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,9 +16,11 @@ from skep.patterns import lazy
 from skep.words import STOP, query_terms
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from skep.retrieval.dates import Span
 
-Wants = Literal["time", "person", "place", "number", "reason", "thing"]
+    Wants = Literal["time", "person", "place", "number", "reason", "thing"]
 
 _quoted = lazy(r"\"([^\"]{2,})\"|“([^”]{2,})”|`([^`]{2,})`|(?<!\w)'([^']{2,}?)'(?!\w)")
 _name = lazy(r"\b[A-Z][\w'’-]*(?:\.[A-Z])*\.?(?: (?:of |the |de |van |von |al |el )?[A-Z][\w'’-]*)*")

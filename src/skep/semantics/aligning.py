@@ -107,12 +107,12 @@ def align_many(pairs: Sequence[tuple[Told, Told]], words: Words) -> list[Alignme
 
 
 def _alignment(a: Told, b: Told, exact: Flags, met: Met) -> Alignment:
-    groups, table = lx.exclusive_groups(), lx.antonyms()
+    groups = lx.exclusive_groups()
     swaps: list[Swap] = []
     for i, j, cosine in met.partners:
         s, t = a.text.told[i], b.text.told[j]
         group = groups.get(s)
-        against = (s, t) in table or lx.negated_form(s, t)
+        against = lx.opposed(s, t)
         swaps.append(Swap(i, j, cosine, against, group is not None and group == groups.get(t)))
     return Alignment(
         exact[0],

@@ -1,58 +1,70 @@
-"""The arrays of a file that `numpy.savez_compressed` wrote.
+"""A small file of named arrays, packed.
 
-`numpy.load` reads them through `zipfile`, which takes longer to import than a small file to read.
+::
+
+    compressed as a whole: header length (8) | header, JSON | arrays, each at a multiple of 8
+
+The header names every array with its type and shape. `numpy.load` would read an archive of arrays through `zipfile`,
+which takes longer to import than such a file to read, and what stands before each array as a piece of Python.
 """
 
 from __future__ import annotations
 
-import struct
+import math
 import zlib
-from io import BytesIO
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+import msgspec
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_END = struct.Struct("<4s4xHHII2x")
-_ENTRY = struct.Struct("<4s6xH4xIII3H8xI")
-_LOCAL = struct.Struct("<26xHH")
-STORED, DEFLATED = 0, 8
+    Array = NDArray[Any]
+
+ALIGN = 8
 
 
-def read_arrays(path: str) -> dict[str, NDArray[Any]]:
-    """Every array of the file, by name.
+def write_arrays(path: str, arrays: Mapping[str, Array]) -> None:
+    """Write arrays, in the order of their names."""
+    import numpy as np
+
+    header = msgspec.json.encode([(name, each.dtype.str, each.shape) for name, each in arrays.items()])
+    parts = [len(header).to_bytes(ALIGN, "little"), _padded(header)]
+    parts += [_padded(np.ascontiguousarray(each).tobytes()) for each in arrays.values()]
+    with open(path, "wb") as file:
+        file.write(zlib.compress(b"".join(parts), 9))
+
+
+def read_arrays(path: str) -> dict[str, Array]:
+    """Every array of the file, by name; they cannot be written to.
 
     Raises:
         ValueError: It is damaged, or no such file.
     """
-    from numpy.lib.format import read_array
+    import numpy as np
 
     with open(path, "rb") as file:
-        data = file.read()
+        packed = file.read()
+    found: dict[str, Array] = {}
     try:
-        return {
-            name.removesuffix(".npy"): read_array(BytesIO(raw), allow_pickle=False)
-            for name, raw in _members(data)
-        }
-    except (struct.error, zlib.error) as error:
+        data = zlib.decompress(packed)
+        length = int.from_bytes(data[:ALIGN], "little")
+        listed: Any = msgspec.json.decode(data[ALIGN : ALIGN + length])
+        at = ALIGN + _room(length)
+        for name, dtype, shape in listed:
+            flat = np.frombuffer(data, dtype=dtype, count=math.prod(shape), offset=at)
+            found[name] = flat.reshape(shape)
+            at += _room(flat.nbytes)
+    except (zlib.error, msgspec.DecodeError, ValueError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error})") from error
+    return found
 
 
-def _members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The names and contents of a zip archive without comment, encryption or more than four gigabytes."""
-    magic, _, count, _, at = _END.unpack(data[-_END.size :])
-    if magic != b"PK\5\6":
-        raise ValueError("not an archive of arrays, or one cut short")
-    for _ in range(count):
-        magic, method, checksum, size, _whole, named, extra, noted, local = _ENTRY.unpack_from(data, at)
-        name = data[at + _ENTRY.size : at + _ENTRY.size + named].decode()
-        start = local + _LOCAL.size + sum(_LOCAL.unpack_from(data, local))
-        raw = data[start : start + size]
-        if method == DEFLATED:
-            raw = zlib.decompress(raw, -zlib.MAX_WBITS)
-        if magic != b"PK\1\2" or method not in (STORED, DEFLATED) or zlib.crc32(raw) != checksum:
-            raise ValueError(f"{name} is damaged, or packed in a way that is not known here")
-        yield name, raw
-        at += _ENTRY.size + named + extra + noted
+def _room(size: int) -> int:
+    """The bytes that so many take with what keeps the next ones aligned."""
+    return -(-size // ALIGN) * ALIGN
+
+
+def _padded(data: bytes) -> bytes:
+    return data.ljust(_room(len(data)), b"\0")

@@ -99,7 +99,7 @@ def of_other_subjects(pair: Pair) -> bool:
         return False
     if a.told[:1] == b.told[:1] or {a.told[0], b.told[0]} != {subjects[0][0], subjects[1][0]}:
         return False
-    return max(al.best_a[0], al.best_b[0]) < OTHER and (a.told[0], b.told[0]) not in lx.synonyms()
+    return max(al.best_a[0], al.best_b[0]) < OTHER and b.told[0] not in lx.synonyms(a.told[0])
 
 
 def _short(pair: Pair) -> bool:

@@ -27,7 +27,7 @@ from skep.semantics.bearing import (
     other_of_a_closed_group,
     seen_from_the_other_side,
 )
-from skep.semantics.dating import in_one_notation
+from skep.semantics.dating import in_one_notation, of_a_day, period
 from skep.semantics.features import NAMES, RARE, Pair, examine_many
 from skep.semantics.happening import (
     has_digit,
@@ -201,7 +201,7 @@ def _subject(text: Text) -> tuple[str, ...]:
 def _opening_day(text: Text) -> set[str]:
     """The day of which a text tells, where it begins with that: "On May 3 ...", "2024-05-03: ..."."""
     on = text.words[:1] == ("on",)
-    day = set(takewhile(lx.DAY.fullmatch, text.words[on:]))
+    day = set(takewhile(of_a_day, text.words[on:]))
     return day if on or any(word.endswith("date") for word in day) else set()
 
 
@@ -209,9 +209,7 @@ def _times(text: Text) -> set[str]:
     """The years, quarters and months in which something is said to be."""
     if lx.WITHIN.isdisjoint(text.bag):
         return set()
-    return {
-        word for before, word in pairwise(text.words) if before in lx.WITHIN and lx.PERIOD.fullmatch(word)
-    }
+    return {word for before, word in pairwise(text.words) if before in lx.WITHIN and period(word)}
 
 
 def _sides(text: Text) -> tuple[set[str], set[str]]:

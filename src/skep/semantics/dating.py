@@ -7,14 +7,20 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from skep.patterns import MONTH, lazy
+from skep.semantics.lexicon import word_set
 from skep.tuples import NamedTuple
 
 MEMO_TEXTS = 4096
 Day = tuple[int, int, int]
 """Year, month and day."""
 _MONTHS: list[str] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_YEAR = re.compile(r"\d{4}")
-"""Without one no day is named."""
+MONTHS = word_set(
+    """jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october
+    nov november dec december"""
+)
+QUARTERS = word_set("q1 q2 q3 q4")
+WEEKDAYS = word_set("monday tuesday wednesday thursday friday saturday sunday")
+_year = lazy(r"\d{4}(-\d\d)?")
 _day = r"(\d{1,2})(?:st|nd|rd|th)?"
 _date = lazy(
     rf"(?<![\w-])(?:the )?(?:(\d{{4}})-(\d\d)-(\d\d)(?![-\w])|{_day}(?: of)? ({MONTH})\.?,? (\d{{4}})\b"
@@ -29,6 +35,29 @@ class _Named(NamedTuple):
     day: Day
     start: int
     end: int
+
+
+def period(word: str) -> bool:
+    """Whether a word, as it is read, is a year, a quarter or a month.
+
+    >>> [word for word in ("2024year", "24year", "q3", "sept", "mayor") if period(word)]
+    ['2024year', 'q3', 'sept']
+    """
+    if word in MONTHS or word in QUARTERS:
+        return True
+    return len(word) == 8 and word[4:] == "year" and word[:2] in ("19", "20") and word[2:4].isdecimal()
+
+
+def of_a_day(word: str) -> bool:
+    """Whether a word, as it is read, is a part of the name of a day.
+
+    >>> [word for word in ("2024.05.03date", "3day", "may", "friday", "update", "day") if of_a_day(word)]
+    ['2024.05.03date', '3day', 'may', 'friday']
+    """
+    if word in MONTHS or word in WEEKDAYS:
+        return True
+    number = next((word[: -len(unit)] for unit in ("date", "day", "year") if word.endswith(unit)), "")
+    return bool(number) and all(sign == "." or sign.isdecimal() for sign in number)
 
 
 def in_one_notation(a: str, b: str) -> tuple[str, str]:
@@ -60,9 +89,18 @@ def _written(text: str, named: Sequence[_Named], shared: set[Day], spelt: Mappin
 @lru_cache(maxsize=MEMO_TEXTS)
 def _named(text: str) -> tuple[_Named, ...]:
     """The days that a text names, in the order in which they stand."""
-    if not _YEAR.search(text):
+    if not _may_name_one(text):
         return ()
     return tuple(_Named(_read(match), *match.span()) for match in _date.finditer(text))
+
+
+def _may_name_one(text: str) -> bool:
+    """Whether there is a year, and what may be a month: to know that no day is named takes no more than that."""
+    years = _year.findall(text)
+    if not years or any(years):
+        return bool(years)
+    lowered = text.lower().replace("ſ", "s")  # as it is matched without regard to case
+    return any(month in lowered for month in _MONTHS)
 
 
 def _read(match: re.Match[str]) -> Day:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from skep.semantics import lexicon as lx
+from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from skep.semantics.reading import Text

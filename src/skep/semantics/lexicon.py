@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from functools import lru_cache
-from itertools import chain
 
-from skep.patterns import MONTH
 from skep.words import SEVERAL
 
 DATA = os.path.join(os.path.dirname(__file__), "data")
@@ -97,10 +96,7 @@ DEFINITE: frozenset[tuple[str, ...]] = frozenset(
 )
 """The first word of what only one thing is."""
 WITHIN: frozenset[str] = word_set("in during for of")
-"""Words before the time that something is about, which is one of these as it is read."""
-PERIOD = re.compile(rf"(?:19|20)\d\dyear|q[1-4]|{MONTH}")
-DAY = re.compile(rf"[\d.]+(?:date|day|year)|{MONTH}|(?:mon|tues|wednes|thurs|fri|satur|sun)day")
-"""A part of the name of a day, as it is read."""
+"""Words before the time that something is about."""
 DONE: frozenset[str] = word_set(
     """fixed ran met merged reviewed tested shipped visited attended watched finished completed talked spoke called
     discussed walked cooked ate bought sold sent received paid found reported closed debugged deployed released"""
@@ -329,6 +325,7 @@ COLLECTIVE: frozenset[str] = word_set(
 """Words that look like one and may stand for many."""
 
 _DOUBLED = word_set("bb dd gg mm nn pp rr tt")
+_NOTHING: frozenset[str] = frozenset()
 _SILENT_E = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]$")
 """One vowel, one consonant: English would have doubled it, so an "e" was dropped ("hop" from "hoping")."""
 _KEEPS_E = re.compile(r"[^aeiou]*[aeiouy][^aeiou]e$")
@@ -375,27 +372,25 @@ def listed(name: str) -> set[tuple[str, str]]:
     return {(stem(pair[0]), stem(pair[1])) for pair in pairs if len(pair) == 2}
 
 
-def _stems(name: str) -> frozenset[tuple[str, str]]:
-    """Both orders of the pairs in a file of stems. Finding six thousand stems would take ten times as long."""
+@lru_cache(maxsize=2)
+def _stems(name: str) -> list[str]:
+    """The lines of a file of stems, in order: each stem, and those that it is listed with."""
     with open(os.path.join(DATA, f"{name}.stems"), encoding="utf-8") as file:
-        words = file.read().partition("\n")[2].split()
-    return frozenset(
-        chain(zip(words[::2], words[1::2], strict=True), zip(words[1::2], words[::2], strict=True))
-    )
+        return file.read().partition("\n")[2].splitlines()
 
 
-@lru_cache(maxsize=1)
-def antonyms() -> frozenset[tuple[str, str]]:
-    """Every pair of opposite stems, in both orders."""
-    return _stems("antonyms")
+def _listed_with(word: str, name: str) -> frozenset[str]:
+    """The stems that one is listed with; a table of all of them would take ten times as long as the lines."""
+    lines = _stems(name)
+    at = bisect_left(lines, f"{word} ")
+    found = lines[at].split() if at < len(lines) else []
+    return frozenset(found[1:]) if found and found[0] == word else _NOTHING
 
 
-@lru_cache(maxsize=1)
-def _opposites() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for one, other in antonyms():
-        found.setdefault(one, set()).add(other)
-    return found
+@lru_cache(maxsize=65536)
+def antonyms(word: str) -> frozenset[str]:
+    """The opposites of a stem."""
+    return _listed_with(word, "antonyms")
 
 
 def opposed_among(these: frozenset[str], those: frozenset[str]) -> list[tuple[str, str]]:
@@ -404,8 +399,7 @@ def opposed_among(these: frozenset[str], those: frozenset[str]) -> list[tuple[st
     >>> opposed_among(frozenset({"tea", "happi"}), frozenset({"coffee", "unhappi"}))
     [('happi', 'unhappi')]
     """
-    table = _opposites()
-    found = {(one, other) for one in table.keys() & these for other in table[one] & those}
+    found = {(one, other) for one in these if (others := antonyms(one)) for other in others & those}
     denied = [(one, those) for one in these if one.startswith(_PREFIXES)]  # mostly nothing is
     denied += [(other, these) for other in those if other.startswith(_PREFIXES)]
     for word, others in denied:
@@ -453,10 +447,10 @@ def plural(word: str) -> bool:
     return len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
 
 
-@lru_cache(maxsize=1)
-def synonyms() -> frozenset[tuple[str, str]]:
-    """Every pair of stems that may stand for each other, in both orders."""
-    return _stems("synonyms")
+@lru_cache(maxsize=65536)
+def synonyms(word: str) -> frozenset[str]:
+    """The stems that may stand for one."""
+    return _listed_with(word, "synonyms")
 
 
 SHORTEST = 5
@@ -488,4 +482,4 @@ def opposed(a: str, b: str) -> bool:
     >>> opposed(stem("enable"), stem("disable")), opposed(stem("enable"), stem("allow"))
     (True, False)
     """
-    return (a, b) in antonyms() or negated_form(a, b)
+    return b in antonyms(a) or negated_form(a, b)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from skep.errors import InvalidInputError, LineageError
 from skep.model import CURRENT, Graph, Link, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Literal
+
+    Direction = Literal["out", "in", "both"]
+    LinksOf = Callable[[str, str | None, Direction], Sequence[Link]]
+    Get = Callable[[str], Memory | None]
 
 UPDATES = "updates"
 """The relation between a memory and an older one whose value it revises."""
@@ -17,9 +24,6 @@ MARKED = "recall/updates"
 """The setting that says that there are such links; a bank without them is not asked for any."""
 OPPOSED = "recall/contradicts"
 """The same for links that say that memories contradict each other."""
-Direction = Literal["out", "in", "both"]
-LinksOf = Callable[[str, str | None, Direction], Sequence[Link]]
-Get = Callable[[str], Memory | None]
 
 
 def opposing(setting: Callable[[str], object]) -> list[tuple[str, dict[str, object]]]:

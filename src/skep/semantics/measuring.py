@@ -34,9 +34,10 @@ THOUSANDS = {"kb": 1, "kilobyte": 1, "mb": 2, "megabyte": 2, "gb": 3, "gigabyte"
 SHARES = {"half": 50.0, "quarter": 25.0, "third": 100 / 3, "fifth": 20.0, "tenth": 10.0}
 """Words for a share of a whole, in per cent."""
 COUNTS = {"two": 2, "three": 3, "four": 4}
-_WHOLE_OR_NOT = re.compile(rf"\d|\b(?:{'|'.join(SHARES)})s?\b", re.IGNORECASE)
-"""Without one nothing is measured."""
-_units = (unit for unit, (dimension, _) in UNITS.items() if dimension in (*METRIC, "bytes", "second"))
+_units = [unit for unit, (dimension, _) in UNITS.items() if dimension in (*METRIC, "bytes", "second")]
+_FOLLOWING = frozenset(_units) | word_set("° º degree degrees celsius fahrenheit % percent per")
+"""What follows a number that is a measure, up to the first sign that is no letter."""
+_following = lazy(r"\d[ \u00a0]?([°º%]|[a-z]+)")
 _time = "days?|hours?|hrs?|h|minutes?|mins?|seconds?|secs?|m|s"
 _measure = lazy(
     rf"\b(?P<first>\d+)[ \u00a0]?(?P<large>{_time}),?(?: and)? ?(?P<second>\d+)[ \u00a0]?(?P<small>{_time})\b"
@@ -123,10 +124,16 @@ def _rounded(one: _Measured, other: _Measured) -> bool:
 @lru_cache(maxsize=MEMO_TEXTS)
 def _measures(text: str) -> tuple[_Measured, ...]:
     """The measures that a text names, in the order in which they stand."""
-    if not _WHOLE_OR_NOT.search(text):
+    if not _may_name_one(text):
         return ()
     found = (read for match in _measure.finditer(text) if (read := _read(match)) is not None)
     return tuple(read for read in found if isfinite(read.value))
+
+
+def _may_name_one(text: str) -> bool:
+    """Whether there is a word for a share, or what may be a unit after a number: without them nothing is measured."""
+    plain = _plain(text)
+    return any(share in plain for share in SHARES) or not _FOLLOWING.isdisjoint(_following.findall(plain))
 
 
 def _read(match: re.Match[str]) -> _Measured | None:
@@ -163,7 +170,7 @@ def _seconds(unit: str) -> float:
     return 60.0 if unit.lower() == "m" else UNITS[_plain(unit)][1]
 
 
-def _plain(unit: str) -> str:
-    """A unit in small letters. Without regard to case "ı", "İ" and "ſ" match as well, and stay what they are."""
-    unit = unit.lower()
-    return unit if unit.isascii() else unit.replace("i\u0307", "i").replace("ı", "i").replace("ſ", "s")
+def _plain(text: str) -> str:
+    """A text in small letters. Without regard to case "ı", "İ" and "ſ" match as well, and stay what they are."""
+    text = text.lower()
+    return text if text.isascii() else text.replace("i\u0307", "i").replace("ı", "i").replace("ſ", "s")

@@ -158,7 +158,7 @@ def _in_step(left: Sequence[Word], right: Sequence[Word], spare: int) -> bool:
             return False
         if one.lemma != other.lemma:
             spare -= 1
-            if spare < 0 or (one.lemma, other.lemma) not in lx.synonyms():
+            if spare < 0 or other.lemma not in lx.synonyms(one.lemma):
                 return False
     return True
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-import threading
+from _thread import RLock
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from skep import forking
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 CLASSES: tuple[str, str, str] = ("duplicate", "contradiction", "neutral")
-MODEL_FILE = os.path.join(os.path.dirname(__file__), "data", "conflicts.npz")
+MODEL_FILE = os.path.join(os.path.dirname(__file__), "data", "conflicts.trees")
 MAX_REMEMBERED = 20_000
 """How many word vectors are kept before the memory starts anew."""
 LEVELS = 6
@@ -45,7 +45,7 @@ class WordTable:
         self._embedder = embedder
         self._places: dict[str, int] = {}
         self._vectors: Rows = mean[None, :][:0]
-        self._lock = threading.RLock()
+        self._lock = RLock()
         """The table is one for the whole process."""
         forking.hold(self._lock)
 
@@ -114,84 +114,50 @@ class WordTable:
         return out
 
 
-def packed(features: NDArray[np.uint8], thresholds: Rows) -> NDArray[np.uint64]:
-    """Features and thresholds as single numbers of the same order: numpy sorts pairs a hundred times more slowly."""
-    import numpy as np
-
-    bits: NDArray[np.uint32] = thresholds.view(np.uint32)
-    rising: NDArray[np.uint32] = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
-    return features.astype(np.uint64) << np.uint64(32) | rising
-
-
 class Scorer:
     """Trees for every class, evaluated together, and the map from their scores to probabilities.
 
-    Trees are held level by level and filled up to one depth, so that the children of node n of a level are nodes 2n
-    and 2n + 1 of the next.
+    Every condition that some node asks stands there once, and with it which leaves its nodes rule out where it is met:
+    what is left of a tree then begins with the leaf that it ends in.
     """
 
     def __init__(self, arrays: dict[str, Any]) -> None:
-        import numpy as np
-
-        children: NDArray[np.intp] = arrays["children"].astype("intp").reshape(-1, 2)
-        """Two per node: where its value is at most the threshold, and where it is more; those of a leaf are itself."""
-        thresholds: Rows = arrays["threshold"] + np.float32(0)  # of two zeros there is one
-        _, first, which = np.unique(
-            packed(arrays["feature"], thresholds), return_index=True, return_inverse=True
-        )
-        self._feature: NDArray[np.intp] = arrays["feature"][first].astype("intp")
-        self._threshold: Rows = thresholds[first]
-        """Every condition that some node asks, once."""
-        node: NDArray[np.intp] = arrays["roots"].astype("intp")
-        depth = int(arrays["depth"])
-        if depth > LEVELS:
-            raise ValueError(f"the conflict model has trees of more than {LEVELS} levels")
-        self._levels: list[NDArray[np.intp]] = []
-        """Per level: the condition of each node."""
-        real: list[NDArray[np.intp]] = []
-        """Per level: the nodes that are no leaves."""
-        for _ in range(depth):
-            below = children.take(node, axis=0)
-            self._levels.append(which.reshape(-1).take(node))
-            real.append(np.flatnonzero(below[:, 0] != node))
-            node = below.reshape(-1)
-        self._value: Rows = arrays["value"].take(node)
-        self._ruling = self._ruled_out(real)
-        self._bounds: list[int] = arrays["bounds"].tolist()
-        self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
         if tuple(bytes(arrays["names"]).decode().split()) != NAMES:
             raise ValueError(
                 "the conflict model was trained with other features; run scripts/train_conflicts.py"
             )
+        self._feature: NDArray[np.int64] = arrays["feature"].astype("i8")
+        self._threshold: Rows = arrays["threshold"]
+        """Of each condition; it is met by more than that."""
+        self._ends: NDArray[np.int64] = arrays["ends"].astype("i8")
+        """Where the nodes of each condition end."""
+        self._tree: NDArray[np.uint16] = arrays["tree"]
+        self._stays: NDArray[np.uint64] = arrays["stays"]
+        """Per node: its tree, and a bit for every leaf that it leaves."""
+        self._leaves: Rows = arrays["leaves"]
+        """Those of each tree, filled up to one depth."""
+        self._bounds: list[int] = arrays["bounds"].tolist()
+        self._calibration: list[list[float]] = arrays["calibration"].T.tolist()
 
-    def _ruled_out(self, real: Sequence[NDArray[np.intp]]) -> tuple[NDArray[Any], ...]:
-        """The trees as compiled loops take them: which leaves a condition rules out where it is met.
+    @cached_property
+    def _levels(self) -> list[NDArray[np.int64]]:
+        """Level by level, the condition of each node, so that the children of node n are nodes 2n and 2n + 1.
 
-        Every condition with its feature, threshold and where its nodes end; the tree of each node and a bit for every
-        leaf that it leaves; the leaves, sixty-four per tree.
+        Where a tree ends before, any condition will do: both ways lead to the same value.
         """
         import numpy as np
 
-        asked: list[NDArray[np.intp]] = []
-        trees: list[NDArray[np.intp]] = []
-        stays: list[NDArray[np.uint64]] = []
-        for level, (conditions, nodes) in enumerate(zip(self._levels, real, strict=True)):
-            half = 1 << (LEVELS - 1 - level)
-            first = (nodes % (1 << level)) * 2 * half
-            asked.append(conditions[nodes])
-            trees.append(nodes >> level)
-            stays.append(~(np.uint64((1 << half) - 1) << first.astype(np.uint64)))
-        every = np.concatenate(asked)
-        order = np.argsort(every, kind="stable")
-        leaves = self._value.reshape(len(self._levels[0]), -1)
-        return (
-            self._feature.astype(np.int64),
-            self._threshold,
-            np.cumsum(np.bincount(every, minlength=len(self._feature))).astype(np.int64),
-            np.concatenate(trees)[order].astype(np.uint16),
-            np.concatenate(stays)[order],
-            np.repeat(leaves, 1 << (LEVELS - len(real)), axis=1),
-        )
+        conditions = np.repeat(np.arange(len(self._ends)), np.diff(self._ends, prepend=0))
+        gone = ~self._stays
+        half = np.bitwise_count(gone).astype(np.int64)
+        first = np.bitwise_count((gone & -gone) - np.uint64(1)).astype(np.int64)
+        levels: list[NDArray[np.int64]] = []
+        for level in range(LEVELS):
+            here = np.flatnonzero(half == 1 << (LEVELS - 1 - level))
+            nodes = (self._tree[here].astype(np.int64) << level) + first[here] // (2 * half[here])
+            levels.append(np.zeros(len(self._leaves) << level, dtype=np.int64))
+            levels[-1][nodes] = conditions[here]
+        return levels
 
     def scores(self, rows: Sequence[Sequence[float]]) -> Rows:
         """The raw score of each class (column) for each row of features."""
@@ -202,11 +168,12 @@ class Scorer:
         values: Rows = np.asarray(rows, np.float32)
         out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
         if kernels.native is not None:
-            leaves: Rows = np.empty((len(values), len(self._levels[0])), np.float32)
-            kernels.native.descend(values, *self._ruling, leaves)
-            np.add.reduceat(leaves, self._bounds, axis=1, out=out)
+            ended: Rows = np.empty((len(values), len(self._leaves)), np.float32)
+            conditions = self._feature, self._threshold, self._ends
+            kernels.native.descend(values, *conditions, self._tree, self._stays, self._leaves, ended)
+            np.add.reduceat(ended, self._bounds, axis=1, out=out)
             return out
-        trees: NDArray[np.intp] = np.arange(len(self._levels[0]))
+        trees: NDArray[np.intp] = np.arange(len(self._leaves))
         for start in range(0, len(values), AT_ONCE):
             met: NDArray[np.bool_] = (
                 values[start : start + AT_ONCE].take(self._feature, axis=1) > self._threshold
@@ -217,7 +184,7 @@ class Scorer:
                 more = met.take(condition.take(node) + first)
                 node += node
                 node += more
-            np.add.reduceat(self._value.take(node), self._bounds, axis=1, out=out[start : start + AT_ONCE])
+            np.add.reduceat(self._leaves.take(node), self._bounds, axis=1, out=out[start : start + AT_ONCE])
         return out
 
     def probabilities(self, rows: Sequence[Sequence[float]]) -> list[tuple[float, float, float]]:

@@ -11,8 +11,7 @@ Invariants of every store:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -78,25 +77,29 @@ class IndexRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Of the memory; empty where no order is told from the index alone."""
 
 
-class IndexSource(Protocol):
-    """The part of a store that the derived index reads."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Protocol
 
-    def head(self) -> int:
-        """The position of the newest change that the index must know of. Cheap: asked before every search."""
-        ...
+    class IndexSource(Protocol):
+        """The part of a store that the derived index reads."""
 
-    def changed_since(self, seq: int) -> Iterator[IndexRow]:
-        """Rows changed after `seq`, in order of their `seq`; each at most once, in its present form."""
-        ...
+        def head(self) -> int:
+            """The position of the newest change that the index must know of. Cheap: asked before every search."""
+            ...
 
-    def fingerprint(self) -> str:
-        """The embedder whose vectors `changed_since` carries. A different one means: rebuild."""
-        ...
+        def changed_since(self, seq: int) -> Iterator[IndexRow]:
+            """Rows changed after `seq`, in order of their `seq`; each at most once, in its present form."""
+            ...
 
-    def dim(self) -> int:
-        """The length of those vectors; 0 when there are none."""
-        ...
+        def fingerprint(self) -> str:
+            """The embedder whose vectors `changed_since` carries. A different one means: rebuild."""
+            ...
 
-    def identity(self) -> str:
-        """Changes when the file is replaced by another bank: segments of another identity are not used."""
-        ...
+        def dim(self) -> int:
+            """The length of those vectors; 0 when there are none."""
+            ...
+
+        def identity(self) -> str:
+            """Changes when the file is replaced by another bank: segments of another identity are not used."""
+            ...

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+from _thread import RLock
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -16,7 +16,16 @@ from skep.storage.holding import Impatient, Snapshot, Transaction
 from skep.storage.places import Place, from_anywhere, unchanging
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from skep.storage.standing_in import StandIns
+
+    class Counted(Protocol):
+        """Called with every statement that is run; used to count work in tests."""
+
+        def __call__(self, sql: str, bindings: Any, /) -> None:
+            """One statement, about to run."""
+
 
 MEMORY = ":memory:"
 PREPARED = 512
@@ -29,13 +38,6 @@ UNSHARED = apsw.SQLITE_OPEN_NOMUTEX
 whoever uses the handle holds `Connection.lock` anyway. To look whether a transaction is open needs neither."""
 
 
-class Counted(Protocol):
-    """Called with every statement that is run; used to count work in tests."""
-
-    def __call__(self, sql: str, bindings: Any, /) -> None:
-        """One statement, about to run."""
-
-
 class Connection:
     """A connection that is safe to share between threads and notices a fork."""
 
@@ -43,7 +45,7 @@ class Connection:
         self.path = path
         self.read_only = read_only
         self._busy_ms = int(busy_seconds * 1000)
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self._came_along = False
         """Whether the handle is a parent's, that came with a fork."""
         self.trace: Counted | None = None

@@ -7,10 +7,9 @@ writes nothing here. No two runs of an actor share a counter, so that no event c
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from skep.errors import StorageError
 from skep.storage.connection import Connection
+from skep.tuples import NamedTuple
 
 END = 1 << 62
 """After every event."""

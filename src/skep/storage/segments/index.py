@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
+from _thread import RLock
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,6 @@ from skep.storage.segments.lexical import (
 )
 from skep.storage.segments.scan import Scanner, cosines_of, vectors_of
 from skep.storage.segments.table import RANKED
-from skep.storage.segments.timelines import Timelines
 from skep.storage.segments.upkeep import FAILURES, Upkeep
 from skep.tuples import NamedTuple
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from skep.storage.base import Filter, IndexSource
     from skep.storage.segments.codes import Query
     from skep.storage.segments.table import Table
+    from skep.storage.segments.timelines import Timelines
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -106,15 +106,15 @@ class SegmentIndex:
         *,
         tail_limit: int = 4096,
         read_only: bool = False,
-        lock: threading.RLock | None = None,
+        lock: RLock | None = None,
     ) -> None:
         self._source = source
-        self._lock = lock or threading.RLock()
+        self._lock = lock or RLock()
         self._upkeep = Upkeep(folder, source, tail_limit=tail_limit, read_only=read_only)
         self._masks = Masks(self._upkeep.table)
         self._scores = WordScores()
         self._scanner = Scanner()
-        self._timelines = Timelines()
+        self._timelines: Timelines | None = None
 
     def refresh(self) -> int:
         """Catch up with the store, cheaply when nothing changed; returns the position reached."""
@@ -260,6 +260,10 @@ class SegmentIndex:
 
         def answer() -> Ints | None:
             table = self._upkeep.table
+            if self._timelines is None:
+                from skep.storage.segments.timelines import Timelines
+
+                self._timelines = Timelines()
             slots = self._timelines.around(table, table.slots_of(rows), window, pause)
             if slots is None or not (slots >= 0).any():
                 return slots
@@ -309,7 +313,7 @@ class SegmentIndex:
         if self._masks.table is not self._upkeep.table:
             self._masks = Masks(self._upkeep.table)
             self._scanner.forget()
-            self._timelines = Timelines()
+            self._timelines = None
 
     def _trusting(self, answer: Callable[[], Answer]) -> Answer:
         """Answer; if that fails because a file is damaged, build the index again and answer then."""

@@ -110,9 +110,10 @@ class Holding:
 
 
 if sys.platform == "win32":
-    import msvcrt
 
     def _lock(descriptor: int) -> bool:
+        import msvcrt
+
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -120,9 +121,10 @@ if sys.platform == "win32":
         return True
 
 else:
-    import fcntl
 
     def _lock(descriptor: int) -> bool:
+        import fcntl
+
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Ints = NDArray[np.int64]
 
-ARRAYS = ("ids.names", "ids.ends", "ids.whose", "ids.counters")
-"""What they are called in the file of a segment; checked before the first id is told from them."""
 NONE = -1
 """In place of a counter: the name is the whole id."""
 DIGITS = 18
@@ -111,7 +109,7 @@ def as_arrays(ids: Ids) -> dict[str, Array]:
 
 def from_arrays(arrays: Mapping[str, Array]) -> Ids:
     """The same as it was stored. Names are spelt out now; of the rest nothing is read yet."""
-    spelt, ends, whose, counters = (arrays[name] for name in ARRAYS)
+    spelt, ends, whose, counters = (arrays[f"ids.{part}"] for part in ("names", "ends", "whose", "counters"))
     data, starts = spelt.tobytes(), [0, *ends.tolist()]
     names = (data[start:end] for start, end in pairwise(starts))
     if len(whose) != len(counters):

@@ -11,17 +11,20 @@ import numpy as np
 from skep.storage.segments.codes import FineCodes, Sketches
 from skep.storage.segments.columns import defaults, spread
 from skep.storage.segments.format import BadFileError
-from skep.storage.segments.naming import ARRAYS, Ids, from_arrays
 from skep.storage.segments.postings import Postings, impact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.storage.segments.format import Arrays
+    from skep.storage.segments.naming import Ids
 
     Array = NDArray[Any]
     Ints = NDArray[np.int64]
     Keys = NDArray[np.uint64]
+
+IDS = ("ids.names", "ids.ends", "ids.whose", "ids.counters")
+"""What ids are stored as; checked before the first one is told from them."""
 
 
 class Segment:
@@ -54,7 +57,7 @@ class Segment:
                 self.codes = FineCodes(*(arrays[f"codes.{field}"] for field in FineCodes._fields))
             if "sketch.planes" in arrays:
                 self.sketches = Sketches(*(arrays[f"sketch.{field}"] for field in Sketches._fields))
-            for needed in ARRAYS:
+            for needed in IDS:
                 _ = arrays[needed]
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
@@ -90,7 +93,9 @@ class Segment:
             BadFileError: They are not as they were written.
         """
         if self._verify is not None:
-            self._verify(ARRAYS)
+            self._verify(IDS)
+        from skep.storage.segments.naming import from_arrays
+
         return from_arrays(self._arrays)
 
     def place(self, row: int) -> int:
