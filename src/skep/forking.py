@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from _thread import RLock
+    import threading
     from typing import Protocol
 
     class Forked(Protocol):
@@ -36,12 +36,12 @@ def watch(thing: Forked) -> None:
     _watched.add(thing)
 
 
-def hold(lock: RLock) -> None:
+def hold(lock: threading.RLock) -> None:
     """Have a lock taken during every fork, for as long as it is in use."""
     _locks.add(lock)
 
 
-def missed(lock: RLock) -> bool:
+def missed(lock: threading.RLock) -> bool:
     """In a child: whether another thread kept a lock through the fork, so that what it guards is in no known state."""
     return any(lock is each for each in _missed)
 

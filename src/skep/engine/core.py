@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock  # `threading` takes half a millisecond to load
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -73,14 +73,14 @@ class Engine:
         self._index: SegmentIndex | None = None
         self._uses: defaultdict[str, int] = defaultdict(int)
         self._recalls = 0
-        self._use_lock = allocate_lock()
+        self._use_lock = threading.Lock()
         self.erased: set[str] = set()
         """What was forgotten through this engine: whoever still holds a copy of it shows it no more."""
         forking.watch(self)
 
     def forked(self) -> None:
         """In a child: what was counted so far is the parent's to write."""
-        self._use_lock = allocate_lock()
+        self._use_lock = threading.Lock()
         self._uses, self._recalls = defaultdict(int), 0
 
     @property

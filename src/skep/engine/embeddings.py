@@ -3,7 +3,7 @@ changed. Vectors of two embedders never meet: each has its own space, and exactl
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -84,9 +84,9 @@ class Embeddings:
         """Embedders that are not instant and have told their scale."""
         self._scale: tuple[str, Any, Any, Any] | None = None
         """An embedder and its scale: points, what it makes of them, and how that rises between them."""
-        self._lock = allocate_lock()
+        self._lock = threading.Lock()
         """Of the workers. Whoever needs the connection as well takes that first: it may be held already."""
-        self._asked_lock = allocate_lock()
+        self._asked_lock = threading.Lock()
         self._asked: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
         """Vectors of recent queries: they depend on the text and the embedder alone, so no write makes them wrong."""
         forking.watch(self)
@@ -95,8 +95,8 @@ class Embeddings:
         """In a child: the threads that work or hold a lock are not here."""
         self._workers = {}
         self._begun = False
-        self._lock = allocate_lock()
-        self._asked_lock = allocate_lock()
+        self._lock = threading.Lock()
+        self._asked_lock = threading.Lock()
 
     @property
     def name(self) -> str | None:

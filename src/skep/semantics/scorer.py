@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from _thread import RLock
+import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class WordTable:
         self._embedder = embedder
         self._places: dict[str, int] = {}
         self._vectors: Rows = mean[None, :][:0]
-        self._lock = RLock()
+        self._lock = threading.RLock()
         """The table is one for the whole process."""
         forking.hold(self._lock)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from _thread import RLock
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ class Connection:
         self.path = path
         self.read_only = read_only
         self._busy_ms = int(busy_seconds * 1000)
-        self.lock = RLock()
+        self.lock = threading.RLock()
         self._came_along = False
         """Whether the handle is a parent's, that came with a fork."""
         self.trace: Counted | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from _thread import RLock
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -106,10 +106,10 @@ class SegmentIndex:
         *,
         tail_limit: int = 4096,
         read_only: bool = False,
-        lock: RLock | None = None,
+        lock: threading.RLock | None = None,
     ) -> None:
         self._source = source
-        self._lock = lock or RLock()
+        self._lock = lock or threading.RLock()
         self._upkeep = Upkeep(folder, source, tail_limit=tail_limit, read_only=read_only)
         self._masks = Masks(self._upkeep.table)
         self._scores = WordScores()
