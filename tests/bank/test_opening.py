@@ -75,7 +75,6 @@ def test_a_process_that_only_reads_loads_nothing_of_what_writes(tmp_path: Path) 
         "semantics.writing storage.fold storage.tables storage.wording storage.handover engine.forgetting"
     )
     assert {f"skep.{name}" for name in writes.split()} & modules == set()
-    assert "threading" not in modules
     assert len([name for name in modules if name.partition(".")[0] == "skep"]) <= READING_MODULES
 
 
