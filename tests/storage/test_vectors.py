@@ -58,6 +58,17 @@ def test_one_row_in_one_pass_is_what_numpy_makes_of_it(seed: int, dim: int, spre
 
 
 @compiled
+def test_a_length_at_the_bound_is_judged_by_numpy_alone() -> None:
+    chance = np.random.default_rng(0)
+    for at in range(1000):
+        row = chance.normal(size=(1, int(chance.integers(300, 1500))))
+        square = (1 + NEAR_UNIT, 1 - NEAR_UNIT)[at % 2] * (1 + 3e-8 * chance.normal())
+        row = (row / np.linalg.norm(row) * np.sqrt(square)).astype(np.float32)
+
+        assert packed_one(row, row.shape[1]) in (None, *packed(row))
+
+
+@compiled
 def test_every_half_and_what_lies_between_two_is_rounded_as_numpy_rounds() -> None:
     halves = np.arange(0x3C01, dtype=np.uint16).view("<f2").astype(np.float32)  # from 0 to 1
     middles = ((halves[:-1].astype(np.float64) + halves[1:]) / 2).astype(np.float32)

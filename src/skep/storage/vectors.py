@@ -41,9 +41,10 @@ def packed(vectors: Singles) -> list[bytes]:
 def packed_one(vector: object, dim: int) -> bytes | None:
     """What `packed` gives of the one row of a write, in one pass; None where it is not sound, or has to be looked at.
 
-    So it has without the compiled loops: numpy takes a call for every step, and each costs more than the step.
+    So it has without the compiled loops: numpy takes a call for every step, and each costs more than the step. And so
+    it has where its length is near a bound of `packed`: sums of another precision may fall on the other side of it.
     """
-    return None if native is None else native.halved(vector, dim, NEAR_UNIT)
+    return None if native is None else native.halved(vector, dim, NEAR_UNIT / 2)
 
 
 def unpacked(vectors: Sequence[bytes | None], dim: int) -> Singles:
