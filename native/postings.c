@@ -45,7 +45,7 @@ static int64_t find_one(const Terms *terms, uint64_t key, int64_t *start, int64_
     int there = at < terms->count && terms->keys[at] == key;
     *start = there ? terms->offsets[at] : 0;
     *size = there ? (int64_t)((uint64_t)terms->offsets[at + 1] - (uint64_t)terms->offsets[at]) : 0;
-    return there && terms->dead != NULL ? *size - terms->dead[at] : *size;
+    return there && terms->dead != NULL ? (int64_t)((uint64_t)*size - (uint64_t)terms->dead[at]) : *size;
 }
 
 PyDoc_STRVAR(find_doc, "find(parts, keys, more, live, asked, held, odds, /)\n--\n\n"
@@ -86,8 +86,10 @@ static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
         Terms from;
         int64_t *starts = (int64_t *)(lines + 2 * part * stride), *sizes = (int64_t *)(lines + (2 * part + 1) * stride);
         sound = terms_of(&own, PyTuple_GetItem(given[0], part), &from);
-        for (Py_ssize_t i = 0; sound && i < terms; i++)
-            found[i] += find_one(&from, ((const uint64_t *)asked->buf)[i], &starts[i], &sizes[i]);
+        for (Py_ssize_t i = 0; sound && i < terms; i++) {
+            int64_t here = find_one(&from, ((const uint64_t *)asked->buf)[i], &starts[i], &sizes[i]);
+            found[i] = (int64_t)((uint64_t)found[i] + (uint64_t)here); /* as numpy adds, whatever a file says */
+        }
         release(&own);
     }
     for (Py_ssize_t i = 0; sound && i < terms; i++)
