@@ -54,7 +54,7 @@ FAVOURS = """
 - Qdrant and zvec sync to disk only when asked. For the synced write they are asked after every write, which neither
   advises; without that they are as fast as the lines "unsynced" say. skep offers no single write that is not synced.
 - skep holds touches in memory and writes them in one event; each is charged its share of that. The floor and sqlite-vec
-  write each one. Since `WARMED` every engine touches four rows before the clock runs, as it answers four questions: the
+  write each one. Since `8b1e986` every engine touches four rows before the clock runs, as it answers four questions: the
   uses that skep's searches have left to write fill its log, and begin it anew, which cost the first forty touches twice
   as much as any later ones.
 - skep loads numpy when a search needs it, so its import is short and its first answer pays.
