@@ -54,9 +54,9 @@ FAVOURS = """
 - Qdrant and zvec sync to disk only when asked. For the synced write they are asked after every write, which neither
   advises; without that they are as fast as the lines "unsynced" say. skep offers no single write that is not synced.
 - skep holds touches in memory and writes them in one event; each is charged its share of that. The floor and sqlite-vec
-  write each one. Since `8b1e986` every engine touches four rows before the clock runs, as it answers four questions: the
-  uses that skep's searches have left to write fill its log, and begin it anew, which cost the first forty touches twice
-  as much as any later ones.
+  write each one. In runs since 16 November, 12:40, every engine touches four rows before the clock runs: the uses that
+  skep's searches have left to write fill its log and begin it anew, and of an engine that was halted for minutes the
+  system has taken memory back; one event shared by forty touches bore all of that.
 - skep loads numpy when a search needs it, so its import is short and its first answer pays.
 - mem0's words need an encoder that it downloads at run time. Without it only its vectors are measured.
 - The filter fields are spread evenly and have nothing to do with the topic. A filter that goes with the topic is easier

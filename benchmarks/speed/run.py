@@ -140,7 +140,7 @@ class SizeRun:
         """Searches first, while every engine holds exactly the workload; then changes, then writes."""
         plan = self.plan
         self.rounds_of(SEARCHES, plan.questions, 0, warm=True)
-        self.rounds_of(CHANGES, min(plan.changes, self.size // plan.rounds), 0, warm=True)
+        self.rounds_of(CHANGES, min(plan.changes, self.size // plan.rounds), 0, warm=False)
         for number, op in enumerate((*WRITES, *FINDS)):
             self.rounds_of((op,), plan.changes, number * plan.rounds * plan.changes, warm=False)
         for spec in self.specs:
