@@ -7,19 +7,16 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from skep.patterns import MONTH, lazy
-from skep.semantics.lexicon import word_set
+from skep.semantics import lexicon as lx
 from skep.tuples import NamedTuple
 
 MEMO_TEXTS = 4096
 Day = tuple[int, int, int]
 """Year, month and day."""
 _MONTHS: list[str] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-MONTHS = word_set(
-    """jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october
-    nov november dec december"""
-)
-QUARTERS = word_set("q1 q2 q3 q4")
-WEEKDAYS = word_set("monday tuesday wednesday thursday friday saturday sunday")
+MONTHS = lx.MONTHS | {"sept"}
+QUARTERS = lx.word_set("q1 q2 q3 q4")
+WEEKDAYS = lx.word_set("monday tuesday wednesday thursday friday saturday sunday")
 _year = lazy(r"\d{4}(-\d\d)?")
 _day = r"(\d{1,2})(?:st|nd|rd|th)?"
 _date = lazy(
