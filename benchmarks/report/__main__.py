@@ -53,10 +53,10 @@ FAVOURS = """
   build by itself. Without them its searches of the index take two to three times as long.
 - Qdrant and zvec sync to disk only when asked. For the synced write they are asked after every write, which neither
   advises; without that they are as fast as the lines "unsynced" say. skep offers no single write that is not synced.
-- skep holds touches in memory and writes them in one event; each is charged its share of that. The floor and sqlite-vec
-  write each one. In runs since 16 November, 12:40, every engine touches four rows before the clock runs: the uses that
-  skep's searches have left to write fill its log and begin it anew, and of an engine that was halted for minutes the
-  system has taken memory back; one event shared by forty touches bore all of that.
+- skep holds touches in memory and writes forty in one event; each is charged its share of that. The floor and
+  sqlite-vec write each one. In runs since 16 November, 13:45, every engine touches the forty rows of a round five
+  times. Before that it did so once, and a single event bore what the searches before had left to write and what a
+  process pays that was halted for minutes, while of forty single writes the median leaves out the first.
 - skep loads numpy when a search needs it, so its import is short and its first answer pays.
 - mem0's words need an encoder that it downloads at run time. Without it only its vectors are measured.
 - The filter fields are spread evenly and have nothing to do with the topic. A filter that goes with the topic is easier

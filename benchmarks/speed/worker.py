@@ -25,8 +25,8 @@ CHANNEL = 9
 BATCH = 1000
 ABOUT = ("durability", "notes", "fusion", "lengths", "drops_function_words")
 """What an engine says of itself."""
-FEW = 4
-"""Rows that are touched before the clock runs."""
+BATCHES = 5
+"""Times that the rows of a round are touched."""
 AT_LEAST = 5
 """A time box never cuts a round below so many samples, unless the box has passed twice over."""
 
@@ -190,36 +190,35 @@ class Worker:
     def op_change(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:
         """Touch or update rows."""
         rows = list(read_rows(self.folder, "rows", self.dim, first, count))
-        if kind == "touch":
-            self._warm(rows)
         samples = Samples(box_s)
+        if kind == "touch":
+            for _ in range(BATCHES):
+                self._touch(rows, samples)
+                if samples.full():
+                    break
+            return samples.as_dict()
         for row in rows:
-            if kind == "touch":
-                samples.take(lambda r=row: self.engine.touch(r))
-            else:
-                samples.take(lambda r=row: self.engine.update(r, 0.7))
+            samples.take(lambda r=row: self.engine.update(r, 0.7))
             if samples.full():
                 break
-        return samples.as_dict() if kind == "update" else self._with_flush(samples)
+        return samples.as_dict()
 
-    def _warm(self, rows: Sequence[Row]) -> None:
-        """Write what the searches before have left to write, and then a few touches.
+    def _touch(self, rows: Sequence[Row], samples: Samples) -> None:
+        """A batch of touches, each with its share of writing down what was only held in memory.
 
-        The first would be charged to the touches, and so would the system's reading back what it took from the process
-        while that was halted: the one event that all touches share comes after one of the same kind, as it mostly does.
+        The first batch also bears what the searches before have left to write, and whatever a process pays that was
+        halted for minutes. The median is that of another one, as it is where every touch is written by itself.
         """
-        self.engine.flush()
-        for row in rows[:FEW]:
-            self.engine.touch(row)
-        self.engine.flush()
-
-    def _with_flush(self, samples: Samples) -> dict[str, Any]:
-        """Each touch with its share of writing down what was only held in memory."""
+        before = len(samples.cpu)
+        for row in rows:
+            samples.take(lambda r=row: self.engine.touch(r))
+            if samples.full():
+                break
         flush = Samples(0.0)
         flush.take(self.engine.flush)
         for mine, last in ((samples.wall, flush.wall[0]), (samples.cpu, flush.cpu[0])):
-            mine[:] = [each + last // len(mine) for each in mine]
-        return samples.as_dict()
+            share = last // (len(mine) - before)
+            mine[before:] = [each + share for each in mine[before:]]
 
     def op_write(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:
         """Single writes."""
