@@ -8,7 +8,7 @@
 
 #define BLOCK 1024  /* rows per step; what a step keeps fits the nearest cache */
 #define ROOM (BLOCK + 8)
-#define AHEAD 12 /* rows that are fetched before they are multiplied */
+#define AHEAD 20 /* rows that are fetched before they are multiplied */
 
 #if defined(__GNUC__)
 #define ones(word) ((uint64_t)__builtin_popcountll(word))
