@@ -67,8 +67,8 @@ class Plan:
     changes: int
     """Touches, updates and writes, per round."""
     cold: int
-    """Fresh processes per engine. They start one after the other within a minute or two, when every store is closed, so
-    that few of them are at the mercy of whatever the machine does in that minute: 25 in a row took 105 to 182 ms."""
+    """Fresh processes per engine: as many that import it, and at every size as many that answer once. Those wait until
+    every store is closed, so that they all start within a minute or two, and few of them would hang on that minute."""
     kills: int
     load_box_s: float
     round_box_s: float

@@ -217,8 +217,7 @@ class Worker:
         flush = Samples(0.0)
         flush.take(self.engine.flush)
         for mine, last in ((samples.wall, flush.wall[0]), (samples.cpu, flush.cpu[0])):
-            share = last // (len(mine) - before)
-            mine[before:] = [each + share for each in mine[before:]]
+            mine[before:] = [each + last // (len(mine) - before) for each in mine[before:]]
 
     def op_write(self, kind: str, first: int, count: int, box_s: float) -> dict[str, Any]:
         """Single writes."""

@@ -90,6 +90,15 @@ def test_a_touch_is_charged_its_share_of_writing_what_was_held_back(
     assert spent == [BATCHES * (10 * 7 + 1000)]  # nothing is left out
 
 
+def test_more_rounds_than_rows_leave_nothing_to_touch(tmp_path: Path) -> None:
+    save(Workload(60, seed=3), tmp_path / "load", queries=2, writes=1)
+    worker = Worker(Floor(), DIM)
+    worker.op_open(str(tmp_path / "store"), str(tmp_path / "load"))
+
+    assert worker.op_change("touch", 0, 0, 9.0) == {"wall_ns": [], "cpu_ns": []}
+    worker.op_close()
+
+
 def test_counted_uses_of_skep_are_written_when_it_is_asked_to(tmp_path: Path) -> None:
     row = next(Workload(1, seed=3).rows())
     engine = Skep()
