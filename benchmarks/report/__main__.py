@@ -183,7 +183,13 @@ def text(
         f"of skep. † marks answers too far from exact search (below {ENOUGH}, where words are ranked {ENOUGH_WORDS}); "
         "they win nothing.",
         _environment(report),
+        "### Engine by engine",
+        "Operations in which skep is ahead of each engine, level with it (within 5 %) and behind it, by CPU time; and the "
+        "same of what it needs for loading, starting, memory and disk. In brackets how many times as much the other engine "
+        "needs, as the geometric mean over all of them. Only what both did, and did right.",
+        tables.by_engine(report),
         "### Where others are better",
+        "Beside the best other engine in each line, whichever that is.",
         tables.losses(report),
         _mended(history or [], known[-1]),
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, log
 from typing import Any
 
 from benchmarks.speed.metrics import growth
@@ -108,6 +110,16 @@ def verdicts(report: Report, key: str = "cpu_p50") -> list[Verdict]:
             }
             found += _verdict(size, op, times)
     return found
+
+
+def beside(report: Report, rival: str) -> Report:
+    """The same results with one other engine alone."""
+    return report | {"engines": {name: report["engines"][name] for name in ("skep", rival)}}
+
+
+def typical(found: Sequence[Verdict]) -> float:
+    """How many times the need of skep the others need, as the geometric mean over some verdicts."""
+    return exp(-sum(log(verdict.ratio) for verdict in found) / len(found))
 
 
 def resources(report: Report) -> list[Verdict]:

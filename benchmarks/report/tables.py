@@ -11,10 +11,12 @@ from benchmarks.report.figures import (
     TITLES,
     Report,
     Verdict,
+    beside,
     exponents,
     resources,
     right,
     sizes,
+    typical,
     value,
     verdicts,
 )
@@ -171,13 +173,38 @@ def imports(report: Report) -> str:
     return markdown(["engine", "import, CPU ms", "import, wall ms"], rows)
 
 
-def _tally(found: Sequence[Verdict], what: str) -> str:
+def _counted(found: Sequence[Verdict]) -> tuple[int, int, int]:
+    """In how many skep is ahead, level and behind."""
     lost = sum(v.lost for v in found)
     even = sum(not v.lost and v.ratio > 1 / NEAR for v in found)
-    ahead = len(found) - lost - even
+    return len(found) - lost - even, even, lost
+
+
+def _tally(found: Sequence[Verdict], what: str) -> str:
+    ahead, even, lost = _counted(found)
     return (
         f"{what}: of {len(found)} comparisons skep is ahead in {ahead}, level in {even} and behind in {lost}."
     )
+
+
+def by_engine(report: Report) -> str:
+    """One line for every other engine: in how much skep is ahead of it, level with it and behind it, and how far."""
+    known = sizes(report)[::-1]
+    rows: list[list[str]] = []
+    for rival in _names(report):
+        alone = beside(report, rival)
+        found = verdicts(alone), resources(alone)
+        cells = [_standing([v for v in kind if v.size == size]) for size in known for kind in found]
+        if any(cell != "–" for cell in cells):
+            rows.append([report["engines"][rival]["title"], *cells])
+    header = [f"{kind} at {size:,}" for size in known for kind in ("operations", "needs")]
+    return markdown(["ahead / level / behind", *header], rows)
+
+
+def _standing(found: Sequence[Verdict]) -> str:
+    if not found:
+        return "–"
+    return f"{' / '.join(map(str, _counted(found)))} ({times(typical(found))})"
 
 
 def losses(report: Report) -> str:

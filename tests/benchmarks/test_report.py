@@ -15,7 +15,7 @@ from benchmarks.report.goals import count, quality_goals, speed_goals, tally
 from benchmarks.report.history import digest, keep, rows
 from benchmarks.report.readme import END, START, put, table
 from benchmarks.report.scenarios import chapter, maintenance
-from benchmarks.report.tables import absent, losses, others, speed
+from benchmarks.report.tables import absent, by_engine, losses, others, speed
 from tests.benchmarks.tiny import results
 
 
@@ -28,6 +28,27 @@ def test_an_engine_with_wrong_answers_wins_nothing() -> None:
 
     assert best[(1000, "keyword")] == "floor"
     assert "0.01 (×0.05) r 0.300 †" in speed(results(), 1000)
+
+
+def test_every_engine_is_counted_by_itself_and_only_where_it_was_right() -> None:
+    made = results()
+    made["engines"] = {name: made["engines"][name] for name in ("skep", "floor", "chroma", "mem0")}
+    own = made["sizes"]["1000"]["skep"]["ops"]
+    own.update({op: {"cpu_p50": 1.0} for op in ("vector", "touch")})
+    made["sizes"]["1000"]["floor"]["ops"] = {
+        "vector": {"cpu_p50": 4.0},
+        "touch": {"cpu_p50": 1.01},
+        "keyword": {"cpu_p50": own["keyword"]["cpu_p50"] / 4},
+    }
+    made["sizes"]["1000"]["chroma"]["ops"] = {"vector": {"cpu_p50": 0.1, "recall": 0.2}}
+
+    lines = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in by_engine(made).split("\n")}
+
+    at_1000 = lines["ahead / level / behind"].index("operations at 1,000")
+    assert lines["Floor"][at_1000] == "1 / 1 / 1 (×1)"
+    assert lines["Chroma"][at_1000] == "–"
+    assert "skep" not in lines
+    assert "mem0" not in lines
 
 
 def test_failures_and_missing_engines_are_listed_with_their_reasons() -> None:
@@ -48,7 +69,7 @@ def test_a_report_is_written_whole_from_a_results_file(tmp_path: Path) -> None:
 
     text = write(source, tmp_path / "REPORT.md", plots=False).read_text()
 
-    for heading in ("Where others are better", "Growth", "Safety", "What is missing", "What favours skep"):
+    for heading in ("Engine by engine", "Where others are better", "Growth", "Safety", "What is missing", "What favours skep"):
         assert f"### {heading}" in text
     assert "commit `0123456789ab`" in text
 
