@@ -42,7 +42,9 @@ def test_every_engine_is_counted_by_itself_and_only_where_it_was_right() -> None
     }
     made["sizes"]["1000"]["chroma"]["ops"] = {"vector": {"cpu_p50": 0.1, "recall": 0.2}}
 
-    lines = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in by_engine(made).split("\n")}
+    lines = {
+        line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in by_engine(made).split("\n")
+    }
 
     at_1000 = lines["ahead / level / behind"].index("operations at 1,000")
     assert lines["Floor"][at_1000] == "1 / 1 / 1 (×1)"
@@ -69,7 +71,14 @@ def test_a_report_is_written_whole_from_a_results_file(tmp_path: Path) -> None:
 
     text = write(source, tmp_path / "REPORT.md", plots=False).read_text()
 
-    for heading in ("Engine by engine", "Where others are better", "Growth", "Safety", "What is missing", "What favours skep"):
+    for heading in (
+        "Engine by engine",
+        "Where others are better",
+        "Growth",
+        "Safety",
+        "What is missing",
+        "What favours skep",
+    ):
         assert f"### {heading}" in text
     assert "commit `0123456789ab`" in text
 

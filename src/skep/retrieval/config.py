@@ -96,6 +96,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Weight of being like another memory that ranks high."""
     subject: float = 0.0
     """Weight of the query's names standing at the head of a memory."""
+    another: float = 0.0
+    """Weight of opening with somebody else than the query names, where several are spoken of; it counts against."""
     author: float = 0.0
     """Weight of the query naming the agent that wrote a memory."""
     title: float = 0.0
@@ -151,6 +153,9 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     meaning_floor: float = 0.0
     """Hits that hold no word of the query and no relative of one are withheld if their cosine (calibrated) is below
     this; they are there for the words of their neighbours. Needs `context`, `coverage` or `numbers`."""
+    elsewhere: float = 0.0
+    """Nothing is returned where what is told of others holds so much more of the query (0..1) than what is told of
+    whom it names; 0 never looks. Needs `late`, and `context`, `coverage` or `numbers`."""
     min_confidence: float = 0.3
     """Stored confidence below which nothing is recalled; what has faded is, until maintenance sets it aside."""
     min_importance: float = 0.0
@@ -293,6 +298,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("contrast", 0, 10),
     ("peers", 0, 10),
     ("subject", 0, 10),
+    ("another", 0, 10),
     ("author", 0, 10),
     ("title", 0, 10),
     ("phrase", 0, 10),
@@ -317,6 +323,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("short_floor", 0, 1),
     ("brief_floor", 0, 1),
     ("meaning_floor", 0, 1),
+    ("elsewhere", 0, 1),
     ("min_confidence", 0, 1),
     ("min_importance", 0, 1),
     ("disagreement", 0, 1),

@@ -225,6 +225,9 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
         return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
     if "reranker" in found.measured:  # its scale is its own, and it has read the texts
         return found, reason
+    if config.elsewhere > 0 and (whom := _elsewhere(found, call)):
+        reason = f"what holds most of it is about {whom}, whom the question does not name"
+        return found.first(0).noted("elsewhere", cut=len(found), note=whom), reason
     if max(config.relative_floor, config.short_floor, config.brief_floor) > 0 and len(found):
         kept = found.take(np.flatnonzero(_near(found, call)))
         cut = len(found) - len(kept)
@@ -236,6 +239,25 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
         reason = reason or (f"{cut} with no word and no meaning of it" if cut else "")
         found = kept.noted("meaning floor", cut=cut)
     return found, reason
+
+
+def _elsewhere(found: Candidates, call: Call) -> str:
+    """Of whom it is told what the question asks of another: that holds clearly more of the question than the rest does.
+
+    Empty where it does not, or was not measured.
+    """
+    measured, at = found.measured, found.at
+    held, late = measured.get("held", measured.get("coverage")), measured.get("late")
+    if "another" not in measured or held is None or late is None:
+        return ""
+    holds, another = (held[at] + late[at]) / 2, measured["another"][at]
+    theirs, rest = (np.flatnonzero(which)[:WITNESSES] for which in (another <= -1, another > -1))
+    if not len(theirs) or holds[theirs].max() - holds[rest].max(initial=0.0) <= call.config.elsewhere:
+        return ""
+    from skep.retrieval.parties import opening
+
+    best = theirs[holds[theirs].argmax()]
+    return opening(call.sources.texts(found.rows[best : best + 1])[0])[0]
 
 
 def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:

@@ -48,6 +48,7 @@ PRESETS: dict[str, RecallConfig] = {
             contrast=0.4,
             peers=0.4,
             subject=0.3,
+            another=0.3,
             author=0.5,
             title=0.5,
             phrase=1.0,
@@ -65,6 +66,7 @@ PRESETS: dict[str, RecallConfig] = {
             short_floor=0.4,
             brief_floor=0.6,
             meaning_floor=0.2,
+            elsewhere=0.2,
         ),
     )
 }

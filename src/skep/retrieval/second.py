@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from skep.linear import product
 from skep.model import ANY
 from skep.retrieval import candidates as stage
-from skep.retrieval import currency, echo, guidance, home, late, phrases, reading, succession, titles
+from skep.retrieval import currency, echo, guidance, home, late, parties, phrases, reading, succession, titles
 from skep.retrieval.query import identifiers
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ AFTER = 0.8
 """What the memory after one counts, as a share of the one before it: answers follow questions."""
 FADE = 0.6
 """What a neighbour one step further away counts, as a share of the nearer one."""
-BY_TEXT = ("late", "close", "subject", "author", "title", "wanted", "guidance")
+BY_TEXT = ("late", "close", "subject", "another", "elsewhere", "author", "title", "wanted", "guidance")
 """Weights for which the texts of the short list are read."""
 
 
@@ -164,9 +164,18 @@ def _texts(found: Candidates, call: Call) -> Candidates:
     config, asked, table = call.config, call.asked, call.sources.tokens
     by_pieces = table is not None and (config.late > 0 or config.close > 0)
     by_subject = config.subject > 0 and len(asked.names) > 0
+    by_party = config.another > 0 or config.elsewhere > 0
     by_want = config.wanted > 0 and asked.wants in reading.READERS
     shown: dict[str, Floats] = {}
-    if by_pieces or by_subject or by_want or config.guidance > 0 or config.title > 0 or config.author > 0:
+    if (
+        by_pieces
+        or by_subject
+        or by_party
+        or by_want
+        or config.guidance > 0
+        or config.title > 0
+        or config.author > 0
+    ):
         texts = call.sources.texts(found.rows[: config.shortlist])
         extra = np.zeros(len(texts))
         matched = (
@@ -183,6 +192,10 @@ def _texts(found: Candidates, call: Call) -> Candidates:
         if by_subject:
             shown["subject"] = reading.subject(asked.names, texts)
             extra += config.subject * shown["subject"]
+        sides = parties.parties(asked.about, asked.names, texts) if by_party else None
+        if sides is not None:
+            shown["another"] = 0.0 - parties.another(sides, texts)  # it counts against, and is shown so
+            extra += config.another * shown["another"]
         if config.author > 0:
             written = reading.author(asked.about, call.sources.authors(found.rows[: len(texts)]))
             extra += config.author * written

@@ -57,6 +57,7 @@ def way_of(config: RecallConfig, limit: int, *, read_less: bool) -> Way:
             config.short_floor,
             config.brief_floor,
             config.meaning_floor,
+            config.elsewhere,
         )
         known = Way(config, reaching, _reads(config), _again(config) != IDLE, max(bars) > 0)
         if len(_ways) >= WAYS:
@@ -83,6 +84,8 @@ def _reads(config: RecallConfig) -> bool:
         config.temporal != "off"
         or config.currency
         or config.subject > 0
+        or config.another > 0
+        or config.elsewhere > 0
         or config.wanted > 0
         or config.phrase > 0
     )

@@ -133,6 +133,7 @@ CONFIG: Schema = {
                     "contrast": _number(0, 10, "Weight of what sets a result apart from the short list."),
                     "peers": _number(0, 10, "Weight of being close to another result that ranks high."),
                     "subject": _number(0, 10, "Weight of a name of the query at the head of a result."),
+                    "another": _number(0, 10, "Weight against opening with another than the query names."),
                     "author": _number(0, 10, "Weight of the query naming the agent that wrote a result."),
                     "title": _number(0, 10, "Weight of the query naming what a result is headed with."),
                     "bridge": _number(0, 10, "Weight of being headed with what the first results name."),

@@ -44,6 +44,7 @@ SECOND_LOOK = (
     "contrast",
     "peers",
     "subject",
+    "another",
     "author",
     "title",
     "bridge",
@@ -79,6 +80,7 @@ class Retrieval(_Section, frozen=True, kw_only=True):
     contrast: float = 0.0
     peers: float = 0.0
     subject: float = 0.0
+    another: float = 0.0
     author: float = 0.0
     title: float = 0.0
     bridge: float = 0.0
