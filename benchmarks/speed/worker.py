@@ -46,10 +46,15 @@ def resident() -> dict[str, float]:
 
 
 def disk(path: str) -> float:
-    """Megabytes under a folder."""
+    """Megabytes that the files under a folder take of the disk.
+
+    Some engines make files of a fixed size and fill them later: what is not written yet has a length and no blocks.
+    """
     total = 0
     for folder, _, files in os.walk(path):
-        total += sum(os.path.getsize(os.path.join(folder, name)) for name in files)
+        for name in files:
+            found = os.stat(os.path.join(folder, name))
+            total += found.st_blocks * 512 if hasattr(found, "st_blocks") else found.st_size
     return total / 1e6
 
 

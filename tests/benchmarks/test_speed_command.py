@@ -14,7 +14,7 @@ from benchmarks.speed.engines.skep import Skep
 from benchmarks.speed.engines.values import Query, Row
 from benchmarks.speed.environments import Spec
 from benchmarks.speed.plan import FULL, Plan
-from benchmarks.speed.worker import BATCHES, Worker
+from benchmarks.speed.worker import BATCHES, Worker, disk
 from benchmarks.speed.workload import DIM, Workload, save
 
 HERE = [
@@ -97,6 +97,15 @@ def test_more_rounds_than_rows_leave_nothing_to_touch(tmp_path: Path) -> None:
 
     assert worker.op_change("touch", 0, 0, 9.0) == {"wall_ns": [], "cpu_ns": []}
     worker.op_close()
+
+
+def test_a_file_takes_what_is_written_of_it_and_not_what_it_may_grow_to(tmp_path: Path) -> None:
+    with (tmp_path / "made ready").open("wb") as file:
+        file.truncate(64_000_000)
+    assert disk(str(tmp_path)) < 1.0
+
+    (tmp_path / "written").write_bytes(bytes(range(256)) * 8192)
+    assert 2.0 < disk(str(tmp_path)) < 3.0
 
 
 def test_counted_uses_of_skep_are_written_when_it_is_asked_to(tmp_path: Path) -> None:
