@@ -10,7 +10,8 @@ from typing import Any
 from benchmarks.report import goals, readme, scenarios, tables
 from benchmarks.report import history as history_
 from benchmarks.report import quality as quality_
-from benchmarks.report.figures import ENOUGH, ENOUGH_WORDS, Report, loads, sizes
+from benchmarks.report.figures import ENOUGH, ENOUGH_WORDS, Report, command, loads, sizes
+from benchmarks.speed.plan import changed, profile_of
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -88,9 +89,19 @@ def _environment(report: Report) -> str:
         f"{e['cores']} cores, {e['memory_gb']} GB, {e['system']}, Python {e['python']}. Load average "
         f"{e['load_before']} before and {e.get('load_after')} after; the harness itself is one of the load. "
         f"{plan['rounds']} rounds of {plan['questions']} questions per kind; medians over the rounds. "
+        f"Taken by `{command(report)}`{_less(report)}. "
         f"Seed {report['workload']['seed']}, {report['workload']['dim']} dimensions. The run took "
         f"{report['took_s'] / 60:.0f} minutes."
     )
+
+
+def _less(report: Report) -> str:
+    """In what a run differs from its profile, so that nobody takes one for the other."""
+    own, given = vars(profile_of(report["plan"])), changed(report["plan"])
+    if not given:
+        return ""
+    usual = (f"{own[name.removeprefix('--').replace('-', '_')]:g} for `{name}`" for name in given)
+    return f" (the profile has {', '.join(usual)})"
 
 
 def _engines(report: Report) -> str:
@@ -154,7 +165,7 @@ def _size(report: Report, size: int) -> list[str]:
     )
     return [
         f"### {size:,} memories",
-        f"`python -m benchmarks.speed --full --sizes {size}` reruns this table.{during}",
+        f"`{command(report, size)}` reruns this table.{during}",
         tables.speed(report, size),
         tables.others(report, size),
         f"<details><summary>Wall time at {size:,}</summary>\n\n{tables.walls(report, size)}\n\n</details>",

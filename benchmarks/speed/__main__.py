@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.speed.environments import BY_NAME, HERE, SPECS, Spec
-from benchmarks.speed.plan import FULL, MILLION, QUICK, Plan
+from benchmarks.speed.plan import FULL, MILLION, OPTIONS, QUICK, SEED, Plan
 from benchmarks.speed.run import run
 from benchmarks.speed.show import table
 
@@ -47,7 +47,7 @@ def chosen(options: argparse.Namespace) -> Plan:
     """
     plan = MILLION if options.million else FULL if options.full else QUICK
     changes: dict[str, object] = {}
-    for name in ("sizes", "rounds", "kills", "questions", "changes", "loads", "load_box_s"):
+    for name in ("sizes", *OPTIONS):
         if getattr(options, name) is not None:
             changes[name] = getattr(options, name)
     if options.engines or options.sizes:
@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--kills", type=number(0), help="0 leaves the kills out")
     made.add_argument("--loads", type=number(1), help="times that quick loads are done")
     made.add_argument("--load-box-s", type=float, help="seconds an engine may take to load one size")
-    made.add_argument("--seed", type=number(0), default=7)
+    made.add_argument("--seed", type=number(0), default=SEED)
     made.add_argument(
         "--out", type=Path, help="results file; benchmarks/results/speed-PROFILE.json by default"
     )
