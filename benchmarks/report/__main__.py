@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks import given
 from benchmarks.report import goals, readme, scenarios, tables
 from benchmarks.report import history as history_
 from benchmarks.report import quality as quality_
@@ -74,6 +75,8 @@ AGAINST = """
 - The floor is written for this workload and holds every vector in memory.
 - LanceDB has no write that is synced (the table of safety counts none); its single write stands among the synced ones.
 """
+OF_SPEED = ("speed", "profile", "plan", "environment", "engines", "sizes")
+"""What results of speed hold, by which they are told from others."""
 LARGE = "two-engines-million.json"
 """A run at 100,000 and a million, of skep and the floor alone: all engines would take half a day."""
 KILLED = "kills.json"
@@ -195,9 +198,9 @@ def text(
         "they win nothing.",
         _environment(report),
         "### Engine by engine",
-        "Operations in which skep is ahead of each engine, level with it (within 5 %) and behind it, by CPU time; and the "
-        "same of what it needs for loading, starting, memory and disk. In brackets how many times as much the other engine "
-        "needs, as the geometric mean over all of them. Only what both did, and did right.",
+        "Operations in which skep is ahead of each engine, level with it (within 5 %) and behind it, by CPU time; and "
+        "the same of what it needs for loading, starting, memory and disk. In brackets how many times as much the "
+        "other engine needs, as the geometric mean over all of them. Only what both did, and did right.",
         tables.by_engine(report),
         "### Where others are better",
         "Beside the best other engine in each line, whichever that is.",
@@ -236,7 +239,7 @@ def newest(folder: Path) -> Path:
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.exists() else None
+    return given.results(path, "a benchmark") if path.exists() else None
 
 
 def write(results: Path, out: Path, *, plots: bool = True, others: Path | None = None) -> Path:
@@ -248,7 +251,7 @@ def write(results: Path, out: Path, *, plots: bool = True, others: Path | None =
         plots: Draw them; needs matplotlib.
         others: The folder with the results of quality, maintenance and hive and with the history; `out`'s by default.
     """
-    report: Report = json.loads(results.read_text())
+    report: Report = given.results(results, *OF_SPEED)
     others = others or out.parent
     drawn: list[str] = []
     if plots:
@@ -279,7 +282,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("--results", type=Path, help="a results file; the fullest one by default")
     parser.add_argument(
-        "--out", type=Path, help="the report; benchmarks/REPORT.md, or REPORT-PROFILE.md for given results"
+        "--out",
+        type=given.to_write,
+        help="the report; benchmarks/REPORT.md, or REPORT-PROFILE.md for given results",
     )
     parser.add_argument(
         "--no-plots", action="store_true", help="leave the plots out (matplotlib is not needed)"
@@ -291,14 +296,15 @@ def main() -> None:
     results: Path = options.results or newest(HERE / "results")
     if not results.exists():
         raise SystemExit(f"there is no {results}; run `make bench` first")
-    out: Path = options.out or HERE / _name(results)
+    taken: Report = given.results(results, *OF_SPEED)
+    out: Path = options.out or given.place(HERE / _name(results))
     if options.keep:
         kept = HERE / "results" / "history.json"
-        known = history_.keep(_read(kept) or [], json.loads(results.read_text()))
+        known = history_.keep(_read(kept) or [], taken)
         kept.write_text(json.dumps(known, separators=(",", ":")).replace('{"started"', '\n{"started"') + "\n")
     print(write(results, out, plots=not options.no_plots, others=HERE))
     if out == HERE / "REPORT.md":
-        readme.renew(HERE.parent / "README.md", json.loads(results.read_text()))
+        readme.renew(HERE.parent / "README.md", taken)
         if (found := _read(HERE / "quality" / "results" / "quality.json")) is not None:
             quality_.renew(HERE.parent, found)
 

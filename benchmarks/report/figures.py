@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
+from statistics import median
 from typing import Any
 
 from benchmarks.speed.environments import BY_NAME
@@ -176,13 +177,13 @@ def _verdict(size: int, op: str, needs: dict[str, float]) -> list[Verdict]:
 
 def loads(report: Report, size: int) -> tuple[float, float] | None:
     """The median and the highest load average during the rounds of one size."""
-    seen = sorted(
+    seen = [
         load
         for entry in report["sizes"][str(size)].values()
         for op in entry.get("ops", {}).values()
         for load in op.get("load", ())
-    )
-    return (seen[len(seen) // 2], seen[-1]) if seen else None
+    ]
+    return (round(median(seen), 2), max(seen)) if seen else None
 
 
 def exponents(report: Report) -> dict[str, dict[str, float]]:

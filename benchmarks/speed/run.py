@@ -37,9 +37,10 @@ def workload_files(size: int, plan: Plan, seed: int) -> tuple[Path, dict[str, li
     if not answers.exists():
         workload = Workload(size, seed)
         save(workload, folder, queries=plan.total_questions, writes=plan.total_writes)
-        answers.write_text(
-            json.dumps(truth.exact(workload, workload.queries(plan.total_questions)).as_dict())
-        )
+        found = truth.exact(workload, workload.queries(plan.total_questions))
+        made = answers.with_suffix(".made")
+        made.write_text(json.dumps(found.as_dict()))
+        made.replace(answers)  # a run that is stopped meanwhile leaves no half of it
     return folder, json.loads(answers.read_text())
 
 
@@ -175,6 +176,13 @@ class SizeRun:
         for process in self.processes.values():
             process.finish()
 
+    def drop_all(self) -> None:
+        """End every process at once, and leave nothing of them: somebody wants the run to stop."""
+        for process in self.processes.values():
+            process.kill()
+        for spec in self.specs:
+            shutil.rmtree(self.store(spec.name), ignore_errors=True)
+
     def cold_all(self) -> None:
         """Fresh processes, engines taking turns; also of an engine that failed after it had loaded everything."""
         question = cold.written(Workload(self.size, self.seed).queries(1)[0], str(self.folder))
@@ -251,9 +259,11 @@ def run(plan: Plan, specs: list[Spec], *, seed: int = 7, say: Say = tell) -> dic
         try:
             each.load_all()
             each.measure()
-        finally:
             each.close_all()
-        each.cold_all()
+            each.cold_all()
+        except BaseException:
+            each.drop_all()
+            raise
         report["sizes"][str(size)] = each.results
         standing = [spec for spec in standing if "settle" in each.results[spec.name]]
         for spec in usable:

@@ -176,7 +176,9 @@ class Worker:
             return engine.default(query, 10)
         if kind.startswith("index_"):
             return engine.index(kind.removeprefix("index_"), query)
-        return engine.vector(query, many, where, ids_only)
+        if kind in ("vector", "vector_ids50", "vector_texts50") or where is not None:
+            return engine.vector(query, many, where, ids_only)
+        raise ValueError(f"there is no search {kind!r}")
 
     def _rows(self, answer: Answer) -> list[str]:
         """The rows of an answer; found when the clock has stopped."""

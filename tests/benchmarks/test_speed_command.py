@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,27 @@ def test_a_whole_run_of_two_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert report["sizes"][size]["skep"]["ops"]["write_unsynced"]["status"] == "not offered"
         assert report["sizes"][size]["skep"]["ops"]["hybrid"]["exact"] == "pooled"
     assert set(report["environment"]) >= {"commit", "dirty", "cores", "load_before", "load_after", "python"}
+
+
+def test_a_run_that_is_stopped_leaves_no_process_and_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness, "WORK", tmp_path)
+    started: list[int] = []
+
+    def stop(self: harness.SizeRun) -> None:
+        started.extend(process.pid for process in self.processes.values())
+        assert len(list((tmp_path / "stores").iterdir())) == len(started) == 2
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(harness.SizeRun, "measure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        harness.run(Plan("part", (60,), 1, 1, 1, 1, 0, 60.0, 5.0), HERE, say=lambda _: None)
+
+    for pid in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert list((tmp_path / "stores").iterdir()) == []
 
 
 def test_the_full_profile_has_the_sizes_of_the_report() -> None:
