@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,20 @@ def test_pages_say_of_quality_what_the_committed_results_say(
 
     assert quality.START in text
     assert quality.put(text, make(found)) == text, "run `python -m benchmarks.report`"
+
+
+def test_the_page_on_ranking_says_of_sets_without_scopes_what_the_results_say() -> None:
+    text = " ".join((HERE / "docs/explanation/ranking.md").read_text().split())
+    found = json.loads((HERE / "benchmarks/quality/results/quality.json").read_text())["sets"]
+
+    _, _, rest = text.partition("Without scopes (everything in one bank, nothing filtered): ")
+    said = re.findall(r"(\w+) (\.\d+) \((?:BM25 )?(\.\d+)\)", rest.partition(" ### ")[0])
+
+    assert len(said) == 5
+    for name, mine, words in said:
+        ranked = found[f"{name} (federated)"]
+        for told, ranker in ((mine, "default"), (words, "bm25")):
+            assert abs(float(told) - ranked[ranker]["recall@10"]) <= 0.0006, (name, ranker)
 
 
 def test_rankers_are_level_where_they_find_the_same_and_sets_without_scopes_count_once() -> None:
