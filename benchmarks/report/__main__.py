@@ -44,8 +44,8 @@ FAVOURS = """
 - skep keeps what up to 1,024 filters admit, until something is written. The line "filter 1 %, 50 ids" comes before the
   others that ask with the same filters. In its first round most filters are new, in its last most were asked before
   (a hundred projects, forty or sixty questions a round), and the median lies between: a new filter took about 0.02 ms
-  more at 100,000 memories (by hand, 200 questions). Qdrant, LanceDB and zvec have indexes on both fields instead; sqlite-vec
-  tests every row, unless a field is its partition key (its notes say what that gives and takes).
+  more at 100,000 memories (by hand, 200 questions). Qdrant, LanceDB and zvec have indexes on both fields instead;
+  sqlite-vec tests every row, unless a field is its partition key (its notes say what that gives and takes).
 - The lines "index alone" are skep's alone: no peer is asked for less than its whole call, so they are compared with
   nothing but the goals. Qdrant and zvec answer "50 ids" from the index as well, and so does skep's `Bank.rank`. In
   "50 texts" the peers read fifty texts and skep fifty whole memories. Runs that lack those lines are from before
