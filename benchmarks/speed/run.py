@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 from benchmarks.speed import cold, kill, machine, metrics, truth
 from benchmarks.speed.environments import HERE, ROOT, Spec, UnavailableError, prepare, versions
-from benchmarks.speed.plan import CHANGES, FINDS, SEARCHES, TRUTHS, WARM, WRITES, Plan
+from benchmarks.speed.plan import CHANGES, FINDS, SEARCHES, SEED, TRUTHS, WARM, WRITES, Plan
 from benchmarks.speed.process import EngineError, Process, UnsupportedError, cold_start, import_time
 from benchmarks.speed.workload import DIM, VERSION, Workload, save
 
@@ -226,8 +227,18 @@ def imports(specs: list[Spec], repeats: int) -> dict[str, dict[str, Any]]:
     return out
 
 
-def run(plan: Plan, specs: list[Spec], *, seed: int = 7, say: Say = tell) -> dict[str, Any]:
-    """The whole measurement, as the value that is written to the results file."""
+def run(plan: Plan, specs: list[Spec], *, seed: int = SEED, say: Say = tell) -> dict[str, Any]:
+    """The whole measurement, as the value that is written to the results file; one at a time in a checkout."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    with (WORK / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SystemExit("another run is at work here: they would measure each other") from error
+        return _run(plan, specs, seed, say)
+
+
+def _run(plan: Plan, specs: list[Spec], seed: int, say: Say) -> dict[str, Any]:
     started = time.time()
     report: dict[str, Any] = {
         "kind": "speed",

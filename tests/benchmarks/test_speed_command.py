@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from benchmarks.speed import environments
 from benchmarks.speed import run as harness
 from benchmarks.speed import worker as worker_module
 from benchmarks.speed.__main__ import chosen, parser
@@ -15,6 +16,7 @@ from benchmarks.speed.engines.skep import Skep
 from benchmarks.speed.engines.values import Query, Row
 from benchmarks.speed.environments import Spec
 from benchmarks.speed.plan import FULL, Plan
+from benchmarks.speed.process import EngineError, import_time
 from benchmarks.speed.worker import BATCHES, Worker, disk
 from benchmarks.speed.workload import DIM, Workload, save
 
@@ -159,6 +161,30 @@ def test_a_run_that_is_stopped_leaves_no_process_and_no_store(
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
     assert list((tmp_path / "stores").iterdir()) == []
+
+
+def test_two_runs_do_not_measure_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "WORK", tmp_path)
+    plan = Plan("part", (60,), 1, 1, 1, 1, 0, 60.0, 5.0)
+
+    def again(*_: object) -> None:
+        harness.run(plan, HERE, say=lambda _: None)
+
+    monkeypatch.setattr(harness, "imports", again)
+    with pytest.raises(SystemExit, match="another run is at work here"):
+        harness.run(plan, HERE, say=lambda _: None)
+
+
+def test_an_engine_whose_environment_is_broken_is_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path)
+    with pytest.raises(environments.UnavailableError, match="its environment is broken"):
+        environments.versions(environments.BY_NAME["floor"])
+
+    slow = Spec("slow", "slow", (), "time; time.sleep(9)", own=False)
+    with pytest.raises(EngineError, match="not imported within"):
+        import_time(slow, timeout_s=0.5)
 
 
 def test_the_full_profile_has_the_sizes_of_the_report() -> None:
