@@ -57,7 +57,11 @@ FAVOURS = """
 - A touch is what `recall` does for each hit, called by itself (`engine.note_uses`, which `Bank` does not offer alone).
 - Batches for bulk loading are 1,000 rows for every engine; LanceDB and Chroma advise larger ones. `optimize` of LanceDB
   and of Qdrant is run after the load and not between single writes.
-- BLAS is held to one thread in every process, which helps the engines that use numpy (skep and the floor).
+- BLAS is held to one thread in every process, which helps the engines that use numpy (skep and the floor). The pool of
+  Qdrant Edge is held to one as well, in runs since 16 November, 17:15. Runs before that charge it for threads that look
+  for work: on a machine whose cores were busy, so that they could not, its searches at 100,000 memories took 0.19 (ten
+  texts by words), 0.45 (by vectors) and 0.67 ms (hybrid), and with one thread 0.13, 0.43 and 0.60 (by hand, 40
+  questions): ahead of skep in all three, where such a run has 0.95, 1.35 and 1.52.
 - skep runs with its compiled loops where a compiler is found (`versions` below says so), which `pip install .` does not
   build by itself. Without them its searches of the index take two to three times as long.
 - Qdrant and zvec sync to disk only when asked. For the synced write they are asked after every write, which neither
