@@ -58,12 +58,13 @@ def place(path: Path) -> Path:
 def results(path: Path, what: str, *keys: str) -> Any:
     """What a results file holds; SystemExit where it is none, or a part of one."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SystemExit(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise SystemExit(f"{path} is no JSON, or a part of it: {error}") from error
-    missing = [key for key in keys if not isinstance(found, dict) or key not in found]
+    known = set[str](found) if isinstance(found, dict) else set[str]()  # pyright: ignore[reportUnknownArgumentType]
+    missing = [key for key in keys if key not in known]
     if missing:
         raise SystemExit(f"{path} holds no results of {what}: it has no {missing[0]!r}")
     return found

@@ -62,8 +62,9 @@ def calls(worker: Worker, kind: str, count: int) -> list[Any]:
     if kind in CHANGES:
         rows = list(read_rows(folder, "rows", DIM, 0, count))
         name_all(worker.engine)
-        change = worker.engine.touch if kind == "touch" else (lambda row: worker.engine.update(row, 0.7))
-        return [lambda r=row: change(r) for row in rows]
+        if kind == "touch":
+            return [lambda r=row: worker.engine.touch(r) for row in rows]
+        return [lambda r=row: worker.engine.update(r, 0.7) for row in rows]
     if kind == "write_find":
         first = int(time.time()) % 2000
         return [lambda i=i: worker.op_write_find("write_find", first + i, 1, 60.0) for i in range(count)]
