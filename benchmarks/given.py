@@ -63,7 +63,8 @@ def results(path: Path, what: str, *keys: str) -> Any:
         raise SystemExit(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise SystemExit(f"{path} is no JSON, or a part of it: {error}") from error
-    known = set[str](found) if isinstance(found, dict) else set[str]()  # pyright: ignore[reportUnknownArgumentType]
+    held: Any = found
+    known = set[str](held) if isinstance(held, dict) else set[str]()  # pyright: ignore[reportUnknownArgumentType]
     missing = [key for key in keys if key not in known]
     if missing:
         raise SystemExit(f"{path} holds no results of {what}: it has no {missing[0]!r}")
