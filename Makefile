@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: demo test test-full check format bench bench-full bench-quality docs clean
+.PHONY: help demo test test-full check format bench bench-full bench-quality docs clean
+
+help:  ## What can be made.
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): pyproject.toml native/pyproject.toml native/setup.py $(wildcard native/*.c native/*.h)
 	$(PYTHON) -m venv $(VENV)

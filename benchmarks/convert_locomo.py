@@ -179,8 +179,13 @@ def main(arguments: list[str] | None = None) -> None:
             f"{options.file} is not locomo10.json as published, a list of samples with sample_id, conversation and qa "
             f"({type(error).__name__}: {error})"
         ) from error
+    if not converted[0].queries:
+        raise SystemExit(f"{options.file} holds no conversation with a question; nothing was written")
     for each in converted:
-        folder = write(each, options.out)
+        try:
+            folder = write(each, options.out)
+        except OSError as error:
+            raise SystemExit(f"cannot write to {options.out}: {error.strerror}") from error
         print(
             f"{folder}: {len(each.corpus)} documents, {len(each.queries)} questions, {len(each.qrels)} labels"
         )

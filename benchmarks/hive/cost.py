@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hive.data import POLICY, build, environment, fill, read
+from benchmarks.given import folder_of_sets, to_write
+from benchmarks.hive.data import FILES, POLICY, build, environment, fill, read
 from benchmarks.speed import worker
 from skep.bank import Bank
 from skep.embedding import default_embedder
@@ -23,6 +25,9 @@ from skep.embedding.hashing import HashingEmbedder
 from skep.hive import scatter as scatter_module
 from skep.hive.hive import Hive
 from skep.hive.replica import sync
+
+SET = "locomo_obs"
+"""What the shards hold that are asked."""
 
 
 def megabytes() -> float:
@@ -32,7 +37,7 @@ def megabytes() -> float:
 
 def median(values: list[float]) -> float:
     """In milliseconds."""
-    return round(sorted(values)[len(values) // 2] * 1000, 2)
+    return round(statistics.median(values) * 1000, 2)
 
 
 def creation(agents: int = 100) -> dict[str, Any]:
@@ -149,23 +154,28 @@ def syncing(size: int, changes: int = 20) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main(given: list[str] | None = None) -> None:
     """Measure and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, nargs="?")
-    parser.add_argument("--out", type=Path)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.hive.cost",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", type=Path, nargs="?", help="The folder of the evaluation sets.")
+    parser.add_argument("--out", type=to_write)
     parser.add_argument("--reopened", nargs=3, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     if arguments.reopened:
         folder, agents, asked = arguments.reopened
         print(json.dumps(reopened(folder, int(agents), int(asked))))
         return
     if arguments.data is None:
         parser.error("the folder of the evaluation sets is missing")
+    folder_of_sets(arguments.data, [SET], *FILES)
     report: dict[str, Any] = {
         "environment": environment(),
         "creation": creation(),
-        "asking": asking(read(arguments.data, "locomo_obs")),
+        "asking": asking(read(arguments.data, SET)),
         "on_disk": on_disk(),
         "syncing": [syncing(size) for size in (1_000, 10_000, 100_000)],
     }

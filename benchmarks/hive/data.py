@@ -20,9 +20,13 @@ POLICY = HivePolicy(
 """Nothing is held back, so that every set-up holds the same memories; the gateway has its own tests."""
 
 
+FILES = ("META.json", "corpus.jsonl.gz", "queries.jsonl.gz", "qrels.tsv.gz")
+"""Of a set."""
+
+
 def environment() -> dict[str, Any]:
     """The machine, its load, and the commit that was measured."""
-    return {**machine.describe(), **machine.commit(Path(__file__).resolve().parents[2])}
+    return {**machine.describe(), **machine.commit(Path(__file__).resolve().parents[2], "benchmarks/hive")}
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:

@@ -16,9 +16,11 @@ import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from benchmarks.hive.data import build, environment, fill, read
+from benchmarks.given import folder_of_sets, number, to_write
+from benchmarks.hive.data import FILES, build, environment, fill, read
 
 SETS = ("amplihack_hive", "amplihack_long", "locomo_obs")
 AGENTS = (1, 5, 20, 100)
@@ -58,7 +60,7 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
         "deal": deal,
         "queries": len(found),
         "recall_at_10": round(sum(found) / len(found), 4),
-        "cpu_ms_p50": round(sorted(times)[len(times) // 2] * 1000, 2),
+        "cpu_ms_p50": round(median(times) * 1000, 2),
         "completeness": completeness,
         "lists": lists,
     }
@@ -89,15 +91,20 @@ def _beside(row: dict[str, Any], same_authors: dict[str, Any], one_author: dict[
     }
 
 
-def main() -> None:
+def main(given: list[str] | None = None) -> None:
     """Measure all sets and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--sets", nargs="*", default=SETS)
-    parser.add_argument("--agents", nargs="*", type=int, default=AGENTS)
-    parser.add_argument("--queries", type=int, help="Ask only a sample of so many.")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.hive.parity",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", type=Path, help="The folder of the evaluation sets.")
+    parser.add_argument("--sets", nargs="+", default=SETS)
+    parser.add_argument("--agents", nargs="+", type=number(1), default=AGENTS)
+    parser.add_argument("--queries", type=number(1), help="Ask only a sample of so many.")
+    parser.add_argument("--out", type=to_write)
+    arguments = parser.parse_args(given)
+    folder_of_sets(arguments.data, arguments.sets, *FILES)
     report: dict[str, Any] = {"environment": environment(), "sets": {}}
     for name in arguments.sets:
         data = read(arguments.data, name)

@@ -16,38 +16,75 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is loaded
 
+from benchmarks.given import folder_of_sets, number, results, to_write
 from benchmarks.maintenance import cost, merging, report, updates
 from benchmarks.speed import machine
 from skep.lifecycle.judge import RulesJudge
 
 ROOT = Path(__file__).parent.parent.parent
 PARTS = ("updates", "planted", "pairs", "cost")
+NEEDED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "updates": (
+        ("factcon_32k", "beam_100k"),
+        ("corpus.jsonl.gz", "queries.jsonl.gz", "qrels.tsv.gz", "META.json"),
+    ),
+    "pairs": (("pairmix3",), ("pairs.jsonl.gz",)),
+    "cost": (cost.CORPORA, ("corpus.jsonl.gz",)),
+}
+"""The sets that a part reads, and which of their files. Cost is also measured on made texts, the others are not."""
 SEEDS = (101, 102, 103)
 """None of them was looked at while the rules were made."""
 
 
-def main() -> None:
-    """Measure what was asked for."""
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.maintenance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_argument("--data", type=Path)
-    options.add_argument("--out", type=Path)
+    options.add_argument("--out", type=to_write)
     options.add_argument("--report", type=Path, help="Write what maintenance costs into this report, too.")
-    options.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
-    options.add_argument("--originals", type=int, default=1500, help="Statements in each made bank.")
+    options.add_argument("--parts", nargs="+", choices=PARTS, help="All that there is data for by default.")
+    options.add_argument("--originals", type=number(1), default=1500, help="Statements in each made bank.")
     options.add_argument(
-        "--sizes", nargs="*", type=int, default=(8_000, 80_000, 100_000), help="Banks to measure cost on."
+        "--sizes",
+        nargs="+",
+        type=number(0),
+        default=(8_000, 80_000, 100_000),
+        help="Banks to measure cost on.",
     )
-    options.add_argument("--new", type=int, default=1000, help="New memories in each round.")
+    options.add_argument("--new", type=number(1), default=1000, help="New memories in each round.")
     options.add_argument(
-        "--rounds", type=int, default=cost.ROUNDS, help="Rounds after the first, which warms up."
+        "--rounds", type=number(1), default=cost.ROUNDS, help="Rounds after the first, which warms up."
     )
-    args = options.parse_args()
-    found: dict[str, Any] = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
-    here = machine.describe() | machine.commit(ROOT)
-    found["taken"] = found.get("taken", {}) | dict.fromkeys(args.parts, here)
-    found |= measure(args.data, args.parts, args.originals, args.sizes, args.new, args.rounds)
+    return options
+
+
+def chosen(data: Path | None, wanted: list[str] | None) -> list[str]:
+    """The parts to measure: those asked for, or those that there is data for. SystemExit where that is missing."""
+    parts = list(wanted or (part for part in PARTS if data is not None or part not in ("updates", "pairs")))
+    for part in parts:
+        if data is not None and part in NEEDED:
+            names, files = NEEDED[part]
+            folder_of_sets(data, names, *files)
+        elif part in ("updates", "pairs"):
+            raise SystemExit(f"{part} needs --data, the folder of the evaluation sets")
+    return parts
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure what was asked for."""
+    args = parser().parse_args(arguments)
+    parts = chosen(args.data, args.parts)
+    found: dict[str, Any] = (
+        results(args.out, "maintenance", "taken") if args.out and args.out.exists() else {}
+    )
+    here = machine.describe() | machine.commit(ROOT, "benchmarks/maintenance")
+    measured = measure(args.data, parts, args.originals, args.sizes, args.new, args.rounds)
+    found["taken"] = found.get("taken", {}) | dict.fromkeys(measured, here)
+    found |= measured
     text = json.dumps(found, indent=1)
     if args.out:
         args.out.write_text(text + "\n")
@@ -61,7 +98,7 @@ def main() -> None:
 def measure(
     data: Path | None, parts: list[str], originals: int, sizes: list[int], new: int, rounds: int
 ) -> dict[str, Any]:
-    """The chosen parts, as far as there is data for them."""
+    """The chosen parts."""
     found: dict[str, Any] = {}
     if "updates" in parts and data is not None:
         found["updates"] = {

@@ -134,6 +134,6 @@ def _stream(bank: Bank, turns: list[str]) -> dict[str, float]:
         whole.append(1000 * (time.process_time() - process))
     stream.close()
     return {
-        "caller_ms": round(sorted(mine)[len(mine) // 2], 3),
-        "process_ms": round(sorted(whole)[len(whole) // 2], 2),
+        "caller_ms": round(statistics.median(mine), 3),
+        "process_ms": round(statistics.median(whole), 2),
     }

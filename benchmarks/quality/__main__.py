@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.given import place
+from benchmarks.given import results as stored
 from benchmarks.quality import sets
 from benchmarks.quality.evaluate import evaluate
 from benchmarks.quality.rankers import WITH_MODEL, prepare
 from benchmarks.quality.report import markdown, summary
 from benchmarks.quality.through_bank import prepare_bank
 from benchmarks.speed import machine
+from skep.errors import EmbedderUnavailableError
+from skep.retrieval.presets import PRESETS
 
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).parent / "results"
 PART = Path(__file__).parent / "results-part"
 """Where a run of some sets or rankers goes, so that it does not take the place of a whole one."""
@@ -25,6 +29,14 @@ ALL = ("bm25", "vectors", "mem0", "semantic", "hybrid", "rrf", "hive", "patterns
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Run; a model that is not there is said in words."""
+    try:
+        return measure(arguments)
+    except EmbedderUnavailableError as error:
+        raise SystemExit(str(error)) from error
+
+
+def measure(arguments: list[str] | None) -> int:
     """Run, print the overview, write the results."""
     given = _parser().parse_args(arguments)
     root = Path(given.data) if given.data else None
@@ -39,18 +51,23 @@ def main(arguments: list[str] | None = None) -> int:
         raise SystemExit(f"no set {unknown[0]!r} under {root}; there are {', '.join(known)}")
     whole = not given.presets and not given.bank and _published() <= set(chosen)
     out = Path(given.out or (RESULTS if whole or given.merge else PART))
-    kept = json.loads((out / "quality.json").read_text()) if given.merge else {"sets": {}}
+    page = out / "quality.json"
+    kept: dict[str, Any] = stored(page, "quality", "sets", "commit") if given.merge else {"sets": {}}
+    place(page)
     commit = _commit()
     wanted = given.presets or (ALL + WITH_MODEL if given.model else ALL)
+    refused = [name for name in wanted if given.bank and given.presets and name not in PRESETS]
+    if refused:
+        raise SystemExit(f"a bank has no preset {refused[0]!r}; there are {', '.join(PRESETS)}")
     results: dict[str, Any] = {
         "when": time.strftime("%Y-%m-%d", time.gmtime()),
         "commit": commit,
-        "environment": machine.describe(),
+        "environment": machine.describe() | machine.commit(ROOT, "benchmarks/quality"),
         "how": "through a bank" if given.bank else "in one process, without a store",
         "sets": _dated(kept),
     }
     for name in chosen:
-        data = sets.load_own() if name == "own" else sets.load(_needed(root), name)
+        data = _loaded(root, name)
         rankers = (
             prepare_bank(data, given.presets)
             if given.bank
@@ -109,10 +126,7 @@ def _variants(
     yield data.name, data
     if federated and data.scoped:
         name = data.name
-        wide = (
-            sets.load_own(federated=True) if name == "own" else sets.load(_needed(root), name, federated=True)
-        )
-        yield f"{name} (federated)", wide
+        yield f"{name} (federated)", _loaded(root, name, federated=True)
 
 
 def _dated(kept: dict[str, Any]) -> dict[str, Any]:
@@ -123,10 +137,17 @@ def _dated(kept: dict[str, Any]) -> dict[str, Any]:
     return kept["sets"]
 
 
-def _needed(root: Path | None) -> Path:
+def _loaded(root: Path | None, name: str, *, federated: bool = False) -> sets.EvalSet:
+    if name == "own":
+        return sets.load_own(federated=federated)
     if root is None:
         raise SystemExit("these sets need --data, the folder they lie in")
-    return root
+    try:
+        return sets.load(root, name, federated=federated)
+    except (OSError, EOFError, KeyError, TypeError, ValueError) as error:
+        raise SystemExit(
+            f"the set {name!r} under {root} cannot be read ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _line(title: str, ranker: str, each: dict[str, Any]) -> str:
@@ -137,10 +158,9 @@ def _line(title: str, ranker: str, each: dict[str, Any]) -> str:
 
 
 def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
+    """The commit in short, with a mark where what is measured or measures differs from it."""
+    found = machine.commit(ROOT, "benchmarks/quality")
+    return (found["commit"][:7] or "unknown") + ("+" if found["dirty"] else "")
 
 
 if __name__ == "__main__":

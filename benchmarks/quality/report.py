@@ -64,6 +64,8 @@ def _about(results: Mapping[str, Any]) -> list[str]:
         {each["commit"] for found in results["sets"].values() for each in found.values() if "commit" in each}
     )
     at = ", ".join(commits) or results["commit"]
+    if "+" in at:
+        at += " (+: with uncommitted changes)"
     return [
         f"Run on {results['when']} at commit {at}; {results['how']}. No LLM and no network; `chroma` and"
         " `default+minilm` need a model file, the others nothing beyond skep."

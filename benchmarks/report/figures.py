@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
+from statistics import median
 from typing import Any
 
+from benchmarks.speed.environments import BY_NAME
 from benchmarks.speed.metrics import growth
+from benchmarks.speed.plan import CHANGES, FINDS, SEARCHES, SEED, WRITES, changed, profile_of
 from benchmarks.speed.show import figure
 
 Report = dict[str, Any]
@@ -81,6 +84,31 @@ def right(report: Report, size: int, engine: str, op: str) -> bool:
     return recall is None or op == "question" or recall >= least
 
 
+def broke_down(report: Report, size: int, engine: str, op: str) -> bool:
+    """Whether an operation was not measured because the engine had failed in it or in one before."""
+    entry = report["sizes"][str(size)].get(engine, {})
+    order = (*SEARCHES, *CHANGES, *WRITES, *FINDS)
+    at = str(entry.get("reason", "")).partition(":")[0]
+    there = entry.get("ops", {}).get(op, {})
+    return not there and at in order and op in order and order.index(op) >= order.index(at)
+
+
+def command(report: Report, size: int | None = None) -> str:
+    """What takes the same measurement again, or that of one size."""
+    profile = profile_of(report["plan"])
+    words = ["python -m benchmarks.speed", f"--{profile.profile}"]
+    engines = [name for name in report["engines"] if name in BY_NAME]
+    if set(engines) != set(BY_NAME):
+        words += ["--engines", ",".join(engines)]
+    known = [size] if size is not None else sizes(report)
+    if tuple(known) != profile.sizes:
+        words += ["--sizes", ",".join(map(str, known))]
+    words += [word for pair in changed(report["plan"]).items() for word in pair]
+    if report["workload"]["seed"] != SEED:
+        words += ["--seed", str(report["workload"]["seed"])]
+    return " ".join(words)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Who was fastest at one operation, and how skep stood to the best other engine."""
@@ -149,13 +177,13 @@ def _verdict(size: int, op: str, needs: dict[str, float]) -> list[Verdict]:
 
 def loads(report: Report, size: int) -> tuple[float, float] | None:
     """The median and the highest load average during the rounds of one size."""
-    seen = sorted(
+    seen = [
         load
         for entry in report["sizes"][str(size)].values()
         for op in entry.get("ops", {}).values()
         for load in op.get("load", ())
-    )
-    return (seen[len(seen) // 2], seen[-1]) if seen else None
+    ]
+    return (round(median(seen), 2), max(seen)) if seen else None
 
 
 def exponents(report: Report) -> dict[str, dict[str, float]]:

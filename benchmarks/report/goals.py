@@ -174,8 +174,9 @@ def speed_goals(
         else Standing(title, wanted, f"{1000 * taken:.0f} ms", 1000 * taken < IMPORT_MS)
     )
     kill: dict[str, Any] | None = report.get("kills", {}).get("skep")
-    if killed and (kill is None or killed["skep"]["kills"] > kill["kills"]):
-        kill = killed["skep"]
+    often: dict[str, Any] | None = killed.get("skep") if killed else None
+    if often and (kill is None or often["kills"] > kill["kills"]):
+        kill = often
     if kill:
         lost = sum(kill["missing"].values())
         now = f"{lost} lost of {kill['acknowledged']:,} in {kill['kills']} kills"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.report.figures import Report, right, value
+from benchmarks.report.figures import Report, broke_down, right, value
 from benchmarks.report.tables import markdown
 from benchmarks.speed.show import figure
 
@@ -17,6 +17,7 @@ OPERATIONS = (
     ("the same as `recall` does it, all signals", "default"),
     ("vectors, 1 % of the memories admitted", "filtered_1"),
     ("synced write", "write"),
+    ("the same as `remember` does it, conflicts looked for", "write_checked"),
     ("write that is not synced (skep has none)", "write_unsynced"),
     ("write, then find it by words and vectors", "write_find"),
     ("update a field", "update"),
@@ -48,8 +49,7 @@ def _operation(report: Report, op: str) -> list[str]:
     cells: list[str] = []
     for name, time in times.items():
         if time is None:
-            entry = report["sizes"][str(SIZE)].get(name, {})
-            cells.append("failed" if str(entry.get("reason", "")).startswith(f"{op}:") else "–")
+            cells.append("failed" if broke_down(report, SIZE, name, op) else "–")
             continue
         recall = value(report, SIZE, name, op, "recall")
         text = f"**{short(time)}**" if name == best else short(time)

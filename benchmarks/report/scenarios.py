@@ -16,7 +16,7 @@ def _where(*results: dict[str, Any] | None) -> str:
         for e in there
     }
     if not said:
-        return "The results do not say at which commit they were taken."
+        return "The results do not say at which commit they were taken, and may be older than the code."
     return f"Measured at {'; '.join(sorted(said))}."
 
 

@@ -12,6 +12,7 @@ from benchmarks.report.figures import (
     Report,
     Verdict,
     beside,
+    broke_down,
     exponents,
     resources,
     right,
@@ -53,7 +54,7 @@ def _header(report: Report, first: str) -> list[str]:
 def _cell(report: Report, size: int, name: str, op: str) -> str:
     time = value(report, size, name, op)
     if time is None:
-        return "–"
+        return "failed" if broke_down(report, size, name, op) else "–"
     own = value(report, size, "skep", op)
     text = number(time)
     if own and name != "skep":

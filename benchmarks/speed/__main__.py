@@ -5,25 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable
+import signal
 from pathlib import Path
+from typing import NoReturn
 
+from benchmarks.given import number, place, seconds, to_write
 from benchmarks.speed.environments import BY_NAME, HERE, SPECS, Spec
-from benchmarks.speed.plan import FULL, MILLION, QUICK, Plan
+from benchmarks.speed.plan import FULL, MILLION, OPTIONS, QUICK, SEED, Plan
 from benchmarks.speed.run import run
 from benchmarks.speed.show import table
-
-
-def number(least: int) -> Callable[[str], int]:
-    """A whole number of at least `least`, for argparse."""
-
-    def read(text: str) -> int:
-        value = int(text) if text.strip().isdigit() else -1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
-        return value
-
-    return read
 
 
 def list_of(text: str) -> tuple[int, ...]:
@@ -47,7 +37,7 @@ def chosen(options: argparse.Namespace) -> Plan:
     """
     plan = MILLION if options.million else FULL if options.full else QUICK
     changes: dict[str, object] = {}
-    for name in ("sizes", "rounds", "kills", "questions", "changes", "loads", "load_box_s"):
+    for name in ("sizes", *OPTIONS):
         if getattr(options, name) is not None:
             changes[name] = getattr(options, name)
     if options.engines or options.sizes:
@@ -73,21 +63,29 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--changes", type=number(1), help="writes and updates per round")
     made.add_argument("--kills", type=number(0), help="0 leaves the kills out")
     made.add_argument("--loads", type=number(1), help="times that quick loads are done")
-    made.add_argument("--load-box-s", type=float, help="seconds an engine may take to load one size")
-    made.add_argument("--seed", type=number(0), default=7)
+    made.add_argument("--load-box-s", type=seconds, help="seconds an engine may take to load one size")
+    made.add_argument("--seed", type=number(0), default=SEED)
     made.add_argument(
-        "--out", type=Path, help="results file; benchmarks/results/speed-PROFILE.json by default"
+        "--out", type=to_write, help="results file; benchmarks/results/speed-PROFILE.json by default"
     )
     return made
+
+
+def _stop(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def main() -> None:
     """Parse, run, print, write."""
     options = parser().parse_args()
     plan = chosen(options)
-    report = run(plan, options.engines or list(SPECS), seed=options.seed)
-    out: Path = options.out or HERE / "results" / f"speed-{plan.profile}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out: Path = options.out or place(HERE / "results" / f"speed-{plan.profile}.json")
+    for number_ in (signal.SIGTERM, signal.SIGHUP):  # the engines' processes must not be left behind, halted
+        signal.signal(number_, _stop)
+    try:
+        report = run(plan, options.engines or list(SPECS), seed=options.seed)
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; no results were written") from None
     out.write_text(json.dumps(report, indent=1) + "\n")
     print(table(report))
     print(f"written to {out}; `python -m benchmarks.report --results {out}` makes a report of it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -90,6 +91,8 @@ def prepare(spec: Spec, *, timeout_s: float = 600) -> Path:
     except subprocess.CalledProcessError as error:
         lines = [line for line in str(error.stderr).splitlines() if "ERROR" in line] or ["installing failed"]
         raise UnavailableError(lines[-1]) from error
+    except OSError as error:
+        raise UnavailableError(f"no environment could be made: {error.strerror}") from error
     if spec.folder is not None:  # without a compiler it is left out, and `versions` says so
         build = [
             str(python),
@@ -107,7 +110,7 @@ def prepare(spec: Spec, *, timeout_s: float = 600) -> Path:
 
 
 def versions(spec: Spec) -> dict[str, str]:
-    """What is installed, of the packages asked for."""
+    """What is installed, of the packages asked for; UnavailableError where its interpreter does not start."""
     names = [p.split(">")[0].split("<")[0].split("=")[0].strip() for p in spec.packages]
     names += ["skep-native"] if spec.folder else []
     script = (
@@ -116,11 +119,14 @@ def versions(spec: Spec) -> dict[str, str]:
         "    try: out[name] = version(name)\n    except PackageNotFoundError: pass\n"
         "print(json.dumps(out))"
     )
-    done = subprocess.run(
-        [str(python_of(spec)), "-c", script, *names], capture_output=True, text=True, check=True
-    )
-    import json
-
+    try:
+        done = subprocess.run(
+            [str(python_of(spec)), "-c", script, *names], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UnavailableError(
+            f"its environment is broken; remove {ENVIRONMENTS.name}/{spec.name}"
+        ) from error
     return json.loads(done.stdout)
 
 

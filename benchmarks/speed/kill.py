@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.given import number, place, to_write
 from benchmarks.speed import machine
-from benchmarks.speed.environments import BY_NAME, HERE, ROOT, Spec, prepare, versions
+from benchmarks.speed.environments import BY_NAME, HERE, ROOT, Spec, UnavailableError, prepare, versions
 from benchmarks.speed.process import EngineError, Process
 from benchmarks.speed.workload import DIM, Workload, save
 
@@ -92,7 +93,8 @@ def kills(spec: Spec, count: int, folder: Path, work: Path, *, longest_s: float 
         total["status"] = "ok"
     except EngineError as error:
         total.update(status="failed", reason=str(error))
-    shutil.rmtree(store, ignore_errors=True)
+    finally:
+        shutil.rmtree(store, ignore_errors=True)
     return total
 
 
@@ -140,25 +142,37 @@ def main(arguments: list[str] | None = None) -> None:
     """Kill one engine many times, and write down what was lost."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.kill", description=main.__doc__)
     parser.add_argument("--engine", choices=list(BY_NAME), default="skep")
-    parser.add_argument("--kills", type=int, default=MANY)
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "kills.json")
+    parser.add_argument("--kills", type=number(1), default=MANY)
+    parser.add_argument(
+        "--out",
+        type=to_write,
+        help="results/kills.json by default; results/kills-part.json for another engine or fewer kills",
+    )
     options = parser.parse_args(arguments)
     spec = BY_NAME[options.engine]
-    prepare(spec)
+    whole = spec.name == "skep" and options.kills >= MANY
+    out: Path = options.out or place(HERE / "results" / ("kills.json" if whole else "kills-part.json"))
+    try:
+        prepare(spec)
+    except UnavailableError as error:
+        raise SystemExit(f"{spec.name} is not available: {error}") from error
     work = HERE / ".work"
     folder = work / f"kills-{options.kills}"
-    save(Workload(1000), folder, queries=1, writes=SHORT_ROWS * options.kills)
     started = time.time()
-    found: dict[str, Any] = {
-        "kind": "kills",
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-        "environment": {**machine.describe(), **machine.commit(ROOT), "versions": versions(spec)},
-        spec.name: kills(spec, options.kills, folder, work, longest_s=SHORT_S),
-    }
+    try:
+        save(Workload(1000), folder, queries=1, writes=SHORT_ROWS * options.kills)
+        found: dict[str, Any] = {
+            "kind": "kills",
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+            "environment": {**machine.describe(), **machine.commit(ROOT), "versions": versions(spec)},
+            spec.name: kills(spec, options.kills, folder, work, longest_s=SHORT_S),
+        }
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; no results were written") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     found["took_s"] = round(time.time() - started)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
-    shutil.rmtree(folder)
+    out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found[spec.name]))
 
 

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-MEASURED = ("src", "native", "benchmarks/speed")
+MEASURED = ("src", "native")
+"""What every measurement is of; `commit` is told what measures."""
 
 
 def _first(path: str, key: str) -> str:
@@ -27,8 +28,8 @@ def load() -> float:
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else -1.0
 
 
-def commit(root: Path) -> dict[str, Any]:
-    """The commit under test, and whether what is measured or measures differs from it."""
+def commit(root: Path, measures: str = "benchmarks/speed") -> dict[str, Any]:
+    """The commit under test, and whether what is measured or what measures (a folder) differs from it."""
 
     def git(*words: str) -> str:
         return subprocess.run(
@@ -37,7 +38,7 @@ def commit(root: Path) -> dict[str, Any]:
 
     return {
         "commit": git("rev-parse", "HEAD"),
-        "dirty": bool(git("status", "--porcelain", "-uno", "--", *MEASURED)),
+        "dirty": bool(git("status", "--porcelain", "-uno", "--", *MEASURED, measures)),
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 SEARCHES = (
     "keyword",
@@ -31,6 +33,8 @@ WRITES = ("write", "write_unsynced", "write_checked")
 """Single writes: synced to disk; merely acknowledged; synced, after a search for what it contradicts."""
 FINDS = ("write_find_unsynced", "write_find")
 """A single write and a search for it, timed together. The synced one comes last: it wears some engines out."""
+SEED = 7
+"""Of the workload, where no other is given."""
 ROWS_PER_KILL = 4000
 """More than a fast machine writes before it is killed."""
 WARM = 4
@@ -94,3 +98,25 @@ class Plan:
 QUICK = Plan("quick", (1_000, 10_000), 3, 30, 20, 3, 2, 45.0, 3.0)
 FULL = Plan("full", (1_000, 10_000, 100_000), 5, 60, 40, 15, 10, 600.0, 15.0)
 MILLION = Plan("million", (1_000, 10_000, 100_000, 1_000_000), 3, 40, 30, 3, 10, 2400.0, 30.0)
+PROFILES = (QUICK, FULL, MILLION)
+OPTIONS = ("rounds", "questions", "changes", "kills", "loads", "load_box_s")
+"""What may be given in place of a profile's own, besides sizes and engines."""
+
+
+def profile_of(plan: Mapping[str, Any]) -> Plan:
+    """The profile that a plan was made from, as results hold it: its time box for a round cannot be given by hand."""
+    return next((each for each in PROFILES if each.round_box_s == plan.get("round_box_s")), QUICK)
+
+
+def changed(plan: Mapping[str, Any]) -> dict[str, str]:
+    """What was given in place of the profile's own, by the names of the options.
+
+    >>> changed(vars(FULL) | {"questions": 40, "load_box_s": 100.0})
+    {'--questions': '40', '--load-box-s': '100'}
+    """
+    own = vars(profile_of(plan))
+    return {
+        f"--{name.replace('_', '-')}": f"{plan[name]:g}"
+        for name in OPTIONS
+        if name in plan and plan[name] != own[name]
+    }

@@ -168,15 +168,18 @@ def import_time(spec: Spec, timeout_s: float = 60) -> dict[str, float]:
         f"import {spec.module}\n"
         "print(time.process_time() - c, time.perf_counter() - w, c)"
     )
-    done = subprocess.run(
-        [str(python_of(spec)), "-c", script],
-        cwd=ROOT,
-        env=process_environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [str(python_of(spec)), "-c", script],
+            cwd=ROOT,
+            env=process_environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"not imported within {timeout_s:g} s") from error
     if done.returncode != 0:
         raise EngineError((done.stderr.strip().splitlines() or ["import failed"])[-1])
     cpu, wall, bare = (float(part) for part in done.stdout.split())

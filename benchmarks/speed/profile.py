@@ -11,13 +11,18 @@ import io
 import pstats
 import shutil
 import time
+from statistics import median
 from typing import Any
 
+from benchmarks.given import number
 from benchmarks.speed.engines.skep import Skep
-from benchmarks.speed.plan import FULL
+from benchmarks.speed.plan import CHANGES, FULL, SEARCHES
 from benchmarks.speed.run import WORK, workload_files
 from benchmarks.speed.worker import Worker, read_queries, read_rows
 from benchmarks.speed.workload import DIM
+
+KINDS = (*SEARCHES, *CHANGES, "write", "write_checked", "write_find")
+"""Operations of skep that can be looked into."""
 
 
 def opened(size: int, *, fresh: bool) -> Worker:
@@ -36,6 +41,16 @@ def opened(size: int, *, fresh: bool) -> Worker:
     return worker
 
 
+def name_all(engine: Any) -> None:
+    """Which memory is which row: the adapter knows that of what it has loaded itself, and the store may be kept."""
+    page = engine.bank.find(limit=1000)
+    while page:
+        engine.own |= {memory.source: memory.id for memory in page}
+        if page.cursor is None:
+            break
+        page = engine.bank.find(limit=1000, cursor=page.cursor)
+
+
 def calls(worker: Worker, kind: str, count: int) -> list[Any]:
     """One callable per call of this kind."""
     folder = worker.folder
@@ -44,6 +59,12 @@ def calls(worker: Worker, kind: str, count: int) -> list[Any]:
         first = int(time.time()) % 2000
         rows = list(read_rows(folder, "writes", DIM, first, count))
         return [lambda r=row: worker.engine.write(r, how) for row in rows]
+    if kind in CHANGES:
+        rows = list(read_rows(folder, "rows", DIM, 0, count))
+        name_all(worker.engine)
+        if kind == "touch":
+            return [lambda r=row: worker.engine.touch(r) for row in rows]
+        return [lambda r=row: worker.engine.update(r, 0.7) for row in rows]
     if kind == "write_find":
         first = int(time.time()) % 2000
         return [lambda i=i: worker.op_write_find("write_find", first + i, 1, 60.0) for i in range(count)]
@@ -54,11 +75,11 @@ def calls(worker: Worker, kind: str, count: int) -> list[Any]:
 def main() -> None:
     """Time without a profiler, then say what the profiler saw."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.profile", description=__doc__)
-    parser.add_argument("--size", type=int, default=10_000)
-    parser.add_argument("--kind", default="hybrid")
-    parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--top", type=int, default=35)
-    parser.add_argument("--sort", default="tottime")
+    parser.add_argument("--size", type=number(50), default=10_000)
+    parser.add_argument("--kind", choices=KINDS, default="hybrid", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--count", type=number(1), default=60)
+    parser.add_argument("--top", type=number(1), default=35)
+    parser.add_argument("--sort", choices=("tottime", "cumtime", "ncalls"), default="tottime")
     parser.add_argument("--fresh", action="store_true")
     options = parser.parse_args()
     worker = opened(options.size, fresh=options.fresh)
@@ -71,8 +92,7 @@ def main() -> None:
         began = time.process_time_ns()
         call()
         times.append((time.process_time_ns() - began) / 1e6)
-    times.sort()
-    print(f"{options.kind} at {options.size}: CPU ms p50 {times[len(times) // 2]:.3f}, best {times[0]:.3f}")
+    print(f"{options.kind} at {options.size}: CPU ms p50 {median(times):.3f}, best {min(times):.3f}")
     profile = cProfile.Profile()
     profile.enable()
     for call in watched:

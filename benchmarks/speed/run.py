@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 from benchmarks.speed import cold, kill, machine, metrics, truth
 from benchmarks.speed.environments import HERE, ROOT, Spec, UnavailableError, prepare, versions
-from benchmarks.speed.plan import CHANGES, FINDS, SEARCHES, TRUTHS, WARM, WRITES, Plan
+from benchmarks.speed.plan import CHANGES, FINDS, SEARCHES, SEED, TRUTHS, WARM, WRITES, Plan
 from benchmarks.speed.process import EngineError, Process, UnsupportedError, cold_start, import_time
 from benchmarks.speed.workload import DIM, VERSION, Workload, save
 
@@ -37,9 +38,10 @@ def workload_files(size: int, plan: Plan, seed: int) -> tuple[Path, dict[str, li
     if not answers.exists():
         workload = Workload(size, seed)
         save(workload, folder, queries=plan.total_questions, writes=plan.total_writes)
-        answers.write_text(
-            json.dumps(truth.exact(workload, workload.queries(plan.total_questions)).as_dict())
-        )
+        found = truth.exact(workload, workload.queries(plan.total_questions))
+        made = answers.with_suffix(".made")
+        made.write_text(json.dumps(found.as_dict()))
+        made.replace(answers)  # a run that is stopped meanwhile leaves no half of it
     return folder, json.loads(answers.read_text())
 
 
@@ -175,6 +177,13 @@ class SizeRun:
         for process in self.processes.values():
             process.finish()
 
+    def drop_all(self) -> None:
+        """End every process at once, and leave nothing of them: somebody wants the run to stop."""
+        for process in self.processes.values():
+            process.kill()
+        for spec in self.specs:
+            shutil.rmtree(self.store(spec.name), ignore_errors=True)
+
     def cold_all(self) -> None:
         """Fresh processes, engines taking turns; also of an engine that failed after it had loaded everything."""
         question = cold.written(Workload(self.size, self.seed).queries(1)[0], str(self.folder))
@@ -218,8 +227,18 @@ def imports(specs: list[Spec], repeats: int) -> dict[str, dict[str, Any]]:
     return out
 
 
-def run(plan: Plan, specs: list[Spec], *, seed: int = 7, say: Say = tell) -> dict[str, Any]:
-    """The whole measurement, as the value that is written to the results file."""
+def run(plan: Plan, specs: list[Spec], *, seed: int = SEED, say: Say = tell) -> dict[str, Any]:
+    """The whole measurement, as the value that is written to the results file; one at a time in a checkout."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    with (WORK / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SystemExit("another run is at work here: they would measure each other") from error
+        return _run(plan, specs, seed, say)
+
+
+def _run(plan: Plan, specs: list[Spec], seed: int, say: Say) -> dict[str, Any]:
     started = time.time()
     report: dict[str, Any] = {
         "kind": "speed",
@@ -251,9 +270,11 @@ def run(plan: Plan, specs: list[Spec], *, seed: int = 7, say: Say = tell) -> dic
         try:
             each.load_all()
             each.measure()
-        finally:
             each.close_all()
-        each.cold_all()
+            each.cold_all()
+        except BaseException:
+            each.drop_all()
+            raise
         report["sizes"][str(size)] = each.results
         standing = [spec for spec in standing if "settle" in each.results[spec.name]]
         for spec in usable:

@@ -46,10 +46,15 @@ def resident() -> dict[str, float]:
 
 
 def disk(path: str) -> float:
-    """Megabytes under a folder."""
+    """Megabytes that the files under a folder take of the disk.
+
+    Some engines make files of a fixed size and fill them later: what is not written yet has a length and no blocks.
+    """
     total = 0
     for folder, _, files in os.walk(path):
-        total += sum(os.path.getsize(os.path.join(folder, name)) for name in files)
+        for name in files:
+            found = os.stat(os.path.join(folder, name))
+            total += found.st_blocks * 512 if hasattr(found, "st_blocks") else found.st_size
     return total / 1e6
 
 
@@ -171,7 +176,9 @@ class Worker:
             return engine.default(query, 10)
         if kind.startswith("index_"):
             return engine.index(kind.removeprefix("index_"), query)
-        return engine.vector(query, many, where, ids_only)
+        if kind in ("vector", "vector_ids50", "vector_texts50") or where is not None:
+            return engine.vector(query, many, where, ids_only)
+        raise ValueError(f"there is no search {kind!r}")
 
     def _rows(self, answer: Answer) -> list[str]:
         """The rows of an answer; found when the clock has stopped."""

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
-from benchmarks.speed.environments import Spec
+from benchmarks.speed.engines import qdrant
+from benchmarks.speed.environments import Spec, process_environment
 from benchmarks.speed.kill import kills, one_kill
 from benchmarks.speed.metrics import mean_recall
 from benchmarks.speed.process import EngineError, Process, UnsupportedError
@@ -170,3 +172,15 @@ def test_nothing_acknowledged_is_missing_after_a_kill(tmp_path: Path, folder: Pa
 
     assert found["acknowledged"] > 0
     assert found["missing"] == {"stored": 0, "keyword": 0, "vector": 0}
+
+
+def test_one_caller_has_one_thread_in_every_engine_that_lets_it_be_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge = MagicMock()
+    monkeypatch.setattr(qdrant, "import_module", lambda _: edge)
+    qdrant.Qdrant().open(str(tmp_path), 4)
+
+    assert edge.EdgeConfig.call_args.kwargs["max_search_threads"] == 1
+    given = process_environment()
+    assert {given[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"1"}

@@ -118,3 +118,22 @@ def test_another_file_is_refused_with_what_was_expected(tmp_path: Path, text: st
         main([str(source), str(tmp_path / "out")])
     with pytest.raises(SystemExit, match="cannot read"):
         main([str(tmp_path / "none.json"), str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '[{"sample_id": 1, "conversation": {}, "qa": []}]'])
+def test_a_file_without_a_question_makes_no_empty_sets(tmp_path: Path, text: str) -> None:
+    source = tmp_path / "empty.json"
+    source.write_text(text)
+
+    with pytest.raises(SystemExit, match="no conversation with a question"):
+        main([str(source), str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    source, out = tmp_path / "locomo10.json", tmp_path / "file"
+    source.write_text(json.dumps([SAMPLE]))
+    out.write_text("")
+
+    with pytest.raises(SystemExit, match="cannot write to"):
+        main([str(source), str(out)])

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.report import quality
-from benchmarks.report.__main__ import _name, write
-from benchmarks.report.figures import exponents, loads, resources, verdicts
+from benchmarks.report.__main__ import _environment, _name, write
+from benchmarks.report.figures import command, exponents, loads, resources, verdicts
 from benchmarks.report.goals import count, quality_goals, speed_goals, tally
 from benchmarks.report.history import digest, keep, rows
 from benchmarks.report.readme import END, START, put, table
 from benchmarks.report.scenarios import chapter, maintenance
 from benchmarks.report.tables import absent, by_engine, losses, others, speed
+from benchmarks.speed.__main__ import chosen, parser
+from benchmarks.speed.environments import BY_NAME
+from benchmarks.speed.plan import FULL
 from tests.benchmarks.tiny import results
 
 
@@ -248,7 +252,7 @@ def test_only_a_whole_run_takes_the_place_of_the_committed_report() -> None:
 
 
 def test_the_load_of_the_machine_stands_with_every_size() -> None:
-    assert loads(results(), 1000) == (0.2, 0.2)
+    assert loads(results(), 1000) == (0.15, 0.2)
     assert loads({"sizes": {"1": {"skep": {"ops": {}}}}}, 1) is None
 
 
@@ -295,6 +299,20 @@ def test_pages_say_of_quality_what_the_committed_results_say(
 
     assert quality.START in text
     assert quality.put(text, make(found)) == text, "run `python -m benchmarks.report`"
+
+
+def test_the_page_on_ranking_says_of_sets_without_scopes_what_the_results_say() -> None:
+    text = " ".join((HERE / "docs/explanation/ranking.md").read_text().split())
+    found = json.loads((HERE / "benchmarks/quality/results/quality.json").read_text())["sets"]
+
+    _, _, rest = text.partition("Without scopes (everything in one bank, nothing filtered): ")
+    said = re.findall(r"(\w+) (\.\d+) \((?:BM25 )?(\.\d+)\)", rest.partition(" ### ")[0])
+
+    assert len(said) == 5
+    for name, mine, words in said:
+        ranked = found[f"{name} (federated)"]
+        for told, ranker in ((mine, "default"), (words, "bm25")):
+            assert abs(float(told) - ranked[ranker]["recall@10"]) <= 0.0006, (name, ranker)
 
 
 def test_rankers_are_level_where_they_find_the_same_and_sets_without_scopes_count_once() -> None:
@@ -346,6 +364,49 @@ def test_the_table_of_the_readme_marks_the_best_sound_answer() -> None:
     assert "| synced write | 0.21 (r .99) | – | failed | – | – | – |" in said
     assert put(f"a {START} old {END} b", made) == f"a {START}\n{said}\n{END} b"
     assert put("no marks", made) == "no marks"
+
+
+def test_an_operation_after_the_one_an_engine_failed_in_has_failed_too() -> None:
+    made = at(100_000, write_find=1.5)
+    broken = {"status": "failed", "reason": "write_find_unsynced: no answer within 75 s"}
+    made["engines"]["zvec"] = {"title": "zvec", "status": "ok", "versions": {}}
+    made["sizes"]["100000"]["zvec"] = {**broken, "ops": {"write": {"cpu_p50": 45.0}}}
+
+    for said in (table(made), speed(made, 100_000)):
+        rows_ = {line.split(" | ")[0].removeprefix("| "): line for line in said.split("\n")}
+        assert any("find it by" in title and "failed" in line for title, line in rows_.items())
+        assert not any("vector, 10 texts" in title and "failed" in line for title, line in rows_.items())
+
+
+def test_a_report_says_how_its_results_were_taken_and_in_what_that_is_not_the_profile() -> None:
+    made = results()
+    made["engines"] = dict.fromkeys(BY_NAME, made["engines"]["skep"])
+    made["plan"] = json.loads(json.dumps(vars(FULL))) | {"questions": 40, "load_box_s": 100.0}
+    made["sizes"]["100000"] = made["sizes"]["1000"]
+
+    assert command(made) == "python -m benchmarks.speed --full --questions 40 --load-box-s 100"
+    assert command(made, 1000) == (
+        "python -m benchmarks.speed --full --sizes 1000 --questions 40 --load-box-s 100"
+    )
+    assert "(the profile has 60 for `--questions`, 600 for `--load-box-s`)" in _environment(made)
+    made["plan"] = json.loads(json.dumps(vars(FULL)))
+    assert "the profile has" not in _environment(made)
+    made["engines"] = {name: made["engines"][name] for name in ("skep", "floor")}
+    made["workload"]["seed"] = 3
+    assert command(made) == "python -m benchmarks.speed --full --engines skep,floor --seed 3"
+
+
+@pytest.mark.parametrize(
+    "words", [("--quick", "--sizes", "1000"), ("--full", "--kills", "0"), ("--million",)]
+)
+def test_the_command_of_a_report_is_understood_and_gives_the_same_plan(words: tuple[str, ...]) -> None:
+    plan = chosen(parser().parse_args(words))
+    made = results()
+    made["engines"] = dict.fromkeys(BY_NAME, made["engines"]["skep"])
+    made["plan"] = json.loads(json.dumps(vars(plan)))
+    made["sizes"] = {str(size): made["sizes"]["1000"] for size in plan.sizes}
+
+    assert chosen(parser().parse_args(command(made).split()[3:])) == plan
 
 
 def test_the_committed_results_make_a_report(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+from benchmarks.speed import environments
 from benchmarks.speed import run as harness
 from benchmarks.speed import worker as worker_module
 from benchmarks.speed.__main__ import chosen, parser
@@ -14,7 +16,8 @@ from benchmarks.speed.engines.skep import Skep
 from benchmarks.speed.engines.values import Query, Row
 from benchmarks.speed.environments import Spec
 from benchmarks.speed.plan import FULL, Plan
-from benchmarks.speed.worker import BATCHES, Worker
+from benchmarks.speed.process import EngineError, import_time
+from benchmarks.speed.worker import BATCHES, Worker, disk
 from benchmarks.speed.workload import DIM, Workload, save
 
 HERE = [
@@ -99,6 +102,15 @@ def test_more_rounds_than_rows_leave_nothing_to_touch(tmp_path: Path) -> None:
     worker.op_close()
 
 
+def test_a_file_takes_what_is_written_of_it_and_not_what_it_may_grow_to(tmp_path: Path) -> None:
+    with (tmp_path / "made ready").open("wb") as file:
+        file.truncate(64_000_000)
+    assert disk(str(tmp_path)) < 1.0
+
+    (tmp_path / "written").write_bytes(bytes(range(256)) * 8192)
+    assert 2.0 < disk(str(tmp_path)) < 3.0
+
+
 def test_counted_uses_of_skep_are_written_when_it_is_asked_to(tmp_path: Path) -> None:
     row = next(Workload(1, seed=3).rows())
     engine = Skep()
@@ -128,6 +140,51 @@ def test_a_whole_run_of_two_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert report["sizes"][size]["skep"]["ops"]["write_unsynced"]["status"] == "not offered"
         assert report["sizes"][size]["skep"]["ops"]["hybrid"]["exact"] == "pooled"
     assert set(report["environment"]) >= {"commit", "dirty", "cores", "load_before", "load_after", "python"}
+
+
+def test_a_run_that_is_stopped_leaves_no_process_and_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness, "WORK", tmp_path)
+    started: list[int] = []
+
+    def stop(self: harness.SizeRun) -> None:
+        started.extend(process.pid for process in self.processes.values())
+        assert len(list((tmp_path / "stores").iterdir())) == len(started) == 2
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(harness.SizeRun, "measure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        harness.run(Plan("part", (60,), 1, 1, 1, 1, 0, 60.0, 5.0), HERE, say=lambda _: None)
+
+    for pid in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert list((tmp_path / "stores").iterdir()) == []
+
+
+def test_two_runs_do_not_measure_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "WORK", tmp_path)
+    plan = Plan("part", (60,), 1, 1, 1, 1, 0, 60.0, 5.0)
+
+    def again(*_: object) -> None:
+        harness.run(plan, HERE, say=lambda _: None)
+
+    monkeypatch.setattr(harness, "imports", again)
+    with pytest.raises(SystemExit, match="another run is at work here"):
+        harness.run(plan, HERE, say=lambda _: None)
+
+
+def test_an_engine_whose_environment_is_broken_is_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path)
+    with pytest.raises(environments.UnavailableError, match="its environment is broken"):
+        environments.versions(environments.BY_NAME["floor"])
+
+    slow = Spec("slow", "slow", (), "time; time.sleep(9)", own=False)
+    with pytest.raises(EngineError, match="not imported within"):
+        import_time(slow, timeout_s=0.5)
 
 
 def test_the_full_profile_has_the_sizes_of_the_report() -> None:

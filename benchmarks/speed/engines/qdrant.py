@@ -47,6 +47,9 @@ class Qdrant(Plain):
     notes: tuple[str, ...] = (
         "BM25 by its own encoder as a sparse vector with the IDF modifier; hybrid by its own RRF.",
         "Points are numbered after the rows, so that ids alone are answered without reading a payload.",
+        "One search thread, as one caller asks one question at a time. With its own choice, a thread per core, those"
+        " without work look for some meanwhile: 10,000 rows on two idle cores took by words 0.24 instead of 0.05 ms of"
+        " CPU, by vectors 0.38 instead of 0.17, hybrid 0.60 instead of 0.30, and no less wall time.",
         "One process at a time may open a shard.",
     )
 
@@ -65,6 +68,7 @@ class Qdrant(Plain):
             q.EdgeConfig(
                 vectors={"dense": q.EdgeVectorParams(size=dim, distance=q.Distance.Cosine)},
                 sparse_vectors={"words": q.EdgeSparseVectorParams(modifier=q.Modifier.Idf)},
+                max_search_threads=1,  # kept with the shard; `notes` says why
             ),
         )
         for field in ("team", "project"):

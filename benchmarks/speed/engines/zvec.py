@@ -26,6 +26,7 @@ class Zvec(Plain):
     durability: str = "write-ahead log; `flush` after every single write as asked here"
     notes: tuple[str, ...] = (
         "One process at a time may open a collection.",
+        "Its own settings: m 50, ef_construction 500, ef 300. A smaller `ef` trades agreement for time.",
         "After a few hundred flushed writes and updates it stopped answering in several runs here, also when it was"
         " never halted; not flushed, the same writes went through.",
     )
