@@ -166,7 +166,8 @@ class Tables:
     def _vanish(self, memory_id: str) -> None:
         """Take out a memory that the log does not know (any more)."""
         self._c.run(
-            "UPDATE memories SET forgotten = 1, text = '', title = NULL, changed = ? WHERE id = ?",
+            "UPDATE memories SET forgotten = 1, text = '', title = NULL, status = 'retracted',"
+            " replaced_by = NULL, replaced_how = NULL, replaced_at = NULL, changed = ? WHERE id = ?",
             (self._next_change(), memory_id),
         )
 
