@@ -9,7 +9,8 @@ import msgspec
 
 from skep.errors import NotFoundError
 from skep.facade.base import BULK
-from skep.integrations.importers.base import Item, label_of
+from skep.integrations.importers.banks import ORIGIN
+from skep.integrations.importers.base import Item, label_of, source_of
 
 if TYPE_CHECKING:
     from skep.bank import Bank
@@ -23,7 +24,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
     new: int
     known: int
-    """Already here from an earlier import."""
+    """Already here: from an earlier import, or memories of this bank itself."""
     links: int
     dry_run: bool = False
 
@@ -37,6 +38,8 @@ def import_items(
         bank, {tag for item in unique.values() for tag in item.fields["tags"] if tag.startswith("from:")}
     )
     ids = {key: here[source] for key, item in unique.items() if (source := item.fields["source"]) in here}
+    versions = bank.versions()
+    ids |= {key: key for key, item in unique.items() if key not in ids and _own(item, versions)}
     fresh = [item for key, item in unique.items() if key not in ids]
     links = [(item.key, rel, target) for item in fresh for rel, target in item.links if target in unique]
     if dry_run:
@@ -54,6 +57,16 @@ def import_items(
     for start in range(0, len(plans), BULK):
         bank.engine.write(plans[start : start + BULK])
     return Imported(new=len(fresh), known=len(unique) - len(fresh), links=len(plans))
+
+
+def _own(item: Item, versions: dict[str, int]) -> bool:
+    """Whether it is a memory of this very bank, out of a copy of it or of a replica: here, or forgotten here."""
+    actor, _, counter = item.key.rpartition("-")
+    return (
+        item.fields["source"] == source_of(ORIGIN, item.key)
+        and counter.isdecimal()
+        and int(counter) <= versions.get(actor, 0)
+    )
 
 
 def _sources(bank: Bank, tags: set[str]) -> dict[str, str]:
