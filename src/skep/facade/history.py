@@ -12,9 +12,10 @@ from skep.engine import Engine
 from skep.errors import ClosedError, NotFoundError, UndoError
 from skep.facade.base import Base, ScopeLike
 from skep.model import Event
+from skep.storage.scoped import few_of_scope, ids_of
 from skep.storage.sqlite import Plan
 from skep.storage.subjects import mentioned, voided
-from skep.validation import Time, clean_count, clean_id, clean_time, public_text
+from skep.validation import Time, clean_count, clean_id, clean_scope, clean_time, public_text
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
@@ -80,14 +81,24 @@ class History(Base):
         most = None if limit is None else clean_count("limit", limit, 1, 1 << 40)
         log = self._engine.store.log
         if memory_id is None:
-            shown = (event for event in log.backwards() if self._shown(event, sees))
-            return list(islice(shown, most or 100))
+            few = None if include_shared else self._few(scope)
+            latest = log.backwards() if few is None else log.latest_of(few)
+            return list(islice((event for event in latest if self._shown(event, sees)), most or 100))
         if sees is not None:
             self._seen(memory_id, sees)
         events = [event for event in log.of(clean_id(memory_id)) if self._shown(event, sees)]
         if not events:
             raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")
         return events[-most:] if most else events
+
+    def _few(self, scope: ScopeLike | None) -> list[str] | None:
+        """The memories of a scope, where they are so few that their events are quicker read than all."""
+        if scope is None:
+            return None
+        asked = clean_scope("scope", scope, self._engine.settings.label_limit, asked=True)
+        connection = self._engine.store.connection
+        rows = few_of_scope(connection, asked)
+        return None if rows is None else ids_of(connection, rows)
 
     def blame(
         self, memory_id: str, *, scope: ScopeLike | None = None, include_shared: bool = False

@@ -242,6 +242,11 @@ class Log:
                 return
             before = rows[-1][0]
 
+    def latest_of(self, memory_ids: Iterable[str]) -> list[Event]:
+        """Every event that speaks of any of some memories, newest first."""
+        found = {event.seq: event for memory_id in memory_ids for event in self.of(memory_id)}
+        return [found[seq] for seq in sorted(found, reverse=True)]
+
     def outcomes(self) -> list[Event]:
         """Every outcome that was not undone, oldest first."""
         sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'outcome' ORDER BY seq"

@@ -26,6 +26,7 @@ from skep.storage.rows import (
     where_clause,
     with_room,
 )
+from skep.storage.scoped import few_of_scope
 from skep.storage.vectors import Space, Vectors
 
 _ONE = SELECT.replace(":space", "?1") + " WHERE m.id = ?2 AND m.forgotten = 0"
@@ -152,6 +153,11 @@ class Reads(Linked):
             also = f" UNION ALL VALUES {', '.join(f'({row})' for row in newest)}" if newest else ""
             condition += f" AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match{also})"
             values["match"] = " ".join(_quoted(term) for term in terms)
+        elif where.scope is not None and not where.include_shared:
+            few = few_of_scope(self.connection, where.scope)
+            if few is not None:
+                condition += " AND m.row IN (SELECT value FROM json_each(:few))"
+                values["few"] = msgspec.json.encode(few).decode()
         space = self.active_space()
         values["space"] = space.number if space else -1
         rows = self.connection.rows(f"{SELECT} WHERE {condition} ORDER BY m.row DESC LIMIT :limit", values)
