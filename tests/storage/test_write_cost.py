@@ -123,6 +123,32 @@ def test_an_undo_reads_none_of_the_undos_of_other_memories(
         assert len({undone(bank, memory_id) for memory_id in ids}) == 1
 
 
+@pytest.mark.parametrize("verb", ["revise", "forget"])
+def test_taking_tags_out_reads_none_of_other_memories(bank_path: Path, verb: str) -> None:
+    def steps(tags: int) -> int:
+        """What SQLite does for one such write where others have so many tags each, in tens of its instructions."""
+        done = 0
+
+        def counted() -> bool:
+            nonlocal done
+            done += 1
+            return False
+
+        with opened(bank_path.with_name(f"{tags}.skep")) as bank:
+            others = [f"t{n}" for n in range(tags)]
+            items = [{"text": f"note {n}", "tags": others} for n in range(1000)]
+            stored = bank.remember_many([*items, {"text": "the one", "tags": ["one"]}, *items[:100]])
+            one = stored[1000].memory.id
+            bank.engine.store.connection.db.set_progress_handler(counted, 10)
+            bank.revise(one, tags=["other"]) if verb == "revise" else bank.forget(one)
+            bank.engine.store.connection.db.set_progress_handler(None)
+            assert len(bank.find(tags=["one"], status=None)) == 0
+            assert len(bank.find(tags=["t0"], limit=5000)) == 1100
+        return done
+
+    assert steps(40) < 1.5 * steps(1)
+
+
 def test_how_far_an_actor_has_come_follows_from_the_log(bank_path: Path) -> None:
     with opened(bank_path) as bank:
         grown(bank)
