@@ -12,7 +12,6 @@ from skep.engine import Engine
 from skep.errors import ClosedError, NotFoundError, UndoError
 from skep.facade.base import Base, ScopeLike
 from skep.model import Event
-from skep.storage.scoped import few_of_scope, ids_of
 from skep.storage.sqlite import Plan
 from skep.storage.subjects import mentioned, voided
 from skep.validation import Time, clean_count, clean_id, clean_scope, clean_time, public_text
@@ -95,6 +94,8 @@ class History(Base):
         """The memories of a scope, where they are so few that their events are quicker read than all."""
         if scope is None:
             return None
+        from skep.storage.scoped import few_of_scope, ids_of
+
         asked = clean_scope("scope", scope, self._engine.settings.label_limit, asked=True)
         connection = self._engine.store.connection
         rows = few_of_scope(connection, asked)

@@ -26,7 +26,6 @@ from skep.storage.rows import (
     where_clause,
     with_room,
 )
-from skep.storage.scoped import few_of_scope
 from skep.storage.vectors import Space, Vectors
 
 _ONE = SELECT.replace(":space", "?1") + " WHERE m.id = ?2 AND m.forgotten = 0"
@@ -154,6 +153,8 @@ class Reads(Linked):
             condition += f" AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match{also})"
             values["match"] = " ".join(_quoted(term) for term in terms)
         elif where.scope is not None and not where.include_shared:
+            from skep.storage.scoped import few_of_scope
+
             few = few_of_scope(self.connection, where.scope)
             if few is not None:
                 condition += " AND m.row IN (SELECT value FROM json_each(:few))"
