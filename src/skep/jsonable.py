@@ -10,12 +10,11 @@ import msgspec
 
 from skep.errors import BadTextError, InvalidInputError, OutOfRangeError, TextTooLongError, WrongTypeError
 from skep.patterns import lazy
+from skep.private import refuse_deep
 
 BAD = lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 """Characters that no text may hold: controls, and halves of pairs."""
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-DEEP = 500
-"""How far a value is looked through; what is nested deeper, JSON refuses."""
 
 
 def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def clean_metadata(field: str, value: Any, limit: int) -> dict[str, Any]:
     return clean_json(field, value, limit)
 
 
-def _refuse_changed(field: str, value: Any, depth: int = 0) -> None:
+def _refuse_changed(field: str, value: Any) -> None:
     """Refuse what JSON would give back as something else, and characters that no text may hold."""
     if isinstance(value, str):
         bad = None if value.isprintable() else BAD.search(value)
@@ -40,13 +39,11 @@ def _refuse_changed(field: str, value: Any, depth: int = 0) -> None:
                     f"a key of {field} must be a string, got {type(key).__name__}; JSON has no others",
                     field=field,
                 )
-            _refuse_changed(field, key, depth)
-            if depth < DEEP:
-                _refuse_changed(field, held, depth + 1)
+            _refuse_changed(field, key)
+            _refuse_changed(field, held)
     elif isinstance(value, list | tuple):
         for held in cast("list[Any]", value):
-            if depth < DEEP:
-                _refuse_changed(field, held, depth + 1)
+            _refuse_changed(field, held)
     elif isinstance(value, int):
         if not _LEAST <= value <= _MOST:
             raise OutOfRangeError(
@@ -63,6 +60,7 @@ def _refuse_changed(field: str, value: Any, depth: int = 0) -> None:
 
 def clean_json(field: str, value: Any, limit: int) -> Any:
     """Anything that JSON can hold and give back as it was."""
+    refuse_deep(field, value)
     _refuse_changed(field, value)
     try:
         encoded = msgspec.json.encode(value)
@@ -71,7 +69,6 @@ def clean_json(field: str, value: Any, limit: int) -> Any:
         TypeError,
         ValueError,
         OverflowError,
-        RecursionError,
         UnicodeEncodeError,
         msgspec.MsgspecError,
     ) as error:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from skep.errors import OutOfRangeError
 from skep.patterns import lazy
 
 MARK = lazy(r"<\s*(?:(/)\s*)?private\b[^<>]*>|&lt;\s*(?:(/)\s*)?private\b[^<>&]*&gt;", re.IGNORECASE)
@@ -17,6 +18,9 @@ LONGEST_MARK = 1000
 """A beginning that goes on for longer is none."""
 NOTHING_LEFT = "[private]"
 """Stands where nothing was left of a text that must be there."""
+
+DEEP = 64
+"""How far lists and mappings may lie in one another: whoever reads them goes a step down for each."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -66,6 +70,25 @@ def whole_lines(lines: Iterable[str], apart: str = "") -> Iterator[tuple[int, st
         yield number - len(part) + 1, "\n".join(part)
 
 
+def refuse_deep(field: str, value: Any, most: int = DEEP) -> None:
+    """Raise if lists and mappings lie in one another further than somebody can read, or without end."""
+    held: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        held = cast("Mapping[Any, Any]", value).values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        held = cast("Iterable[Any]", value)
+    else:
+        return
+    if most == 0:
+        raise OutOfRangeError(
+            f"{field} holds lists or mappings that lie more than {DEEP} deep in one another; flatten it, or give the"
+            " inner part as a text",
+            field=field,
+        )
+    for one in held:
+        refuse_deep(field, one, most - 1)
+
+
 def marked(value: Any) -> bool:
     """Whether anything in a value is marked as private: a text, or the texts in lists and mappings, keys included."""
     try:  # every write comes through here, and the quickest look is to write a value out and look for two signs
@@ -74,6 +97,7 @@ def marked(value: Any) -> bool:
             return False
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         pass  # nothing that JSON can hold: the checks of what comes in will say so
+    refuse_deep("what was given", value, DEEP + 2)  # an event has its fields a step or two below
     return _searched(value)
 
 

@@ -259,6 +259,21 @@ def test_blame_names_the_event_behind_each_field(plain_bank: Bank) -> None:
     assert (blame["text"].kind, blame["importance"].kind) == ("remember", "revise")
 
 
+def test_nothing_replaces_or_repeats_a_memory_before_it_was_written(plain_bank: Bank, clock: Clock) -> None:
+    memory = plain_bank.remember("The office is in Rome").memory
+    then = clock.now
+    clock.pass_days(2)
+    copy = plain_bank.remember("The office is in Rome.", on_conflict="ignore").memory
+    older = plain_bank.remember("The office is in Oslo", on_conflict="ignore").memory
+    plain_bank.merge(copy.id, memory.id)
+    plain_bank.supersede(older.id, memory.id)
+
+    past = plain_bank.as_of(then)
+
+    assert past.neighbors(memory.id).links == ()
+    assert len(plain_bank.neighbors(memory.id).links) == 2
+
+
 def test_the_past_can_be_read_and_not_written(plain_bank: Bank, clock: Clock) -> None:
     memory = plain_bank.remember("The office is in Rome").memory
     then = clock.now

@@ -12,12 +12,13 @@ from datetime import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.embedding.hashing import HashingEmbedder
-from skep.errors import InvalidInputError, NotFoundError, SkepError
+from skep.errors import InvalidInputError, NotFoundError, OutOfRangeError, SkepError, SyncError
 from skep.validation import REVISABLE
 
 WRONG: dict[str, Callable[[], Any]] = {
@@ -239,3 +240,40 @@ def test_the_refusal_says_which_argument_and_what_to_give(
     with pytest.raises((InvalidInputError, NotFoundError), match=told):
         getattr(plain_bank, verb)(**given)
     assert plain_bank.status().events == 0
+
+
+def _deep(levels: int) -> Any:
+    value: Any = "<b>"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def _endless() -> Any:
+    value: dict[str, Any] = {}
+    value["a"] = value["b"] = value
+    return value
+
+
+@pytest.mark.parametrize("given", [_deep(70), _deep(900), _deep(5000), _endless()])
+def test_what_is_nested_too_deep_to_be_read_is_refused(given: Any) -> None:
+    with Bank.open(":memory:") as bank:
+        event = bank.event(bank.remember("A memory").memory.id)
+        for write in (
+            lambda: bank.remember("x", metadata={"a": given}),
+            lambda: bank.remember("x", metadata={"a": given}, redact=True),
+            lambda: bank.revise(event.id, metadata={"a": given}),
+            lambda: bank.set_setting("k", given),
+        ):
+            with pytest.raises(OutOfRangeError, match="deep in one another"):
+                write()
+        with Bank.open(":memory:") as peer, pytest.raises(SyncError, match="deep in one another"):
+            peer.apply([msgspec.structs.replace(event, body={**event.body, "metadata": {"a": given}})])
+        assert bank.status().events == 1
+
+
+def test_what_is_nested_as_deep_as_allowed_is_read_wherever_it_was_written() -> None:
+    with Bank.open(":memory:") as bank, Bank.open(":memory:") as peer:
+        bank.remember("A nested memory", metadata={"a": _deep(63)})
+        peer.apply(bank.events())
+        assert peer.recall("nested memory")[0].memory.metadata == {"a": _deep(63)}

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import pickle
+import shutil
 import sqlite3
 import sys
 import types
@@ -22,6 +23,7 @@ from skep.errors import InvalidInputError, NotFoundError
 from skep.integrations.importers import SOURCES, detect, read
 from skep.integrations.importers.base import item, moment, source_of
 from skep.integrations.importers.markdown import front_matter, sections
+from skep.integrations.transfer import import_items
 
 # The shapes below were checked against mem0ai 2.2, qdrant-client 1.20, claude-mem 13.25, graphiti-core 0.31,
 # basic-memory 0.24 and the reference memory server 2026.8.
@@ -432,3 +434,123 @@ def test_a_bank_and_its_export_are_read_and_not_touched(tmp_path: Path) -> None:
         assert source.name == "skep"
         assert (one.text, one.key, one.fields["kind"]) == ("Use ruff for formatting", new, "procedure")
     assert path.read_bytes() == before
+
+
+def test_what_separates_lines_elsewhere_may_stand_in_a_line_of_json(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", '{"text": "one\u2028two"}\n{"text": "three"}')
+
+    assert texts(file) == ["one\u2028two", "three"]
+
+
+def test_halves_of_pairs_as_python_writes_them_are_replaced(tmp_path: Path) -> None:
+    assert texts(write(tmp_path / "a.jsonl", '{"text": "cut off \\ud83d"}')) == ["cut off ?"]
+    assert texts(write(tmp_path / "a.json", '[{"text": "cut off \\ud83d"}]')) == ["cut off ?"]
+
+
+def test_controls_of_an_old_code_page_are_taken_out_and_the_rest_is_stored(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.txt", "a \x93quoted\x94 word\n")
+
+    with Bank.open(":memory:") as bank:
+        assert import_items(bank, read(file)[1]).new == 1
+        assert [memory.text for memory in bank.find()] == ["a quoted word"]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.txt", "a.csv"])
+def test_a_text_longer_than_a_memory_becomes_several(tmp_path: Path, name: str) -> None:
+    words = [f"word{n}" for n in range(20_000)]
+    line = " ".join(words)
+    content = {"a.jsonl": json.dumps({"text": line}), "a.txt": line, "a.csv": "text\n" + line}[name]
+
+    found = list(read(write(tmp_path / name, content))[1])
+
+    assert " ".join(one.text for one in found).split() == words
+    assert len({one.key for one in found}) == len({one.fields["source"] for one in found}) == len(found) > 1
+
+
+def test_one_id_with_two_texts_is_two_memories_and_still_imported_once(tmp_path: Path) -> None:
+    rows = [{"id": 3, "text": "one"}, {"id": 3, "text": "two"}, {"text": "three"}, {"id": 3, "text": "one"}]
+    file = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+
+    with Bank.open(":memory:") as bank:
+        assert import_items(bank, read(file)[1]).new == 3
+        assert import_items(bank, read(file)[1]).new == 0
+        assert sorted(memory.text for memory in bank.find()) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize(
+    "time", [10**400, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", -5, "soon"]
+)
+def test_a_time_that_no_bank_takes_is_left_out(time: object, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", json.dumps({"text": "one", "created_at": time}))
+
+    assert ["created_at" in one.fields for one in read(file)[1]] == [False]
+
+
+def test_seconds_in_a_table_are_a_time(tmp_path: Path) -> None:
+    [one] = read(write(tmp_path / "a.csv", "text,created_at\none,1735689600\n"))[1]
+
+    assert one.fields["created_at"] == 1735689600.0
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("text;date\none, two;2025-01-01\n", ["one, two"]),
+        ("text|date\none, two|2025-01-01\n", ["one, two"]),
+        ("text\none, two\n", ["one, two"]),
+        ("text,tags\na\u2028b,x\n", ["a\u2028b"]),
+        ("text,date\none,,,\n", ["one"]),
+    ],
+)
+def test_columns_are_told_apart_by_what_the_header_says(
+    content: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert texts(write(tmp_path / "a.csv", content)) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('text,date\none,1\n"never closed,2\nthree,3\n', "row 2.*mend its quotes"),
+        ("text,date\none,1\ntwo, and more,2\n", "line 3.*in quotes"),
+    ],
+)
+def test_a_table_that_would_lose_something_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        texts(write(tmp_path / "a.csv", content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"text": "one", "tags": ["not a memory"]},
+        {"tags": [], "memories": [{"text": "one"}]},
+        {"message": "ok", "data": {"memories": [{"memory": "one"}]}},
+    ],
+)
+def test_the_memories_in_a_document_are_found(content: object, tmp_path: Path) -> None:
+    assert texts(write(tmp_path / "a.json", content)) == ["one"]
+
+
+def test_a_collection_far_below_a_folder_is_not_looked_for(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b" / "c" / "d" / "e"
+    deep.mkdir(parents=True)
+    with contextlib.closing(sqlite3.connect(deep / "storage.sqlite")) as made:
+        made.execute("CREATE TABLE points(id TEXT, point BLOB)")
+
+    with pytest.raises(InvalidInputError, match="no kind"):
+        read(tmp_path)
+    assert read(tmp_path / "a")[0].name == "mem0"
+
+
+def test_a_bank_takes_nothing_from_itself_nor_from_a_copy_of_it(tmp_path: Path) -> None:
+    with Bank.open(tmp_path / "mine.skep") as bank:
+        bank.remember("Use ruff for linting")
+        gone = bank.remember("Ana likes tea in the morning").memory.id
+        bank.backup(tmp_path / "copy.skep")
+        shutil.copy(tmp_path / "copy.skep", tmp_path / "old.skep")
+        bank.forget(gone)
+
+        for name in ("mine.skep", "copy.skep", "old.skep"):
+            assert import_items(bank, read(tmp_path / name)[1]).new == 0
+        assert [memory.text for memory in bank.find()] == ["Use ruff for linting"]

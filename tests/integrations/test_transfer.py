@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -50,6 +51,33 @@ def test_importing_twice_imports_once(bank: Bank, graph: Path) -> None:
     import_foreign(bank, str(graph), None)
 
     assert import_foreign(bank, str(graph), None) == {"from": "reference", "new": 0, "known": 4, "links": 0}
+
+
+def test_links_that_an_import_was_cut_off_before_are_made_by_the_next(
+    bank: Bank, graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = bank.engine.write
+
+    def killed(plans: list[Any], **options: Any) -> Any:
+        if plans[0][0] == "link":
+            raise KeyboardInterrupt
+        return write(plans, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bank.engine, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            import_foreign(bank, str(graph), None)
+
+    assert import_foreign(bank, str(graph), None) == {"from": "reference", "new": 0, "known": 4, "links": 3}
+
+
+def test_a_link_that_was_taken_away_since_does_not_come_back(bank: Bank, graph: Path) -> None:
+    import_foreign(bank, str(graph), None)
+    [ana] = bank.find(tags=["entity", "entity:Ana"])
+    [link] = bank.neighbors(ana.id, "works_at").links
+    bank.unlink(link.src, link.dst)
+
+    assert import_foreign(bank, str(graph), None)["links"] == 0
 
 
 def test_what_was_retracted_since_does_not_come_back(bank: Bank, graph: Path) -> None:

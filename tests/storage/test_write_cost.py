@@ -12,6 +12,9 @@ import pytest
 from skep.bank import Bank
 from skep.config import Settings
 from skep.embedding.hashing import HashingEmbedder
+from skep.model import Event
+from skep.storage import log
+from skep.storage.rows import event_of
 from skep.storage.sqlite import SqliteStore
 from skep.storage.wording import TAIL
 
@@ -96,6 +99,54 @@ def test_a_revision_dirties_few_pages(bank_path: Path) -> None:
             pages(bank_path, bank, lambda n=n: bank.revise(some, importance=0.42 + n / 100)) for n in range(9)
         ]
     assert sorted(taken)[len(taken) // 2] <= 6
+
+
+def test_an_undo_reads_none_of_the_undos_of_other_memories(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+
+    def counted(row: Any) -> Event:
+        read.append(row)
+        return event_of(row)
+
+    def undone(bank: Bank, memory_id: str) -> int:
+        event = bank.history(bank.retract(memory_id).id)[-1].id
+        read.clear()
+        bank.undo(event)
+        return len(read)
+
+    with opened(bank_path) as bank:
+        grown(bank)
+        ids = [memory.id for memory in bank.find(limit=40)]
+        monkeypatch.setattr(log, "event_of", counted)
+        assert len({undone(bank, memory_id) for memory_id in ids}) == 1
+
+
+@pytest.mark.parametrize("verb", ["revise", "forget"])
+def test_taking_tags_out_reads_none_of_other_memories(bank_path: Path, verb: str) -> None:
+    def steps(tags: int) -> int:
+        """What SQLite does for one such write where others have so many tags each, in tens of its instructions."""
+        done = 0
+
+        def counted() -> bool:
+            nonlocal done
+            done += 1
+            return False
+
+        with opened(bank_path.with_name(f"{tags}.skep")) as bank:
+            others = [f"t{n}" for n in range(tags)]
+            items = [{"text": f"note {n}", "tags": others} for n in range(1000)]
+            stored = bank.remember_many([*items, {"text": "the one", "tags": ["one"]}, *items[:100]])
+            one = stored[1000].memory.id
+            bank.engine.store.connection.db.set_progress_handler(counted, 10)
+            bank.revise(one, tags=["other"]) if verb == "revise" else bank.forget(one)
+            bank.engine.store.connection.db.set_progress_handler(None)
+            assert len(bank.find(tags=["one"], status=None)) == 0
+            assert len(bank.find(tags=["t0"], limit=5000)) == 1100
+        return done
+
+    assert steps(40) < 1.5 * steps(1)
 
 
 def test_how_far_an_actor_has_come_follows_from_the_log(bank_path: Path) -> None:

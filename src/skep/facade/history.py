@@ -14,7 +14,7 @@ from skep.facade.base import Base, ScopeLike
 from skep.model import Event
 from skep.storage.sqlite import Plan
 from skep.storage.subjects import mentioned, voided
-from skep.validation import Time, clean_count, clean_id, clean_time, public_text
+from skep.validation import Time, clean_count, clean_id, clean_scope, clean_time, public_text
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
@@ -80,14 +80,26 @@ class History(Base):
         most = None if limit is None else clean_count("limit", limit, 1, 1 << 40)
         log = self._engine.store.log
         if memory_id is None:
-            shown = (event for event in log.backwards() if self._shown(event, sees))
-            return list(islice(shown, most or 100))
+            few = None if include_shared else self._few(scope)
+            latest = log.backwards() if few is None else log.latest_of(few)
+            return list(islice((event for event in latest if self._shown(event, sees)), most or 100))
         if sees is not None:
             self._seen(memory_id, sees)
         events = [event for event in log.of(clean_id(memory_id)) if self._shown(event, sees)]
         if not events:
             raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")
         return events[-most:] if most else events
+
+    def _few(self, scope: ScopeLike | None) -> list[str] | None:
+        """The memories of a scope, where they are so few that their events are quicker read than all."""
+        if scope is None:
+            return None
+        from skep.storage.scoped import few_of_scope, ids_of
+
+        asked = clean_scope("scope", scope, self._engine.settings.label_limit, asked=True)
+        connection = self._engine.store.connection
+        rows = few_of_scope(connection, asked)
+        return None if rows is None else ids_of(connection, rows)
 
     def blame(
         self, memory_id: str, *, scope: ScopeLike | None = None, include_shared: bool = False
@@ -136,7 +148,7 @@ class History(Base):
         plans += [
             ("undo", partial(_along, other, why)) for other in self._meaningless_without(event, targets)
         ]
-        events, _ = self._engine.write(plans, check=lambda: self._refuse_undone(event_id))
+        events, _ = self._engine.write(plans, check=lambda: self._refuse_undone(event))
         return events[0]
 
     def _without_end(self, undone: Event) -> list[Plan]:
@@ -152,7 +164,7 @@ class History(Base):
         """The other undos of the same event that are in force."""
         if undo.kind != "undo":
             return []
-        undos = self._engine.store.log.undos()
+        undos = self._engine.store.log.undos(mentioned(undo))
         void = voided(undos)
         same = (other for other in undos if other.body["event"] == undo.body["event"])
         return [other.id for other in same if other.id not in void and other.id != undo.id]
@@ -161,9 +173,8 @@ class History(Base):
         """Events in force that go when an event is undone: what was replaced by a memory that then never was;
         what went over to a winner with a merge, whether that is undone or the winner; and, for an undo or a restore,
         the undos that were written along with it or with its twins."""
-        undos = self._engine.store.log.undos()
         if event.kind in ("undo", "restore"):
-            others = [undo for undo in undos if undo.body.get("along") in targets]
+            others = [undo for undo in self._engine.store.log.undos() if undo.body.get("along") in targets]
         elif event.kind == "remember":
             others = [
                 other
@@ -173,7 +184,7 @@ class History(Base):
             others += [moved for other in others for moved in self._went_along(other)]
         else:
             others = self._went_along(event)
-        void = voided(undos)
+        void = voided(self._engine.store.log.undos()) if others else set[str]()
         return [other for other in others if other.id not in void]
 
     def _went_along(self, event: Event) -> list[Event]:
@@ -184,12 +195,12 @@ class History(Base):
 
         return went_along(self._engine.store.log, event)
 
-    def _refuse_undone(self, event_id: str) -> None:
-        undos = self._engine.store.log.undos()
+    def _refuse_undone(self, event: Event) -> None:
+        undos = self._engine.store.log.undos(mentioned(event))
         void = voided(undos)
-        if event_id in void:
-            by = next(u.id for u in undos if u.body["event"] == event_id and u.id not in void)
-            raise UndoError(f"{event_id} is undone already; to bring it back, undo {by}")
+        if event.id in void:
+            by = next(u.id for u in undos if u.body["event"] == event.id and u.id not in void)
+            raise UndoError(f"{event.id} is undone already; to bring it back, undo {by}")
 
     def as_of(self, time: Time) -> Self:
         """The bank as it was at a moment; for reading only. What was forgotten since stays forgotten."""

@@ -9,7 +9,8 @@ import msgspec
 
 from skep.errors import NotFoundError
 from skep.facade.base import BULK
-from skep.integrations.importers.base import Item, label_of
+from skep.integrations.importers.banks import ORIGIN
+from skep.integrations.importers.base import Item, label_of, source_of
 
 if TYPE_CHECKING:
     from skep.bank import Bank
@@ -23,7 +24,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
     new: int
     known: int
-    """Already here from an earlier import."""
+    """Already here: from an earlier import, or memories of this bank itself."""
     links: int
     dry_run: bool = False
 
@@ -37,16 +38,16 @@ def import_items(
         bank, {tag for item in unique.values() for tag in item.fields["tags"] if tag.startswith("from:")}
     )
     ids = {key: here[source] for key, item in unique.items() if (source := item.fields["source"]) in here}
+    versions = bank.versions()
+    ids |= {key: key for key, item in unique.items() if key not in ids and _own(item, versions)}
     fresh = [item for key, item in unique.items() if key not in ids]
-    links = [(item.key, rel, target) for item in fresh for rel, target in item.links if target in unique]
+    links = [link for item in unique.values() for link in _unsaid(bank, item, ids) if link[2] in unique]
     if dry_run:
         return Imported(new=len(fresh), known=len(ids), links=len(links), dry_run=True)
     stored = bank.remember_many([item.fields for item in fresh], progress=progress)
     ids.update({item.key: one.memory.id for item, one in zip(fresh, stored, strict=True)})
     wanted = dict.fromkeys(
-        (ids[key], ids[target], label_of(rel) or "related")
-        for key, rel, target in links
-        if ids[key] != ids[target]
+        (ids[key], ids[target], rel) for key, rel, target in links if ids[key] != ids[target]
     )
     plans: list[Plan] = [
         ("link", {"src": src, "dst": dst, "rel": rel, "strength": 1.0}) for src, dst, rel in wanted
@@ -54,6 +55,32 @@ def import_items(
     for start in range(0, len(plans), BULK):
         bank.engine.write(plans[start : start + BULK])
     return Imported(new=len(fresh), known=len(unique) - len(fresh), links=len(plans))
+
+
+def _unsaid(bank: Bank, item: Item, ids: dict[str, str]) -> list[tuple[str, str, str]]:
+    """The links of an item that were never made, by keys: an earlier import may have been cut off before them, or the
+    other end is new. What was made and taken away since stays away.
+    """
+    links = [(item.key, label_of(rel) or "related", target) for rel, target in item.links]
+    if not links or item.key not in ids:
+        return links
+    made = bank.engine.store.log.of(ids[item.key])
+    said = {(event.body["dst"], event.body["rel"]) for event in made if event.kind == "link"}
+    return [
+        link
+        for link in links
+        if (ids.get(link[2]), link[1]) not in said and ids.get(link[2]) != ids[item.key]
+    ]
+
+
+def _own(item: Item, versions: dict[str, int]) -> bool:
+    """Whether it is a memory of this very bank, out of a copy of it or of a replica: here, or forgotten here."""
+    actor, _, counter = item.key.rpartition("-")
+    return (
+        item.fields["source"] == source_of(ORIGIN, item.key)
+        and counter.isdecimal()
+        and int(counter) <= versions.get(actor, 0)
+    )
 
 
 def _sources(bank: Bank, tags: set[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.lifecycle.secrets import RULES
-from skep.private import marked, without_private
+from skep.private import DEEP, marked, refuse_deep, without_private
 from skep.validation import clean_choice
 
 KINDS: Final = tuple(dict.fromkeys(rule.kind for rule in RULES))
@@ -115,6 +115,7 @@ def redact_fields(given: Mapping[str, Any], kinds: Iterable[str]) -> tuple[dict[
     counts: Counter[str] = Counter()
     wanted = tuple(kinds)
     fields = dict(given)
+    refuse_deep("what was given", fields, DEEP + 1)
     if marked(fields):
         counts["private"] += 1
     for name in REDACTED if wanted else ():

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Annotated, Any
 
 import msgspec
 
-from skep.errors import SyncError
+from skep.errors import OutOfRangeError, SyncError
 from skep.model import Event, Kind
+from skep.private import DEEP, refuse_deep
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1 << 20)]
 Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
+Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Moment = Annotated[float, msgspec.Meta(ge=-62_135_596_800.0, lt=253_402_300_800.0)]
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
@@ -35,11 +38,11 @@ class _Fields(msgspec.Struct):
     importance: Unit = 0.5
     polarity: Annotated[int, msgspec.Meta(ge=-1, le=1)] = 0
     pinned: bool = False
-    level: int = 0
+    level: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
     valid_from: Moment | None = None
     valid_to: Moment | None = None
     expires_at: Moment | None = None
-    ttl: float | None = None
+    ttl: Finite | None = None
     metadata: dict[str, Any] = {}
 
 
@@ -97,7 +100,7 @@ class _Outcome(msgspec.Struct):
     success: bool
     used: list[str] = []
     task: str = ""
-    metrics: dict[str, float] = {}
+    metrics: dict[str, Finite] = {}
     task_type: str | None = None
     domain: str | None = None
     shown: list[str] = []
@@ -161,8 +164,9 @@ def checked(event: Event) -> Event:
     try:
         if shape is not None:
             msgspec.convert(event.body, shape)
+        refuse_deep("its body", event.body, DEEP + 2)
         encoded = msgspec.json.encode(event.body)
-    except (msgspec.ValidationError, TypeError, ValueError, UnicodeEncodeError) as error:
+    except (msgspec.ValidationError, TypeError, ValueError, OutOfRangeError) as error:
         raise SyncError(
             f"{event.id} ({event.kind}) is malformed: {error}; nothing of this batch was taken"
         ) from error

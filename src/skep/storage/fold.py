@@ -148,12 +148,13 @@ def first_memory(event: Event) -> Memory:
 
 
 def _known(fields: dict[str, Any]) -> dict[str, Any]:
-    """Without fields of a newer skep."""
-    return fields if fields.keys() <= _FIELDS else {k: v for k, v in fields.items() if k in _FIELDS}
+    """Without fields of a newer skep, and those that no event may set."""
+    return fields if fields.keys() <= _OWN else {k: v for k, v in fields.items() if k in _OWN}
 
 
-_FIELDS = frozenset(Memory.__struct_fields__)
-_OWN = _FIELDS - {"id", "uses", "last_used_at", "superseded_by", "merged_into", "stale", "embedder"}
+_OWN = frozenset(Memory.__struct_fields__) - {
+    *("id", "uses", "last_used_at", "superseded_by", "merged_into", "stale", "embedder")
+}
 """What the fold decides, whatever other memories do."""
 
 

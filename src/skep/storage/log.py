@@ -242,6 +242,11 @@ class Log:
                 return
             before = rows[-1][0]
 
+    def latest_of(self, memory_ids: Iterable[str]) -> list[Event]:
+        """Every event that speaks of any of some memories, newest first."""
+        found = {event.seq: event for memory_id in memory_ids for event in self.of(memory_id)}
+        return [found[seq] for seq in sorted(found, reverse=True)]
+
     def outcomes(self) -> list[Event]:
         """Every outcome that was not undone, oldest first."""
         sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'outcome' ORDER BY seq"
@@ -253,10 +258,12 @@ class Log:
         sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'remember' AND instr(body, '\"redacted\":{{') ORDER BY seq"
         return [event for row in self._c.rows(sql) if (event := event_of(row)).body.get("redacted")]
 
-    def undos(self) -> list[Event]:
-        """Every undo, in order of arrival."""
-        sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'undo' ORDER BY seq"
-        return [event_of(row) for row in self._c.rows(sql)]
+    def undos(self, about: Sequence[str] = ()) -> list[Event]:
+        """Every undo, in order of arrival; or only those that speak of some memories."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE kind = 'undo'"
+        if about:
+            sql += f" AND seq IN (SELECT seq FROM subjects WHERE subject IN ({', '.join('?' * len(about))}))"
+        return [event_of(row) for row in self._c.rows(f"{sql} ORDER BY seq", tuple(about))]
 
     def decided(self, ids: Sequence[str], batch: int = 5000) -> set[str]:
         """Those of some memories that an event speaks of which may bring one back: a restore, a mark, an undo."""

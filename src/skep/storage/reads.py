@@ -152,6 +152,13 @@ class Reads(Linked):
             also = f" UNION ALL VALUES {', '.join(f'({row})' for row in newest)}" if newest else ""
             condition += f" AND m.row IN (SELECT rowid FROM words WHERE words MATCH :match{also})"
             values["match"] = " ".join(_quoted(term) for term in terms)
+        elif where.scope is not None and not where.include_shared:
+            from skep.storage.scoped import few_of_scope
+
+            few = few_of_scope(self.connection, where.scope)
+            if few is not None:
+                condition += " AND m.row IN (SELECT value FROM json_each(:few))"
+                values["few"] = msgspec.json.encode(few).decode()
         space = self.active_space()
         values["space"] = space.number if space else -1
         rows = self.connection.rows(f"{SELECT} WHERE {condition} ORDER BY m.row DESC LIMIT :limit", values)

@@ -54,6 +54,8 @@ class Revised(NamedTuple):
     before: str
     after: str
     """What is searched of it."""
+    tags: str
+    """As its column had them before."""
     memory: Memory
     """As reading it back would give it, if `before` and `after` are the same."""
 
@@ -70,7 +72,7 @@ def revised_row(connection: Connection, memory_id: str, events: Sequence[Event])
         return None
     if row[_PLACES["replaced_by"]] is not None or row[_PLACES["status"]] != own_status:
         return None
-    before = searched_text(row[_PLACES["title"]], row[_PLACES["text"]])
+    before, tags = searched_text(row[_PLACES["title"]], row[_PLACES["text"]]), row[_PLACES["tags"]]
     columns: dict[str, Any] = {}
     for name, value in changed.items():
         place = _PLACES[name]
@@ -79,7 +81,7 @@ def revised_row(connection: Connection, memory_id: str, events: Sequence[Event])
     if "pinned" in columns:  # what is derived from it may hang on that
         return None
     after = searched_text(row[_PLACES["title"]], row[_PLACES["text"]])
-    return Revised(row[_PLACES["row"]], columns, before, after, memory_of(tuple(row), fingerprint))
+    return Revised(row[_PLACES["row"]], columns, before, after, tags, memory_of(tuple(row), fingerprint))
 
 
 def _changes(events: Iterable[Event]) -> dict[str, Any] | None:

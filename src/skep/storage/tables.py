@@ -166,7 +166,8 @@ class Tables:
     def _vanish(self, memory_id: str) -> None:
         """Take out a memory that the log does not know (any more)."""
         self._c.run(
-            "UPDATE memories SET forgotten = 1, text = '', title = NULL, changed = ? WHERE id = ?",
+            "UPDATE memories SET forgotten = 1, text = '', title = NULL, status = 'retracted',"
+            " replaced_by = NULL, replaced_how = NULL, replaced_at = NULL, changed = ? WHERE id = ?",
             (self._next_change(), memory_id),
         )
 
@@ -260,15 +261,15 @@ class Tables:
         moved: set[str] = set()
         if state.forgotten:
             moved |= self.staleness.opposite(memory_id)
-            self._forget(memory_id, row, before, bool(own["forgotten"]), changes)
+            self._forget(memory_id, (row, before, own["tags"]), bool(own["forgotten"]), changes)
         m = state.memory
         self._rewrite(row, stored, state_values(state))
         after = searched_text(m.title, m.text)
         if before != after and not state.forgotten:
             self.wording.retexted(row, before, after)
             changes.retexted.append(row)
-        if own["tags"] != (encode_body(m.tags) if m.tags else "[]"):  # type: ignore[arg-type]
-            self.wording.retagged(row, m.tags)
+        if not state.forgotten and own["tags"] != (encode_body(m.tags) if m.tags else "[]"):  # type: ignore[arg-type]
+            self.wording.retagged(row, own["tags"], m.tags)
         if (m.disputes > 0) != (own["disputes"] > 0) or m.pinned != own["pinned"] or state.forgotten:
             moved.add(memory_id)
         if state.replaced_by or own["replaced_by"] or m.status != status:
@@ -294,7 +295,7 @@ class Tables:
         else:
             changes.revised[memory_id] = done.memory
         if "tags" in done.columns:
-            self.wording.retagged(done.row, done.memory.tags)
+            self.wording.retagged(done.row, done.tags, done.memory.tags)
         return True
 
     def _rewrite(self, row: int, stored: Sequence[Any], values: Sequence[Any]) -> None:
@@ -458,7 +459,7 @@ class Tables:
     def _count_uses(self, event: Event) -> None:
         self._c.run(_USED, (encode_body(event.body["counts"]), event.body.get("at", event.at)))
 
-    def _forget(self, memory_id: str, row: int, text: str, again: bool, changes: Changes) -> None:
+    def _forget(self, memory_id: str, stored: tuple[int, str, str], again: bool, changes: Changes) -> None:
         erased = changes.erased
 
         def count(place: str, number: int) -> None:
@@ -468,9 +469,10 @@ class Tables:
         self._c.run("DELETE FROM folds WHERE subject IN (?, ?)", (memory_id, f"{LINKS}{memory_id}"))
         if again:
             return
+        row = stored[0]
         changes.forgotten_rows.append(row)
         self._c.run("INSERT OR REPLACE INTO meta(key, value) VALUES('erasing', 1)")
-        self.wording.erase(row, text)
+        self.wording.erase(*stored)
         count("words", 1)
         count("rows", 1)
         count("vectors", self._vectors.erase(row))

@@ -60,18 +60,18 @@ class Wording:
             self._take_out(row, before)
             self._c.run("INSERT INTO words(rowid, terms) VALUES(?, ?)", (row, joined_terms(after)))
 
-    def retagged(self, row: int, tags: Iterable[str]) -> None:
-        """The tags of a row are others now."""
+    def retagged(self, row: int, before: str, tags: Iterable[str]) -> None:
+        """The tags of a row, which were `before` as its column has them, are others now."""
         if row <= self._newest.worded:
-            self._c.run("DELETE FROM tags WHERE row = ?", (row,))
+            self._untag(row, before)
             each = [(tag, row) for tag in dict.fromkeys(tags)]
             self._c.db.executemany("INSERT INTO tags(tag, row) VALUES(?,?)", each)
 
-    def erase(self, row: int, text: str) -> None:
-        """Nothing of a row may be left."""
+    def erase(self, row: int, text: str, tags: str) -> None:
+        """Nothing of a row may be left: of its text, and of its tags as its column has them."""
         if row <= self._newest.worded:
             self._take_out(row, text)
-            self._c.run("DELETE FROM tags WHERE row = ?", (row,))
+            self._untag(row, tags)
             self._newest.worded = self._c.one(f"SELECT {WORDED}")
 
     def rebuild(self) -> None:
@@ -113,6 +113,12 @@ class Wording:
         if tagged:
             db.executemany(_TAGGED, [(tag, str(tagged[tag])) for tag in sorted(tagged)])
         return batch
+
+    def _untag(self, row: int, tags: str) -> None:
+        """Take the tags of a row out, by their names: looking for the row would mean reading every tag there is."""
+        self._c.db.executemany(
+            "DELETE FROM tags WHERE tag = ? AND row = ?", [(tag, row) for tag in _tags(tags)]
+        )
 
     def _take_out(self, row: int, text: str) -> None:
         self._c.run(

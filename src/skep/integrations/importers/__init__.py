@@ -8,7 +8,7 @@ from typing import Final
 
 from skep.errors import InvalidInputError, NotFoundError
 from skep.integrations.importers.banks import is_bank, read_bank
-from skep.integrations.importers.base import Item, Source
+from skep.integrations.importers.base import Item, Source, in_pieces
 from skep.integrations.importers.chats import is_chatgpt, is_claude, read_chatgpt, read_claude
 from skep.integrations.importers.databases import is_claude_mem, is_mem0, read_claude_mem, read_mem0
 from skep.integrations.importers.graphs import is_graphiti, is_reference, read_graphiti, read_reference
@@ -83,7 +83,7 @@ def read(path: Path, name: str | None = None) -> tuple[Source, Iterator[Item]]:
     if not path.exists():
         raise NotFoundError(f"there is no file or folder {path}")
     chosen = source(name) if name is not None else detect(path)
-    return chosen, chosen.read(path)
+    return chosen, (piece for item in chosen.read(path) for piece in in_pieces(item))
 
 
 __all__ = ["SOURCES", "Item", "Source", "detect", "read", "source"]

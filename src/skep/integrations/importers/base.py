@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,15 +13,18 @@ from typing import Any, Final
 import msgspec
 
 from skep.errors import InvalidInputError
+from skep.jsonable import BAD
 from skep.private import without_private
 
 TEXT_LIMIT: Final = 60_000
-"""Characters of one memory; longer texts are split before they get here."""
+"""Characters of one memory; longer texts are split."""
 LABEL_LIMIT: Final = 200
 TITLE_LIMIT: Final = 500
 TAGS_LIMIT: Final = 60
 MILLISECONDS: Final = 1e11
 """Numbers above this cannot be seconds of this era."""
+YEAR_1, YEAR_10000 = -62_135_596_800.0, 253_402_300_800.0
+_EPOCH = re.compile(r"\d{9,13}(?:\.\d+)?")
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +71,7 @@ def item(
         tags: Labels besides the origin's.
         fields: Further arguments of `remember`.
     """
-    clean = tidy(text)[:TEXT_LIMIT].strip()
+    clean = tidy(text).strip()
     if not clean:
         return None
     kept = {name: value for name, value in fields.items() if value is not None}
@@ -83,10 +87,36 @@ def item(
     )
 
 
+def in_pieces(one: Item) -> Iterator[Item]:
+    """An item as it is, or as several where its text is longer than a memory may be; the first has its links."""
+    origin, text, number = one.fields["source"].partition(":")[0], one.text, 1
+    while text:
+        cut = len(text) if len(text) <= TEXT_LIMIT else max(text.rfind(" ", 0, TEXT_LIMIT), TEXT_LIMIT // 2)
+        piece, text = text[:cut].rstrip(), text[cut:].lstrip()
+        if number == 1:
+            yield one if not text else renamed(one, one.key, origin, text=piece)
+        else:
+            yield renamed(one, f"{one.key}#{number}", origin, text=piece, links=())
+        number += 1
+
+
+def renamed(
+    one: Item,
+    key: str,
+    origin: str,
+    *,
+    text: str | None = None,
+    links: tuple[tuple[str, str], ...] | None = None,
+) -> Item:
+    """An item under another key, and what else is to be another."""
+    fields = one.fields | {"source": source_of(origin, key), "text": one.text if text is None else text}
+    return Item(fields=fields, key=key, links=one.links if links is None else links)
+
+
 def tidy(text: str) -> str:
     """Text without control characters, broken code points and what is marked as private."""
     mended = without_private(text).encode("utf-8", "replace").decode("utf-8")
-    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", mended.replace("\r\n", "\n").replace("\r", "\n"))
+    return BAD.sub("", mended.replace("\r\n", "\n").replace("\r", "\n").replace("\x85", "\n"))
 
 
 def label_of(value: object) -> str:
@@ -103,17 +133,39 @@ def source_of(origin: str, key: str) -> str:
 
 
 def moment(value: object) -> float | None:
-    """Seconds since the epoch, from seconds, milliseconds or an ISO text; None for anything else."""
+    """Seconds since the epoch, from seconds, milliseconds or an ISO text; None for anything else.
+
+    >>> moment("1735689600"), moment(1735689600000), moment("2025-01-01"), moment(10**400)
+    (1735689600.0, 1735689600.0, 1735689600.0, None)
+    """
     if isinstance(value, bool) or value is None:
         return None
+    if isinstance(value, str) and _EPOCH.fullmatch(value.strip()):
+        value = float(value)
     if isinstance(value, int | float):
-        seconds = float(value) / 1000 if abs(value) > MILLISECONDS else float(value)
-        return seconds if 0 < seconds < 1e11 else None
+        seconds = value / 1000 if MILLISECONDS < abs(value) < 1000 * MILLISECONDS else value
+        return float(seconds) if 0 < seconds < MILLISECONDS else None
     try:
         parsed = datetime.fromisoformat(str(value).strip().replace("Z", "+00:00"))
     except ValueError:
         return None
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+    seconds = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+    return seconds if YEAR_1 <= seconds < YEAR_10000 else None
+
+
+def decoded(data: bytes | str) -> Any:
+    """The value of some JSON; halves of pairs are taken as they are, as Python writes them, and so is NaN.
+
+    Raises:
+        ValueError: It is no JSON, or nested deeper than can be read; the message says where.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            return json.loads(data)
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
 
 
 def load_json(path: Path) -> Any:
@@ -123,8 +175,8 @@ def load_json(path: Path) -> Any:
         InvalidInputError: It cannot be read; the message names the file.
     """
     try:
-        return msgspec.json.decode(path.read_bytes())
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decoded(path.read_bytes())
+    except ValueError as error:
         raise InvalidInputError(f"{path} is not valid JSON: {error}") from error
 
 

@@ -40,12 +40,15 @@ KNOWN_PAYLOAD = {
     "run_id",
     "text_lemmatized",
 }
+DEEPEST = 4
+"""How many folders below the one that is named a collection is looked for."""
 
 
 def mem0_files(path: Path) -> list[Path]:
     """mem0's databases at a path: the history, or the collections of a local Qdrant below a folder."""
     if path.is_dir():
-        found = [path / "history.db", *sorted(path.glob("**/storage.sqlite"))]
+        below = (path.glob("*/" * depth + "storage.sqlite") for depth in range(DEEPEST + 1))
+        found = [path / "history.db", *sorted(file for files in below for file in files)]
         return [file for file in found if is_sqlite(file)]
     return [path] if is_sqlite(path) else []
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-
 from skep.errors import InvalidInputError
-from skep.integrations.importers.base import Item, item, load_json, moment, read_text
+from skep.integrations.importers.base import Item, decoded, item, load_json, moment, read_text, renamed
 from skep.model import KINDS
 from skep.private import without_private
 
@@ -46,17 +46,20 @@ def read_jsonl(path: Path) -> Iterator[Item]:
     Raises:
         InvalidInputError: A line is not JSON; the message says which.
     """
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    return _apart(_json_lines(path))
+
+
+def _json_lines(path: Path) -> Iterator[Item | None]:
+    # within JSON only a line feed ends a line: other separators may stand in a text as they are
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             try:
-                entry: Any = msgspec.json.decode(line)
-            except (msgspec.DecodeError, RecursionError) as error:
+                entry = decoded(line)
+            except ValueError as error:
                 raise InvalidInputError(
                     f"{path}, line {number}: not valid JSON ({error}); mend or remove that line"
                 ) from error
-            made = _entry(entry, path, number)
-            if made is not None:
-                yield made
+            yield _entry(entry, path, number)
 
 
 def read_json(path: Path) -> Iterator[Item]:
@@ -64,27 +67,60 @@ def read_json(path: Path) -> Iterator[Item]:
     value = _list_in(load_json(path))
     if value is None:
         raise InvalidInputError(f"{path} holds no list of memories")
-    for number, entry in enumerate(value, 1):
-        made = _entry(entry, path, number)
-        if made is not None:
-            yield made
+    return _apart(_entry(entry, path, number) for number, entry in enumerate(value, 1))
 
 
 def read_csv(path: Path) -> Iterator[Item]:
-    """A table with a header; without a column that we know, the longest value of a row is its text."""
+    """A table with a header; without a column that we know, the longest value of a row is its text.
+
+    Raises:
+        InvalidInputError: A line does not fit the table; the message says which.
+    """
+    return _apart(_rows(path))
+
+
+def _rows(path: Path) -> Iterator[Item | None]:
     text = read_text(path)
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     csv.field_size_limit(10_000_000)
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=_delimiter(path, text), strict=True)
+    number = 0
     try:
-        for number, row in enumerate(csv.DictReader(text.splitlines(keepends=True), delimiter=delimiter), 2):
+        for number, row in enumerate(rows, 1):
+            beyond = cast("dict[Any, list[str]]", row).pop(None, [])
+            if any(value.strip() for value in beyond):
+                raise InvalidInputError(
+                    f"{path}, line {rows.line_num}: more values than the header has columns; put a text that holds"
+                    " the separator in quotes"
+                )
             entry = {str(key).strip(): value for key, value in row.items() if isinstance(value, str)}
             if not any(name in entry for name in TEXTS) and entry:
                 entry["text"] = max(entry.values(), key=len)
-            made = _entry(entry, path, number)
-            if made is not None:
-                yield made
+            yield _entry(entry, path, number + 1)  # the header is the first
     except csv.Error as error:
-        raise InvalidInputError(f"{path} is not a readable table: {error}") from error
+        raise InvalidInputError(
+            f"{path}, row {number + 1}: not a readable table ({error}); mend its quotes"
+        ) from error
+
+
+def _delimiter(path: Path, text: str) -> str:
+    """What separates the columns: what stands most often in the header; a table of one column has none."""
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    header = text.lstrip().partition("\n")[0]
+    often = max(",;\t|", key=header.count)
+    return often if often in header else "\x1f"
+
+
+def _apart(found: Iterable[Item | None]) -> Iterator[Item]:
+    """Items under keys of their own: what stands under one id with two texts is two memories."""
+    seen: set[tuple[str, str]] = set()
+    times: Counter[str] = Counter()
+    for one in found:
+        if one is None or (one.key, one.text) in seen:
+            continue
+        seen.add((one.key, one.text))
+        times[one.key] += 1
+        yield one if times[one.key] == 1 else renamed(one, f"{one.key}#{times[one.key]}", ORIGIN)
 
 
 def read_lines(path: Path) -> Iterator[Item]:
@@ -96,11 +132,32 @@ def read_lines(path: Path) -> Iterator[Item]:
 
 
 def _list_in(value: Any) -> list[Any] | None:
-    """The list that a document is, or the first that it holds; an object without one is a list of itself."""
-    if isinstance(value, dict):
-        inner: list[Any] = [one for one in cast("dict[str, Any]", value).values() if isinstance(one, list)]
-        return inner[0] if inner else [value]
-    return cast("list[Any]", value) if isinstance(value, list) else None
+    """The list that a document is, or the first in it that holds memories; else an object is a list of itself.
+
+    >>> _list_in({"status": [], "data": {"memories": [{"text": "a"}]}}), _list_in({"text": "a", "tags": ["b"]})
+    ([{'text': 'a'}], [{'text': 'a', 'tags': ['b']}])
+    """
+    if not isinstance(value, dict):
+        return cast("list[Any]", value) if isinstance(value, list) else None
+    lists = list(_lists(cast("dict[str, Any]", value)))
+    holding = [one for one in lists if any(map(_text_name, one))]
+    if holding:
+        return holding[0]
+    plain = [one for one in lists if any(isinstance(entry, str) for entry in one)]
+    return plain[0] if plain and _text_name(value) is None else [value]
+
+
+def _lists(value: dict[str, Any], depth: int = 3) -> Iterator[list[Any]]:
+    yield from (one for one in value.values() if isinstance(one, list))
+    for one in value.values():
+        if isinstance(one, dict) and depth:
+            yield from _lists(cast("dict[str, Any]", one), depth - 1)
+
+
+def _text_name(value: Any) -> str | None:
+    """Under which name an object has its text."""
+    entry = cast("dict[Any, Any]", value) if isinstance(value, dict) else {}
+    return next((name for name in TEXTS if isinstance(entry.get(name), str) and entry[name].strip()), None)
 
 
 def _entry(entry: object, path: Path, number: int) -> Item | None:
@@ -110,7 +167,7 @@ def _entry(entry: object, path: Path, number: int) -> Item | None:
     if not isinstance(entry, dict):
         return None
     given = cast("dict[str, Any]", entry)
-    name = next((name for name in TEXTS if isinstance(given.get(name), str) and given[name].strip()), None)
+    name = _text_name(given)
     if name is None:
         return None
     kind = str(given.get("kind") or "").lower()
