@@ -30,8 +30,12 @@ NICKNAME = 3
 """Letters from which the beginning of a name stands for it: "Mel" for "Melanie"."""
 BESIDE = 0.75
 """How far a text is another's that tells of whom the question names as well, or asks: "I saw Ana", "Do you play?"."""
+GLANCE = 1000
+"""Characters of a text that are looked at."""
+OPENING = 80
+"""Of which the first few tell how it opens."""
 MEMO_TEXTS = 8192
-"""Texts of which the opening is remembered: a bank's texts come up again and again."""
+"""Texts of which that is remembered: a bank's texts come up again and again."""
 
 _through = lazy(
     r"['’]s? (?:\w+ )?(?:friend|brother|sister|mother|mom|father|dad|parent|son|daughter|child|kid|wife|husband|spouse|"
@@ -63,7 +67,7 @@ def parties(query: str, names: Sequence[str], texts: Sequence[str]) -> Parties |
         names: What is capitalised in it.
         texts: The short list.
     """
-    openings = [opening(text) for text in texts]
+    openings = [opening(text[:OPENING]) for text in texts]
     heads = [word for word, _ in openings]
     frequent = [word for word, times in Counter(heads).items() if word and times >= PARTY]
     if len(frequent) < 2 or _through.search(query):
@@ -73,7 +77,7 @@ def parties(query: str, names: Sequence[str], texts: Sequence[str]) -> Parties |
     named = frozenset(word for word in frequent if word.lower() in asked or word.startswith(called))
     if not named or len(named) == len(frequent):
         return None
-    whole = "\n".join(texts)
+    whole = "\n".join(text[:GLANCE] for text in texts)
     if not all(_is_name(word, whole, known=word.startswith(called)) for word in named):
         return None
     after = {then for word, then in openings if word in named and then}
@@ -93,7 +97,7 @@ def another(found: Parties, texts: Sequence[str]) -> Floats:
     """
     return np.array(
         [
-            _share(text, found.named) if head in found.others else 0.0
+            _share(text[:GLANCE], found.named) if head in found.others else 0.0
             for head, text in zip(found.heads, texts, strict=True)
         ]
     )

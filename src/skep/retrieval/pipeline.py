@@ -254,10 +254,11 @@ def _elsewhere(found: Candidates, call: Call) -> str:
     theirs, rest = (np.flatnonzero(which)[:WITNESSES] for which in (another <= -1, another > -1))
     if not len(theirs) or holds[theirs].max() - holds[rest].max(initial=0.0) <= call.config.elsewhere:
         return ""
-    from skep.retrieval.parties import opening
+    from skep.retrieval.parties import OPENING, opening
 
     best = theirs[holds[theirs].argmax()]
-    return opening(call.sources.texts(found.rows[best : best + 1])[0])[0]
+    (text,) = call.sources.texts(found.rows[best : best + 1])
+    return opening(text[:OPENING])[0]
 
 
 def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:
