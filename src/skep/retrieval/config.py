@@ -97,7 +97,7 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     subject: float = 0.0
     """Weight of the query's names standing at the head of a memory."""
     another: float = 0.0
-    """Weight of opening with somebody else than the query names, where several are spoken of; it counts against."""
+    """Weight against opening with somebody else than the query asks about, where several are spoken of."""
     author: float = 0.0
     """Weight of the query naming the agent that wrote a memory."""
     title: float = 0.0
@@ -154,8 +154,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Hits that hold no word of the query and no relative of one are withheld if their cosine (calibrated) is below
     this; they are there for the words of their neighbours. Needs `context`, `coverage` or `numbers`."""
     elsewhere: float = 0.0
-    """Nothing is returned where what is told of others holds so much more of the query (0..1) than what is told of
-    whom it names; 0 never looks. Needs `late`, and `context`, `coverage` or `numbers`."""
+    """What is told of others than the query asks about is withheld where it holds so much more of it (0..1) than
+    everything else; 0 never looks. Needs `late`, and `context`, `coverage` or `numbers`."""
     min_confidence: float = 0.3
     """Stored confidence below which nothing is recalled; what has faded is, until maintenance sets it aside."""
     min_importance: float = 0.0

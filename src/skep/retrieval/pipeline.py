@@ -45,6 +45,8 @@ HALF = 0.5
 """The share of the best hit's cosine from which a hit is near by meaning."""
 RELATED = 0.05
 """Late interaction from which a text holds a relative of a word of the query."""
+NEARLY = 0.7
+"""The share of a cosine that is nearly as near by meaning."""
 BROUGHT = ("guidance", "bridge")
 """Signals of hits that a question needs though it does not speak of them."""
 DISAGREEMENT = ("disagreement",)
@@ -226,12 +228,15 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
     if "reranker" in found.measured:  # its scale is its own, and it has read the texts
         return found, reason
     if config.elsewhere > 0 and (whom := _elsewhere(found, call)):
+        kept = _not_anothers(found)
         reason = f"what holds most of it is about {whom}, whom the question does not name"
-        return found.first(0).noted("elsewhere", cut=len(found), note=whom), reason
+        found = kept.noted("elsewhere", cut=len(found) - len(kept), note=whom)
+        if not len(found):
+            return found, reason
     if max(config.relative_floor, config.short_floor, config.brief_floor) > 0 and len(found):
         kept = found.take(np.flatnonzero(_near(found, call)))
         cut = len(found) - len(kept)
-        reason = f"{cut} far behind the best" if cut else ""
+        reason = reason or (f"{cut} far behind the best" if cut else "")
         found = kept.noted("relative floor", cut=cut)
     if config.meaning_floor > 0 and len(found) and (meant := _meant(found, call)) is not None:
         kept = found.take(np.flatnonzero(meant))
@@ -259,6 +264,15 @@ def _elsewhere(found: Candidates, call: Call) -> str:
     best = theirs[holds[theirs].argmax()]
     (text,) = call.sources.texts(found.rows[best : best + 1])
     return opening(text[:OPENING])[0]
+
+
+def _not_anothers(found: Candidates) -> Candidates:
+    """What is not told of others alone; nothing where none of the first of it is nearly as near by meaning."""
+    another, cosine = found.measured["another"][found.at], found.cosine
+    rest = np.flatnonzero(another > -1)
+    theirs = cosine[another <= -1][:WITNESSES].max()
+    far = not len(rest) or cosine[rest][:WITNESSES].max() < NEARLY * theirs
+    return found.take(rest[:0] if far else rest)
 
 
 def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:
