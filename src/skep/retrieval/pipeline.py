@@ -227,12 +227,8 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
         return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
     if "reranker" in found.measured:  # its scale is its own, and it has read the texts
         return found, reason
-    if config.elsewhere > 0 and (whom := _elsewhere(found, call)):
-        kept = _not_anothers(found)
-        reason = f"what holds most of it is about {whom}, whom the question does not name"
-        found = kept.noted("elsewhere", cut=len(found) - len(kept), note=whom)
-        if not len(found):
-            return found, reason
+    if config.elsewhere > 0:
+        found, reason = _without_others(found, call)
     if max(config.relative_floor, config.short_floor, config.brief_floor) > 0 and len(found):
         kept = found.take(np.flatnonzero(_near(found, call)))
         cut = len(found) - len(kept)
@@ -246,33 +242,29 @@ def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
     return found, reason
 
 
-def _elsewhere(found: Candidates, call: Call) -> str:
-    """Of whom it is told what the question asks of another: that holds clearly more of the question than the rest does.
+def _without_others(found: Candidates, call: Call) -> tuple[Candidates, str]:
+    """Without what is told of others, if it holds clearly more of the question than the rest; and whom that is about.
 
-    Empty where it does not, or was not measured.
+    Of the rest nothing is left where none of the first of it is nearly as near by meaning.
     """
     measured, at = found.measured, found.at
     held, late = measured.get("held", measured.get("coverage")), measured.get("late")
     if "another" not in measured or held is None or late is None:
-        return ""
-    holds, another = (held[at] + late[at]) / 2, measured["another"][at]
-    theirs, rest = (np.flatnonzero(which)[:WITNESSES] for which in (another <= -1, another > -1))
-    if not len(theirs) or holds[theirs].max() - holds[rest].max(initial=0.0) <= call.config.elsewhere:
-        return ""
+        return found, ""
+    holds, cosine, another = (held[at] + late[at]) / 2, found.cosine, measured["another"][at]
+    theirs, rest = np.flatnonzero(another <= -1)[:WITNESSES], np.flatnonzero(another > -1)
+    first = rest[:WITNESSES]
+    if not len(theirs) or holds[theirs].max() - holds[first].max(initial=0.0) <= call.config.elsewhere:
+        return found, ""
+    if not len(rest) or cosine[first].max() < NEARLY * cosine[theirs].max():
+        rest = rest[:0]
     from skep.retrieval.parties import OPENING, opening
 
     best = theirs[holds[theirs].argmax()]
     (text,) = call.sources.texts(found.rows[best : best + 1])
-    return opening(text[:OPENING])[0]
-
-
-def _not_anothers(found: Candidates) -> Candidates:
-    """What is not told of others alone; nothing where none of the first of it is nearly as near by meaning."""
-    another, cosine = found.measured["another"][found.at], found.cosine
-    rest = np.flatnonzero(another > -1)
-    theirs = cosine[another <= -1][:WITNESSES].max()
-    far = not len(rest) or cosine[rest][:WITNESSES].max() < NEARLY * theirs
-    return found.take(rest[:0] if far else rest)
+    whom, _ = opening(text[:OPENING])
+    kept = found.take(rest).noted("elsewhere", cut=len(found) - len(rest), note=whom)
+    return kept, f"what holds most of it is about {whom}, whom the question does not name"
 
 
 def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:
