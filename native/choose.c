@@ -1,4 +1,4 @@
-/* The best of many, where rows stand, and what is known of them. */
+/* The best of many, and where rows stand. */
 
 #include <stdlib.h>
 
@@ -239,72 +239,41 @@ void by_row(Entry *entries, Entry *room, Py_ssize_t count)
         memcpy(entries, sorted, (size_t)count * sizeof *entries);
 }
 
-/* The same in the order of their rows, with room for as many behind them. */
-static void unload_by_row(Entry *heap, Py_ssize_t count, const int64_t *rows, int64_t *out)
-{
-    for (Py_ssize_t i = 0; i < count; i++)
-        heap[i].row = rows[heap[i].slot];
-    const Entry *sorted = sorted_by_row(heap, heap + count, count);
-    for (Py_ssize_t i = 0; i < count; i++)
-        out[i] = sorted[i].slot;
-}
-
-PyDoc_STRVAR(best_doc, "best(values, by_slot, slots, mask, rows, k, by_row, out, /)\n--\n\n"
-                       "Put the slots of the `k` largest values into `out`, ties broken by row: best first, or in the order of\n"
-                       "their rows. Say how many, and how many slots the mask (None: all) admits. Values stand by slot, or\n"
-                       "beside `slots`.");
+PyDoc_STRVAR(best_doc, "best(values, slots, rows, k, out, /)\n--\n\n"
+                       "Put the slots of the `k` largest values, each beside its slot, into `out`, best first, ties broken by row.");
 
 static PyObject *best(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("best", count, 8))
+    if (!is_count("best", count, 5))
         return NULL;
     Buffers buffers = {.count = 0};
-    PyObject *answer = NULL;
-    Entry *heap = NULL;
     Py_buffer *values = array(&buffers, given[0], "values", 1, 4, 0);
-    int by_slot = values ? PyObject_IsTrue(given[1]) : -1;
-    Py_buffer *slots = by_slot >= 0 ? array(&buffers, given[2], "slots", 1, 8, 0) : NULL;
-    Py_buffer *mask = slots && given[3] != Py_None ? array(&buffers, given[3], "mask", 1, 1, 0) : NULL;
-    Py_buffer *rows = slots && (mask || given[3] == Py_None) ? array(&buffers, given[4], "rows", 1, 8, 0) : NULL;
-    Py_ssize_t k = rows ? PyLong_AsSsize_t(given[5]) : -1;
-    int ordered = rows && !PyErr_Occurred() ? PyObject_IsTrue(given[6]) : -1;
-    Py_buffer *out = ordered >= 0 ? array(&buffers, given[7], "out", 1, 8, 1) : NULL;
-    if (out == NULL)
-        goto end;
-    Py_ssize_t all = slots->shape[0], found = 0, total = 0, known = rows->shape[0];
+    Py_buffer *slots = values ? array(&buffers, given[1], "slots", 1, 8, 0) : NULL;
+    Py_buffer *rows = slots ? array(&buffers, given[2], "rows", 1, 8, 0) : NULL;
+    Py_ssize_t k = rows ? PyLong_AsSsize_t(given[3]) : -1;
+    Py_buffer *out = rows && !PyErr_Occurred() ? array(&buffers, given[4], "out", 1, 8, 1) : NULL;
+    Py_ssize_t all = out ? slots->shape[0] : 0, found = 0;
     k = k < 0 ? 0 : k > all ? all : k;
-    if (by_slot && values->shape[0] < known)
-        known = values->shape[0];
-    if (mask != NULL && mask->shape[0] < known)
-        known = mask->shape[0];
-    if ((!by_slot && !long_enough(values, "values", all)) || !long_enough(out, "out", k) ||
-        !all_within(slots->buf, all, 0, known))
-        goto end;
-    if ((heap = malloc((size_t)(k + 1) * 2 * sizeof *heap)) == NULL) {
+    int sound = out != NULL && long_enough(values, "values", all) && long_enough(out, "out", k) &&
+                all_within(slots->buf, all, 0, rows->shape[0]);
+    Entry *heap = sound ? malloc((size_t)(k + 1) * sizeof *heap) : NULL;
+    if (sound && heap == NULL) {
         PyErr_NoMemory();
-        goto end;
+        sound = 0;
     }
-    const float *each = values->buf;
-    const int64_t *from = slots->buf, *row = rows->buf;
-    const uint8_t *flags = mask == NULL ? NULL : mask->buf;
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < all; i++) {
-        int64_t slot = from[i];
-        if (flags != NULL && !flags[slot])
-            continue;
-        total++;
-        float value = each[by_slot ? slot : i];
-        if (found < k || (k > 0 && value >= heap[0].value))
-            offer(heap, &found, k, (Entry){slot, 0, value}, row);
+    if (sound) {
+        const float *each = values->buf;
+        const int64_t *from = slots->buf, *row = rows->buf;
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t i = 0; i < all; i++)
+            if (found < k || (k > 0 && each[i] >= heap[0].value))
+                offer(heap, &found, k, (Entry){from[i], 0, each[i]}, row);
+        unload(heap, found, row, out->buf);
+        Py_END_ALLOW_THREADS
     }
-    (ordered ? unload_by_row : unload)(heap, found, row, out->buf);
-    Py_END_ALLOW_THREADS
-    answer = Py_BuildValue("(nn)", found, total);
-end:
     free(heap);
-    release(&buffers);
-    return answer;
+    return finished(&buffers, sound);
 }
 
 PyDoc_STRVAR(locate_doc, "locate(rows, order, alive, asked, base, out, /)\n--\n\n"
@@ -372,56 +341,8 @@ static PyObject *locate(PyObject *self, PyObject *const *given, Py_ssize_t count
     return finished(&buffers, sound);
 }
 
-PyDoc_STRVAR(gather_doc, "gather(columns, slots, rows, out, /)\n--\n\n"
-                         "Put the rows of some slots into `rows`, and what is known of them into the lines of `out`. The first\n"
-                         "of six columns is the rows, the second BM25 as floats, the others are doubles: when made, confidence,\n"
-                         "last evidence, importance. Of these a column of one entry has it at every slot, and confidence and\n"
-                         "importance are rounded to floats.");
-
-#define COLUMNS 6
-#define SINGLE(line) ((line) == 2 || (line) == 4)
-
-static PyObject *gather(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("gather", count, 4))
-        return NULL;
-    if (!PyTuple_Check(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "columns: not a tuple");
-        return NULL;
-    }
-    Buffers buffers = {.count = 0};
-    Py_buffer *column[COLUMNS], *rows = NULL, *out = NULL;
-    Py_buffer *slots = array(&buffers, given[1], "slots", 1, 8, 0);
-    int sound = slots != NULL && (rows = array(&buffers, given[2], "rows", 1, 8, 1)) != NULL &&
-                (out = array(&buffers, given[3], "out", 2, 8, 1)) != NULL &&
-                told(PyTuple_Size(given[0]) == COLUMNS && out->shape[0] == COLUMNS - 1,
-                     "columns, out: too few or too many");
-    Py_ssize_t size = sound ? slots->shape[0] : 0;
-    sound = sound && long_enough(rows, "rows", size) && told(out->shape[1] >= size, "out: too short for the slots");
-    for (int i = 0; sound && i < COLUMNS; i++) {
-        column[i] = array(&buffers, PyTuple_GetItem(given[0], i), "columns", 1, i == 1 ? 4 : 8, 0);
-        sound = column[i] != NULL &&
-                ((i > 1 && column[i]->shape[0] == 1) || all_within(slots->buf, size, 0, column[i]->shape[0]));
-    }
-    const int64_t *at = sound ? slots->buf : NULL;
-    for (Py_ssize_t i = 0; i < size && sound; i++)
-        ((int64_t *)rows->buf)[i] = ((const int64_t *)column[0]->buf)[at[i]];
-    for (int line = 0; sound && line < COLUMNS - 1; line++) {
-        const Py_buffer *from = column[line + 1];
-        double *to = (double *)((char *)out->buf + line * out->strides[0]);
-        for (Py_ssize_t i = 0; i < size; i++) {
-            Py_ssize_t place = from->shape[0] == 1 ? 0 : (Py_ssize_t)at[i];
-            double value = line == 0 ? (double)((const float *)from->buf)[place] : ((const double *)from->buf)[place];
-            to[i] = SINGLE(line) ? (double)(float)value : value;
-        }
-    }
-    return finished(&buffers, sound);
-}
-
 PyMethodDef choose_methods[] = {
     METHOD(best),
-    METHOD(gather),
     METHOD(locate),
     {NULL, NULL, 0, NULL},
 };

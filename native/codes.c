@@ -174,53 +174,60 @@ static PyObject *vectors(PyObject *self, PyObject *const *given, Py_ssize_t coun
     return finished(&buffers, sound);
 }
 
-PyDoc_STRVAR(turn_doc, "turn(vector, length, signs, shrink, unit, steps, single, /)\n--\n\n"
-                       "A vector, divided by a length, in the turned axes: in steps of one divided by the unit, and as it is.");
+PyDoc_STRVAR(turn_doc, "turn(vector, length, signs, shrink, unit, /)\n--\n\n"
+                       "A vector, divided by a length, in the turned axes, as bytes: in steps of one divided by the unit, eight\n"
+                       "bytes each, and then as it is, four bytes each.");
+
+static void turned(const float *vector, Py_ssize_t dim, float length, const float *flip, double shrink, double unit,
+                   double *data, float *single)
+{
+    Py_ssize_t size = part_of(dim);
+    for (Py_ssize_t d = 0; d < dim; d++) {
+        float coordinate = vector[d] / length;
+        data[d] = (double)coordinate * unit;
+    }
+    for (Py_ssize_t part = 0; part <= dim - size; part += dim - size ? dim - size : 1) {
+        double *mine = data + part;
+        for (Py_ssize_t d = 0; d < size; d++)
+            mine[d] = rint(mine[d]) * flip[d];
+        for (Py_ssize_t step = 1; step < size; step *= 2)
+            for (Py_ssize_t start = 0; start < size; start += 2 * step)
+                for (Py_ssize_t i = start; i < start + step; i++) {
+                    double left = mine[i], right = mine[i + step];
+                    mine[i] = left + right;
+                    mine[i + step] = left - right;
+                }
+        for (Py_ssize_t d = 0; d < size; d++)
+            mine[d] *= shrink;
+    }
+    double per = 1 / unit;
+    for (Py_ssize_t d = 0; d < dim; d++) {
+        data[d] = rint(data[d]);
+        single[d] = (float)(data[d] * per);
+    }
+}
 
 static PyObject *turn(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("turn", count, 7))
+    if (!is_count("turn", count, 5))
         return NULL;
     Buffers buffers = {.count = 0};
+    PyObject *made = NULL;
     Py_buffer *vector = array(&buffers, given[0], "vector", 1, 4, 0);
     float length = vector ? (float)PyFloat_AsDouble(given[1]) : 1;
     Py_buffer *signs = vector && !PyErr_Occurred() ? array(&buffers, given[2], "signs", 1, 4, 0) : NULL;
     double shrink = signs ? PyFloat_AsDouble(given[3]) : 0;
     double unit = signs && !PyErr_Occurred() ? PyFloat_AsDouble(given[4]) : 0;
-    Py_buffer *steps = signs && !PyErr_Occurred() ? array(&buffers, given[5], "steps", 1, 8, 1) : NULL;
-    Py_buffer *single = steps ? array(&buffers, given[6], "single", 1, 4, 1) : NULL;
-    Py_ssize_t dim = vector ? vector->shape[0] : 0, size = part_of(dim);
-    int sound = single != NULL && long_enough(signs, "signs", size) && long_enough(steps, "steps", dim) &&
-                long_enough(single, "single", dim);
-    if (sound && dim > 0) {
-        double *data = steps->buf;
-        const float *flip = signs->buf;
-        for (Py_ssize_t d = 0; d < dim; d++) {
-            float coordinate = ((const float *)vector->buf)[d] / length;
-            data[d] = (double)coordinate * unit;
-        }
-        for (Py_ssize_t part = 0; part <= dim - size; part += dim - size ? dim - size : 1) {
-            double *mine = data + part;
-            for (Py_ssize_t d = 0; d < size; d++)
-                mine[d] = rint(mine[d]) * flip[d];
-            for (Py_ssize_t step = 1; step < size; step *= 2)
-                for (Py_ssize_t start = 0; start < size; start += 2 * step)
-                    for (Py_ssize_t i = start; i < start + step; i++) {
-                        double left = mine[i], right = mine[i + step];
-                        mine[i] = left + right;
-                        mine[i + step] = left - right;
-                    }
-            for (Py_ssize_t d = 0; d < size; d++)
-                mine[d] *= shrink;
-        }
-        double per = 1 / unit;
-        for (Py_ssize_t d = 0; d < dim; d++) {
-            data[d] = rint(data[d]);
-            ((float *)single->buf)[d] = (float)(data[d] * per);
-        }
+    Py_ssize_t dim = vector ? vector->shape[0] : 0;
+    if (signs != NULL && !PyErr_Occurred() && long_enough(signs, "signs", part_of(dim)))
+        made = PyBytes_FromStringAndSize(NULL, 12 * dim);
+    if (made != NULL && dim > 0) {
+        double *data = (double *)(void *)PyBytes_AsString(made);
+        turned(vector->buf, dim, length, signs->buf, shrink, unit, data, (float *)(data + dim));
     }
-    return finished(&buffers, sound);
+    release(&buffers);
+    return made;
 }
 
 /* Levels around the middle, their bits as planes. */

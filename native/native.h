@@ -120,7 +120,7 @@ enum { PLAIN, AVX2, AVX512, GENERATIONS };
 extern int generation;
 
 /* The functions of each part, and what it does before the first call. */
-extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], generation_methods[], search_methods[];
+extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], generation_methods[];
 extern PyMethodDef build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
 extern PyMethodDef ranking_methods[], tiles_methods[], weighing_methods[], reading_methods[], pieces_methods[];
 extern PyMethodDef closest_methods[], late_methods[], memories_methods[], naming_methods[], carrying_methods[];
@@ -132,5 +132,6 @@ void build_start(void);
 void joining_start(void);
 void pieces_start(void);
 int text_fill(PyObject *module);
+int tables_fill(PyObject *module);
 
 #endif

@@ -1,21 +1,14 @@
 /* BM25 over postings: `storage/segments/lexical.py` says what it means. Everything is added in the order numpy adds
    it, so scores are the same to the last bit. */
 
+#include <math.h>
 #include <stdlib.h>
 
-#include "native.h"
+#include "lists.h"
 
 #define FEW 8 /* where one slot in so many was touched, all are set to 0 */
 
-/* The terms of one segment: sorted keys, where the postings of each begin, and how many of them are of dead rows. */
-typedef struct {
-    const uint64_t *keys;
-    const int64_t *offsets, *dead; /* `dead` is NULL where none is */
-    Py_ssize_t count;
-} Terms;
-
-/* From (keys, offsets, dead), where the last may be None. */
-static int terms_of(Buffers *buffers, PyObject *given, Terms *terms)
+int terms_of(Buffers *buffers, PyObject *given, Terms *terms)
 {
     PyObject *keys, *offsets, *dead;
     Py_buffer *key, *offset, *gone = NULL;
@@ -31,8 +24,7 @@ static int terms_of(Buffers *buffers, PyObject *given, Terms *terms)
     return long_enough(offset, "offsets", terms->count + 1) && (gone == NULL || long_enough(gone, "dead", terms->count));
 }
 
-/* Where the postings of a key begin and how many there are; how many of them are of live rows. */
-static int64_t find_one(const Terms *terms, uint64_t key, int64_t *start, int64_t *size)
+int64_t find_one(const Terms *terms, uint64_t key, int64_t *start, int64_t *size)
 {
     Py_ssize_t at = 0, end = terms->count;
     while (at < end) {
@@ -48,12 +40,12 @@ static int64_t find_one(const Terms *terms, uint64_t key, int64_t *start, int64_
     return there && terms->dead != NULL ? (int64_t)((uint64_t)*size - (uint64_t)terms->dead[at]) : *size;
 }
 
-PyDoc_STRVAR(find_doc, "find(parts, keys, more, live, asked, held, odds, /)\n--\n\n"
+PyDoc_STRVAR(find_doc, "find(parts, keys, more, live, asked, held, rarity, /)\n--\n\n"
                        "Find terms, given as a list of keys, in parts of (keys, offsets, dead); `dead` (None: nothing) says for\n"
                        "every key how many of its postings are of rows that are not alive. Writes the keys into `asked`, and into\n"
                        "the lines of `held`, for every part, where the postings of each begin and how many there are. The last\n"
-                       "line is in how many live rows each stands, with those of a list of `more` (None: no more). `odds` are\n"
-                       "those of a row among `live` to be without it.");
+                       "line is in how many live rows each stands, with those of a list of `more` (None: no more). `rarity` is\n"
+                       "how rare that is among `live` rows.");
 
 static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
@@ -69,9 +61,9 @@ static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
     double live = PyFloat_AsDouble(given[3]);
     Py_buffer *asked = PyErr_Occurred() ? NULL : array(&buffers, given[4], "asked", 1, 8, 1);
     Py_buffer *held = asked ? array(&buffers, given[5], "held", 2, 8, 1) : NULL;
-    Py_buffer *odds = held ? array(&buffers, given[6], "odds", 1, 8, 1) : NULL;
-    int sound = odds != NULL && long_enough(asked, "asked", terms) && long_enough(held, "held", 2 * parts + 1) &&
-                told(held->shape[1] >= terms, "held: too short for the keys") && long_enough(odds, "odds", terms) &&
+    Py_buffer *rare = held ? array(&buffers, given[6], "rarity", 1, 8, 1) : NULL;
+    int sound = rare != NULL && long_enough(asked, "asked", terms) && long_enough(held, "held", 2 * parts + 1) &&
+                told(held->shape[1] >= terms, "held: too short for the keys") && long_enough(rare, "rarity", terms) &&
                 told(given[2] == Py_None || PyList_Size(given[2]) >= terms, "more: too short for the keys");
     char *lines = sound ? held->buf : NULL;
     Py_ssize_t stride = sound ? held->strides[0] : 0;
@@ -93,38 +85,12 @@ static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
         release(&own);
     }
     for (Py_ssize_t i = 0; sound && i < terms; i++)
-        ((double *)odds->buf)[i] = (live - (double)found[i] + 0.5) / ((double)found[i] + 0.5);
+        ((double *)rare->buf)[i] = rarity(live, found[i]);
     return finished(&buffers, sound);
 }
 
-/* The postings of some terms in one part of the table. */
-typedef struct {
-    const uint32_t *docs;
-    const void *classes; /* NULL: each posting has an impact of its own */
-    int wide;            /* whether classes have four bytes */
-    const float *impacts, *worths;
-    const int64_t *starts, *sizes;
-    Py_ssize_t terms, kinds; /* kinds: how many impacts there are */
-} Lists;
 
-/* Scores by slot, and the slots whose score is not 0, each once. */
-typedef struct {
-    float *scores;
-    int64_t *slots;
-    Py_ssize_t count, room, filled;
-} Sums;
-
-/* A term: the rarest is added first, so that sums are rounded alike whatever the segments. */
-typedef struct {
-    float worth;
-    uint64_t key;
-    Py_ssize_t at;
-} Term;
-
-#define OUTSIDE "postings: they lead out of the arrays"
-
-/* Lists from six arguments on; every stretch of them lies within the arrays. */
-static int lists_of(Buffers *buffers, PyObject *const *given, Lists *lists)
+int postings_of(Buffers *buffers, PyObject *const *given, Lists *lists)
 {
     Py_buffer *docs = array(buffers, given[0], "docs", 1, 4, 0);
     Py_buffer *classes = NULL;
@@ -137,24 +103,40 @@ static int lists_of(Buffers *buffers, PyObject *const *given, Lists *lists)
         docs = classes == NULL ? NULL : docs;
     }
     Py_buffer *impacts = docs ? array(buffers, given[2], "impacts", 1, 4, 0) : NULL;
-    Py_buffer *starts = impacts ? array(buffers, given[3], "starts", 1, 8, 0) : NULL;
+    if (impacts == NULL)
+        return 0;
+    *lists = (Lists){.docs = docs->buf, .classes = classes ? classes->buf : NULL, .wide = classes && classes->itemsize == 4,
+                     .impacts = impacts->buf, .kinds = impacts->shape[0], .postings = docs->shape[0]};
+    return classes == NULL || long_enough(classes, "classes", docs->shape[0]);
+}
+
+int all_inside(const Lists *lists)
+{
+    for (Py_ssize_t term = 0; term < lists->terms; term++) {
+        int64_t start = lists->starts[term], size = lists->sizes[term];
+        if (start < 0 || size < 0 || start > lists->postings || size > lists->postings - start)
+            return 0;
+    }
+    return 1;
+}
+
+/* Lists from six arguments on; every stretch of them lies within the arrays. */
+static int lists_of(Buffers *buffers, PyObject *const *given, Lists *lists)
+{
+    Py_buffer *starts = postings_of(buffers, given, lists) ? array(buffers, given[3], "starts", 1, 8, 0) : NULL;
     Py_buffer *sizes = starts ? array(buffers, given[4], "sizes", 1, 8, 0) : NULL;
     Py_buffer *worths = sizes ? array(buffers, given[5], "worths", 1, 4, 0) : NULL;
     if (worths == NULL)
         return 0;
-    *lists = (Lists){docs->buf, classes ? classes->buf : NULL, classes && classes->itemsize == 4, impacts->buf,
-                     worths->buf, starts->buf, sizes->buf, starts->shape[0], impacts->shape[0]};
-    if (!long_enough(sizes, "sizes", lists->terms) || !long_enough(worths, "worths", lists->terms) ||
-        (classes != NULL && !long_enough(classes, "classes", docs->shape[0])))
+    lists->worths = worths->buf;
+    lists->starts = starts->buf;
+    lists->sizes = sizes->buf;
+    lists->terms = starts->shape[0];
+    if (!long_enough(sizes, "sizes", lists->terms) || !long_enough(worths, "worths", lists->terms))
         return 0;
-    for (Py_ssize_t term = 0; term < lists->terms; term++) {
-        int64_t start = lists->starts[term], size = lists->sizes[term];
-        if (start < 0 || size < 0 || start > docs->shape[0] || size > docs->shape[0] - start) {
-            PyErr_SetString(PyExc_IndexError, OUTSIDE);
-            return 0;
-        }
-    }
-    return 1;
+    if (!all_inside(lists))
+        PyErr_SetString(PyExc_IndexError, OUTSIDE);
+    return !PyErr_Occurred();
 }
 
 static inline Py_ssize_t kind_of(const Lists *lists, Py_ssize_t at)
@@ -165,8 +147,7 @@ static inline Py_ssize_t kind_of(const Lists *lists, Py_ssize_t at)
                        : (Py_ssize_t)((const uint16_t *)lists->classes)[at];
 }
 
-/* 0 where a posting leads out of the arrays. */
-static int add_up(const Lists *lists, const Term *terms, Py_ssize_t base, Sums *sums)
+int add_up(const Lists *lists, const Term *terms, Py_ssize_t base, Sums *sums)
 {
     Py_ssize_t left = sums->count - base;
     float *scores = sums->scores + base;
@@ -186,8 +167,7 @@ static int add_up(const Lists *lists, const Term *terms, Py_ssize_t base, Sums *
     return 1;
 }
 
-/* Take back what an earlier query added, of which the slots are known unless `filled` is below 0. */
-static int clear(Sums *sums)
+int clear(Sums *sums)
 {
     if (sums->filled < 0 || sums->filled > sums->room || sums->filled > sums->count / FEW)
         memset(sums->scores, 0, (size_t)sums->count * sizeof *sums->scores);
@@ -201,7 +181,7 @@ static int clear(Sums *sums)
     return 1;
 }
 
-static int rarest_first(const void *left, const void *right)
+int rarest_first(const void *left, const void *right)
 {
     const Term *one = left, *other = right;
     if (one->worth != other->worth)
@@ -209,83 +189,6 @@ static int rarest_first(const void *left, const void *right)
     if (one->key != other->key)
         return one->key < other->key ? -1 : 1;
     return (one->at > other->at) - (one->at < other->at);
-}
-
-/* One part from (base, docs, classes, impacts, starts, sizes), added to the sums. */
-static int add_part(PyObject *given, PyObject *worths, const Term *terms, Py_ssize_t count, Sums *sums)
-{
-    PyObject *items[6];
-    Buffers buffers = {.count = 0};
-    Lists lists;
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != 6) {
-        PyErr_SetString(PyExc_TypeError, "parts: not tuples of six");
-        return 0;
-    }
-    for (int i = 0; i < 5; i++)
-        items[i] = PyTuple_GetItem(given, i + 1);
-    items[5] = worths;
-    Py_ssize_t base = PyLong_AsSsize_t(PyTuple_GetItem(given, 0));
-    int sound = !PyErr_Occurred() && lists_of(&buffers, items, &lists) &&
-                told(lists.terms == count, "parts: postings of another number of terms");
-    if (sound) {
-        sound = base >= 0 && base <= sums->count;
-        if (sound) {
-            Py_BEGIN_ALLOW_THREADS
-            sound = add_up(&lists, terms, base, sums);
-            Py_END_ALLOW_THREADS
-        }
-        if (!sound)
-            PyErr_SetString(PyExc_IndexError, OUTSIDE);
-    }
-    release(&buffers);
-    return sound;
-}
-
-PyDoc_STRVAR(score_doc,
-             "score(scores, touched, filled, keys, worths, parts, /)\n--\n\n"
-             "Add up the postings of some terms, each with a key and a worth, part by part: (base, docs, classes, impacts,\n"
-             "starts, sizes). The scores of the `filled` touched slots, of all where it is below 0, are set to 0 before.\n"
-             "The slots whose score is not 0 are then the touched ones; says how many. Room for one more than slots is\n"
-             "needed.");
-
-static PyObject *score(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("score", count, 6))
-        return NULL;
-    Buffers buffers = {.count = 0};
-    Term *terms = NULL;
-    Sums sums = {0};
-    Py_buffer *scores = array(&buffers, given[0], "scores", 1, 4, 1);
-    Py_buffer *touched = scores ? array(&buffers, given[1], "touched", 1, 8, 1) : NULL;
-    Py_ssize_t filled = touched ? PyLong_AsSsize_t(given[2]) : -1;
-    Py_buffer *keys = touched && !PyErr_Occurred() ? array(&buffers, given[3], "keys", 1, 8, 0) : NULL;
-    Py_buffer *worths = keys ? array(&buffers, given[4], "worths", 1, 4, 0) : NULL;
-    int sound = worths != NULL && long_enough(worths, "worths", keys->shape[0]);
-    if (sound && !PyTuple_Check(given[5])) {
-        PyErr_SetString(PyExc_TypeError, "parts: not a tuple");
-        sound = 0;
-    }
-    if (sound) {
-        sums = (Sums){scores->buf, touched->buf, scores->shape[0], touched->shape[0], filled};
-        if ((terms = PyMem_Malloc((size_t)(keys->shape[0] + 1) * sizeof *terms)) == NULL) {
-            PyErr_NoMemory();
-            sound = 0;
-        } else if (!clear(&sums)) {
-            PyErr_SetString(PyExc_IndexError, OUTSIDE);
-            sound = 0;
-        }
-    }
-    if (sound) {
-        for (Py_ssize_t i = 0; i < keys->shape[0]; i++)
-            terms[i] = (Term){((const float *)worths->buf)[i], ((const uint64_t *)keys->buf)[i], i};
-        qsort(terms, (size_t)keys->shape[0], sizeof *terms, rarest_first);
-    }
-    for (Py_ssize_t i = 0; sound && i < PyTuple_Size(given[5]); i++)
-        sound = add_part(PyTuple_GetItem(given[5], i), given[4], terms, keys->shape[0], &sums);
-    PyMem_Free(terms);
-    release(&buffers);
-    return sound ? PyLong_FromSsize_t(sums.filled) : NULL;
 }
 
 /* Where a row stands among the ascending rows of a term, or would stand. */
@@ -355,7 +258,6 @@ static PyObject *gains(PyObject *self, PyObject *const *given, Py_ssize_t count)
 
 PyMethodDef postings_methods[] = {
     METHOD(find),
-    METHOD(score),
     METHOD(gains),
     {NULL, NULL, 0, NULL},
 };

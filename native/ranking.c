@@ -193,6 +193,25 @@ static PyObject *read_off(PyObject *self, PyObject *const *given, Py_ssize_t cou
     return finished(&buffers, sound);
 }
 
+/* Where a value stands on a scale of straight lines between points; `left` is the point before the last one that was
+   asked for. */
+static float height_at(double value, const double *points, const double *heights, Py_ssize_t last, Py_ssize_t *left)
+{
+    if (value < points[0])
+        return (float)heights[0];
+    if (value >= points[last])
+        return (float)heights[last];
+    if (value != value)
+        return (float)value;
+    while (value < points[*left])
+        --*left;
+    while (value >= points[*left + 1])
+        ++*left;
+    double low = points[*left], from = heights[*left];
+    double rise = (heights[*left + 1] - from) / (points[*left + 1] - low);
+    return (float)(value == low ? from : rise * (value - low) + from);
+}
+
 PyDoc_STRVAR(between_doc, "between(values, points, heights, out, /)\n--\n\n"
                           "Values on a scale of straight lines between points that ascend; before the first and after the last it\n"
                           "stays as it is there. Float32 in, float32 out; what is no number stays what it is.");
@@ -207,28 +226,10 @@ static PyObject *between(PyObject *self, PyObject *const *given, Py_ssize_t coun
                 (heights = array(&buffers, given[2], "heights", 1, 8, 0)) != NULL &&
                 (out = array(&buffers, given[3], "out", 1, 4, 1)) != NULL && long_enough(points, "points", 2) &&
                 long_enough(heights, "heights", points->shape[0]) && long_enough(out, "out", values->shape[0]);
-    if (sound) {
-        const float *from = values->buf;
-        const double *p = points->buf, *h = heights->buf;
-        float *to = out->buf;
-        Py_ssize_t last = points->shape[0] - 1, left = 0;
-        for (Py_ssize_t i = 0; i < values->shape[0]; i++) {
-            double value = from[i], height = value;
-            if (value < p[0])
-                height = h[0];
-            else if (value >= p[last])
-                height = h[last];
-            else if (value == value) {
-                while (value < p[left])
-                    left--;
-                while (value >= p[left + 1])
-                    left++;
-                double rise = (h[left + 1] - h[left]) / (p[left + 1] - p[left]);
-                height = value == p[left] ? h[left] : rise * (value - p[left]) + h[left];
-            }
-            to[i] = (float)height;
-        }
-    }
+    const float *from = sound ? values->buf : NULL;
+    Py_ssize_t left = 0;
+    for (Py_ssize_t i = 0; sound && i < values->shape[0]; i++)
+        ((float *)out->buf)[i] = height_at(from[i], points->buf, heights->buf, points->shape[0] - 1, &left);
     return finished(&buffers, sound);
 }
 
@@ -336,6 +337,27 @@ static void fuse(const Lines *lines, const double weights[2], double k, int know
                                   : weights[i] / total * lines->signals[i][at];
 }
 
+/* Signals, places, order and scores; which signals there are, or -1 where there is no memory for it. The places of ties
+   are those where the order is written. */
+static int put_in_order(const double *words, const double *cosine, const Ties *ties, const double weights[2], double k,
+                        int shown, Py_ssize_t size, Lines *lines, int64_t *at, double *score)
+{
+    Entry few[2 * FEW], *asked = NULL;
+    int known = share_out(words, cosine, size, lines->signals[0], lines->signals[1]);
+    if ((shown || k >= 0.0) && !(rank_into(words, size, lines->places[0]) && rank_into(cosine, size, lines->places[1])))
+        return -1;
+    for (Py_ssize_t i = 0; i < size; i++)
+        at[i] = i;
+    fuse(lines, weights, k, known, size, score);
+    const Entry *found = by_value(score, size, ties, few, &asked);
+    for (Py_ssize_t i = 0; found != NULL && i < size; i++) {
+        at[i] = found[i].at;
+        score[i] = found[i].value;
+    }
+    PyMem_Free(asked);
+    return found == NULL ? -1 : known;
+}
+
 PyDoc_STRVAR(rank_doc,
              "rank(words, cosine, weights, k, importance, created_at, rows, signals, places, at, score, /)\n--\n\n"
              "Candidates by two signals: writes what `rates` writes, then which of them stand where, best first, and their\n"
@@ -348,7 +370,6 @@ static PyObject *rank(PyObject *self, PyObject *const *given, Py_ssize_t count)
     (void)self;
     Buffers buffers = {.count = 0};
     Py_buffer *words, *cosine, *importance, *created_at, *rows, *at_out, *score_out;
-    Entry few[2 * FEW], *asked = NULL, *found = NULL;
     double weights[2], k = -1.0, few_lines[4 * FEW], *more_lines = NULL;
     Lines lines;
     int known = 0, shown = count == 11 && (given[7] != Py_None || given[8] != Py_None);
@@ -374,31 +395,75 @@ static PyObject *rank(PyObject *self, PyObject *const *given, Py_ssize_t count)
             (shown ? lines_told(&buffers, given[7], given[8], size, &lines)
                    : lines_apart(size, few_lines, &more_lines, &lines));
     if (sound) {
-        int64_t *at = at_out->buf;
-        double *score = score_out->buf;
-        known = share_out(words->buf, cosine->buf, size, lines.signals[0], lines.signals[1]);
-        if (shown || k >= 0.0)
-            sound = rank_into(words->buf, size, lines.places[0]) && rank_into(cosine->buf, size, lines.places[1]);
-        if (sound) {
-            for (Py_ssize_t i = 0; i < size; i++)
-                at[i] = i;
-            fuse(&lines, weights, k, known, size, score);
-            const Ties ties = {importance->buf, created_at->buf, rows->buf, at};
-            found = by_value(score, size, &ties, few, &asked);
-            sound = found != NULL;
-        }
-        for (Py_ssize_t i = 0; sound && i < size; i++) {
-            at[i] = found[i].at;
-            score[i] = found[i].value;
-        }
+        const Ties ties = {importance->buf, created_at->buf, rows->buf, at_out->buf};
+        known = put_in_order(words->buf, cosine->buf, &ties, weights, k, shown, size, &lines, at_out->buf, score_out->buf);
     }
-    PyMem_Free(asked);
     PyMem_Free(more_lines);
     release(&buffers);
-    return sound ? PyLong_FromLong(known) : NULL;
+    return sound && known >= 0 ? PyLong_FromLong(known) : NULL;
+}
+
+PyDoc_STRVAR(ranked_doc,
+             "ranked(pool, weights, k, scale, out, /)\n--\n\n"
+             "The same for a pool as a table gives it. `scale` is None, or (points, heights) as `between` takes them, and is\n"
+             "that of the cosines. The lines of `out` are the cosines on that scale, which of the candidates stand where, as\n"
+             "whole numbers, and their scores; then, unless these are not to be told, two of signals and two of places.");
+
+#define POOL 7 /* lines of a pool */
+#define TOLD 7 /* lines of what is told; without signals and places, three */
+
+static PyObject *ranked(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    (void)self;
+    Buffers buffers;
+    Py_buffer *pool, *out, *points = NULL, *heights = NULL;
+    double weights[2], k, few_lines[4 * FEW], *more_lines = NULL, *line[POOL], *told_line[TOLD];
+    Lines lines;
+    buffers.count = 0;
+    if (!is_count("ranked", count, 5))
+        return NULL;
+    if (!PyTuple_Check(given[1]) || (given[3] != Py_None && !PyTuple_Check(given[3]))) {
+        PyErr_SetString(PyExc_TypeError, "weights, scale: not tuples");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(given[1], "dd", &weights[0], &weights[1]) || ((k = PyFloat_AsDouble(given[2])), PyErr_Occurred()))
+        return NULL;
+    int known = -1;
+    int sound = (pool = array(&buffers, given[0], "pool", 2, 8, 0)) != NULL &&
+                (out = array(&buffers, given[4], "out", 2, 8, 1)) != NULL &&
+                told(pool->shape[0] == POOL, "pool: another number of lines than a pool has") &&
+                told(out->shape[0] == TOLD || out->shape[0] == 3, "out: neither three lines nor seven") &&
+                told(out->shape[1] >= pool->shape[1], "out: too short for the pool");
+    if (sound && given[3] != Py_None)
+        sound = told(PyTuple_Size(given[3]) == 2, "scale: not points and heights") &&
+                (points = array(&buffers, PyTuple_GetItem(given[3], 0), "points", 1, 8, 0)) != NULL &&
+                (heights = array(&buffers, PyTuple_GetItem(given[3], 1), "heights", 1, 8, 0)) != NULL &&
+                long_enough(points, "points", 2) && long_enough(heights, "heights", points->shape[0]);
+    Py_ssize_t size = sound ? pool->shape[1] : 0, left = 0;
+    int shown = sound && out->shape[0] == TOLD;
+    for (int i = 0; sound && i < POOL; i++)
+        line[i] = (double *)((char *)pool->buf + i * pool->strides[0]);
+    for (int i = 0; sound && i < out->shape[0]; i++)
+        told_line[i] = (double *)((char *)out->buf + i * out->strides[0]);
+    if (shown)
+        lines = (Lines){{told_line[3], told_line[4]}, {(int64_t *)told_line[5], (int64_t *)told_line[6]}};
+    else if (sound)
+        sound = lines_apart(size, few_lines, &more_lines, &lines);
+    if (sound) {
+        const Ties ties = {line[5], line[2], (int64_t *)line[0], (int64_t *)told_line[1]};
+        for (Py_ssize_t i = 0; i < size; i++)
+            told_line[0][i] = points == NULL ? line[6][i]
+                                             : height_at(line[6][i], points->buf, heights->buf, points->shape[0] - 1, &left);
+        known = put_in_order(line[1], told_line[0], &ties, weights, k, shown, size, &lines, (int64_t *)told_line[1],
+                             told_line[2]);
+    }
+    PyMem_Free(more_lines);
+    release(&buffers);
+    return known >= 0 ? PyLong_FromLong(known) : NULL;
 }
 
 PyMethodDef ranking_methods[] = {
     METHOD(rates),  METHOD(stretch), METHOD(read_off), METHOD(between),
-    METHOD(places), METHOD(ordered), METHOD(rank),     {NULL, NULL, 0, NULL},
+    METHOD(places), METHOD(ordered), METHOD(rank),     METHOD(ranked),
+    {NULL, NULL, 0, NULL},
 };

@@ -4,47 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "inside.h"
-
-/* A segment or the tail: the slots from `base` on. */
-typedef struct {
-    Buffers buffers;
-    int64_t base;
-    Py_ssize_t count;
-    int sketched, coded;
-    Rows rows;
-    Codes codes;
-} Part;
-
-typedef struct {
-    /* What is searched. */
-    Part *parts;
-    Py_ssize_t number, count, tail; /* `tail`: the slot where the tail begins */
-    const uint8_t *mask;
-    const int64_t *row;
-    /* The frame of the sketches, and a sample of them; NULL where they are not asked. */
-    const float *axes, *mean;
-    Py_ssize_t axes_stride, axes_count;
-    double gain, step, mean_size;
-    Rows sample;
-    const int64_t *sampled;
-    /* The query. */
-    Py_ssize_t dim, bits;
-    const float *single;
-    const double *steps;
-    double worth;
-    /* How many to keep after each round, of how many admitted rows. */
-    double first, admitted;
-    int masked;
-    Py_ssize_t second, third, k;
-    /* The slots to begin with, if not all; the slots that are returned in any case. */
-    const int64_t *given, *chosen;
-    Py_ssize_t given_count, chosen_count;
-    /* Room for every slot, and for choosing among them. */
-    int64_t *slots;
-    float *values;
-    uint32_t *room;
-} Search;
+#include "near.h"
 
 static void probe_of(const Search *search, float *room, Probe *probe)
 {
@@ -127,7 +87,7 @@ static Py_ssize_t with_tail(const Search *search, Py_ssize_t found)
         const Part *part = &search->parts[i];
         if (part->base >= search->tail && part->coded)
             for (Py_ssize_t at = 0; at < part->count; at++)
-                if (search->mask[part->base + at] && part->codes.scale[at] > 0)
+                if ((search->mask == NULL || search->mask[part->base + at]) && part->codes.scale[at] > 0)
                     search->slots[found++] = part->base + at;
     }
     return found;
@@ -197,8 +157,18 @@ static void exactly(const Search *search, const int64_t *field, Py_ssize_t count
     }
 }
 
-/* The pool in the order of its rows; -1 where there is no memory for it. */
-static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
+/* Every slot that the mask, if there is one, admits. */
+static Py_ssize_t all_of(const Search *search)
+{
+    Py_ssize_t found = 0;
+    for (Py_ssize_t slot = 0; slot < search->count; slot++) {
+        search->slots[found] = slot;
+        found += search->mask == NULL || search->mask[slot];
+    }
+    return found;
+}
+
+Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
 {
     Py_ssize_t found = search->given_count, kept = 0, pooled = -1;
     int64_t *chosen = NULL, *field = NULL;
@@ -210,8 +180,10 @@ static Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
         goto end;
     if (search->axes != NULL)
         found = with_tail(search, narrowed(search));
-    else
+    else if (search->given != NULL)
         memcpy(search->slots, search->given, (size_t)found * sizeof *search->slots);
+    else
+        found = all_of(search);
     if (found > search->third)
         found = coarsely(search, found, steps);
     Py_ssize_t all = found + search->chosen_count, k = search->k < all ? search->k : all;
@@ -262,7 +234,7 @@ end:
     return pooled;
 }
 
-static int is_tuple(PyObject *given, const char *name)
+int is_tuple(PyObject *given, const char *name)
 {
     if (!PyTuple_Check(given))
         PyErr_Format(PyExc_TypeError, "%s: not a tuple", name);
@@ -311,8 +283,7 @@ static int part_of(PyObject *given, const Search *search, Part *part)
     return 1;
 }
 
-/* Every part, one after the other, without a gap. */
-static int parts_of(PyObject *given, Search *search)
+int parts_of(PyObject *given, Search *search)
 {
     if (!is_tuple(given, "parts"))
         return 0;
@@ -336,13 +307,10 @@ static int parts_of(PyObject *given, Search *search)
     return 1;
 }
 
-/* The frame and the sample from (axes, mean, gain, step, mean size, bits, planes, spread, bias, slots). */
-static int frame_of(Buffers *buffers, PyObject *given, Search *search)
+int frame_of(Buffers *buffers, PyObject *given, Search *search)
 {
     PyObject *planes, *spread, *bias, *slots, *axes, *mean;
     Py_ssize_t sample;
-    if (given == Py_None)
-        return 1;
     if (!is_tuple(given, "frame") ||
         !PyArg_ParseTuple(given, "OOdddnOOOO", &axes, &mean, &search->gain, &search->step, &search->mean_size,
                           &search->bits, &planes, &spread, &bias, &slots))
@@ -372,25 +340,7 @@ static int frame_of(Buffers *buffers, PyObject *given, Search *search)
     return 1;
 }
 
-static int query_of(Buffers *buffers, PyObject *single, PyObject *steps, PyObject *worth, Search *search)
-{
-    Py_buffer *floats = array(buffers, single, "single", 1, 4, 0);
-    Py_buffer *whole = floats ? array(buffers, steps, "steps", 1, 8, 0) : NULL;
-    search->worth = whole ? PyFloat_AsDouble(worth) : 0;
-    if (whole == NULL || PyErr_Occurred())
-        return 0;
-    search->dim = floats->shape[0];
-    search->single = floats->buf;
-    search->steps = whole->buf;
-    if (search->dim < 1 || search->dim >= 1 << 23) {
-        PyErr_SetString(PyExc_ValueError, "single: no coordinates, or more than can be added up");
-        return 0;
-    }
-    return long_enough(whole, "steps", search->dim);
-}
-
-/* Whether some slots ascend, each once. */
-static int ascending(const int64_t *slots, Py_ssize_t count, Py_ssize_t room)
+int ascending(const int64_t *slots, Py_ssize_t count, Py_ssize_t room)
 {
     int sound = 1;
     for (Py_ssize_t i = 0; i < count; i++)
@@ -399,79 +349,3 @@ static int ascending(const int64_t *slots, Py_ssize_t count, Py_ssize_t room)
         PyErr_SetString(PyExc_IndexError, "given: slots that do not ascend, or lie outside");
     return sound;
 }
-
-PyDoc_STRVAR(nearest_doc,
-             "nearest(parts, frame, single, steps, worth, mask, given, limits, chosen, rows, slots, values, room, out,\n"
-             "cosines, /)\n--\n\n"
-             "Put the slots of the nearest rows, and those that were chosen before, into `out` in the order of their\n"
-             "rows, and their cosines beside them; say how many. Without a frame all that is given is looked at, and no\n"
-             "mask is needed; without anything given all that the mask admits.");
-
-static PyObject *nearest(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("nearest", count, 15))
-        return NULL;
-    Buffers buffers = {.count = 0}, about = {.count = 0};
-    Search search = {0};
-    Py_ssize_t found = -1;
-    if (!query_of(&about, given[2], given[3], given[4], &search) || !frame_of(&about, given[1], &search) ||
-        !parts_of(given[0], &search) || !is_tuple(given[7], "limits") ||
-        !PyArg_ParseTuple(given[7], "nddpnnn", &search.tail, &search.first, &search.admitted, &search.masked,
-                          &search.second, &search.third, &search.k))
-        goto end;
-    int masked = given[5] != Py_None || search.axes != NULL;
-    Py_buffer *mask = masked ? array(&buffers, given[5], "mask", 1, 1, 0) : NULL;
-    int sound = mask != NULL || !masked;
-    Py_buffer *some = sound && given[6] != Py_None ? array(&buffers, given[6], "given", 1, 8, 0) : NULL;
-    Py_buffer *chosen = sound && (some || given[6] == Py_None) ? array(&buffers, given[8], "chosen", 1, 8, 0) : NULL;
-    Py_buffer *rows = chosen ? array(&buffers, given[9], "rows", 1, 8, 0) : NULL;
-    Py_buffer *slots = rows ? array(&buffers, given[10], "slots", 1, 8, 1) : NULL;
-    Py_buffer *values = slots ? array(&buffers, given[11], "values", 1, 4, 1) : NULL;
-    Py_buffer *room = values ? array(&buffers, given[12], "room", 1, 4, 1) : NULL;
-    Py_buffer *out = room ? array(&buffers, given[13], "out", 1, 8, 1) : NULL;
-    Py_buffer *cosines = out ? array(&buffers, given[14], "cosines", 1, 4, 1) : NULL;
-    if (cosines == NULL)
-        goto end;
-    search.mask = mask ? mask->buf : NULL;
-    search.row = rows->buf;
-    search.chosen = chosen->buf;
-    search.chosen_count = chosen->shape[0];
-    search.given = some ? some->buf : NULL;
-    search.given_count = some ? some->shape[0] : 0;
-    search.slots = slots->buf;
-    search.values = values->buf;
-    search.room = room->buf;
-    Py_ssize_t most = search.count > search.sample.count ? search.count : search.sample.count;
-    Py_ssize_t pool = search.chosen_count + (search.k < search.count ? search.k : search.count);
-    if (search.second < 1 || search.third < 1 || search.k < 0 || !(search.admitted > 0) || most > INT32_MAX ||
-        (search.given == NULL && search.axes == NULL) || search.given_count > search.count) {
-        PyErr_SetString(PyExc_ValueError, "limits: too few or too many");
-        goto end;
-    }
-    if ((mask && !long_enough(mask, "mask", search.count)) || !long_enough(rows, "rows", search.count) ||
-        !long_enough(slots, "slots", search.count) || !long_enough(room, "room", 2 * most) ||
-        !long_enough(values, "values", most + search.dim + search.axes_count) || !long_enough(out, "out", pool) ||
-        !long_enough(cosines, "cosines", pool) ||
-        !all_within(search.chosen, search.chosen_count, 0, search.count) ||
-        !all_within(search.sampled, search.sample.count, 0, search.count) ||
-        !ascending(search.given, search.given_count, search.count))
-        goto end;
-    Py_BEGIN_ALLOW_THREADS
-    found = pooled(&search, out->buf, cosines->buf);
-    Py_END_ALLOW_THREADS
-    if (found < 0)
-        PyErr_NoMemory();
-end:
-    for (Py_ssize_t i = 0; i < search.number; i++)
-        release(&search.parts[i].buffers);
-    free(search.parts);
-    release(&about);
-    release(&buffers);
-    return found < 0 ? NULL : PyLong_FromSsize_t(found);
-}
-
-PyMethodDef search_methods[] = {
-    METHOD(nearest),
-    {NULL, NULL, 0, NULL},
-};

@@ -2,13 +2,13 @@
 
 #include "native.h"
 
-#define VERSION 9 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
+#define VERSION 10 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
 
 static int fill(PyObject *module)
 {
     PyMethodDef *const parts[] = {
         codes_methods,    choose_methods,    postings_methods, generation_methods, build_methods,   joining_methods,
-        matching_methods, comparing_methods, sharing_methods,  search_methods,     ranking_methods, tiles_methods,
+        matching_methods, comparing_methods, sharing_methods,  ranking_methods,    tiles_methods,
         weighing_methods, reading_methods,   pieces_methods,   closest_methods,    late_methods,
         memories_methods, naming_methods,    carrying_methods,  halves_methods,     places_methods,
     };
@@ -19,7 +19,7 @@ static int fill(PyObject *module)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;
-    return text_fill(module) < 0 ? -1 : PyModule_AddIntConstant(module, "VERSION", VERSION);
+    return text_fill(module) < 0 || tables_fill(module) < 0 ? -1 : PyModule_AddIntConstant(module, "VERSION", VERSION);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};

@@ -15,8 +15,9 @@ from skep.embedding.calibration import Calibration
 from skep.engine.embeddings import read_off
 from skep.errors import ConfigError
 from skep.retrieval import fusion, signals
-from skep.retrieval.candidates import Columns, rated
+from skep.retrieval.candidates import COLUMNS, Columns, found_in, rated
 from skep.retrieval.config import RecallConfig
+from skep.storage.segments import Pool
 
 NAN, INFINITY = float("nan"), float("inf")
 FEW = st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0, 3.0])
@@ -142,6 +143,54 @@ def test_two_signals_are_ranked_alike_in_one_call(
     assert (alone.measured, alone.places) == ({}, {})
     assert alone.at.tolist() == theirs.at.tolist()
     assert alone.score.tobytes() == theirs.score.tobytes()
+
+
+@given(
+    st.lists(st.tuples(st.one_of(FEW, st.floats(-2, 9)), COSINES, FEW, FEW), max_size=40),
+    st.sampled_from([(1.0, 1.0), (0.3, 0.0), (0.0, 2.0), (0.4, 0.6)]),
+    st.sampled_from([-1, 1, 60]),
+    st.sampled_from([(), ((0.2, 0.0), (0.7, 0.8))]),
+    st.booleans(),
+)
+def test_a_pool_of_the_index_is_ranked_as_its_columns_are(
+    native: Any,
+    given: list[tuple[float, ...]],
+    weights: tuple[float, float],
+    k: int,
+    knots: tuple[Any, ...],
+    by_meaning: bool,
+) -> None:
+    lines = np.empty((7, len(given)))
+    lines[0].view(np.int64)[:] = np.arange(len(given))[::-1]
+    for line, values in zip((1, 6, 2, 5), zip(*given, strict=True), strict=False):
+        lines[line] = np.array(values, np.float32)
+    lines[3:5] = 0.25
+    if not by_meaning:
+        lines[6] = NAN
+    scale = Calibration(knots)
+    pool = Pool(lines, 0, 0)
+    named = {name: w for name, w in zip(("lexical", "semantic"), weights, strict=True) if w}
+    config = RecallConfig(fusion="weighted" if k < 0 else "rrf", weights=named, rrf_k=max(k, 1))
+    fusing = fusion.by_query_alone(config.fusion, config.weights, config.rrf_k)
+    sources = SimpleNamespace(calibrate=scale.many)
+    vector = np.ones(1, np.float32) if by_meaning else None
+    for shown in (True, False):
+        call: Any = SimpleNamespace(
+            config=config, trace=None, shown=shown, fusing=fusing, sources=sources, vector=vector
+        )
+        pool.scale = None  # so that each step is taken by itself
+        theirs = in_numpy(found_in, pool, call)
+        pool.scale = scale.lines
+        mine = found_in(pool, call)
+        assert mine.at.tolist() == theirs.at.tolist()
+        assert mine.score.tobytes() == theirs.score.tobytes()
+        for name in COLUMNS:
+            assert getattr(mine.columns, name).tobytes() == getattr(theirs.columns, name).tobytes()
+        if shown:
+            assert_same(mine.measured, theirs.measured)
+            assert_same(mine.places, theirs.places)
+    with pytest.raises(AttributeError):
+        _ = mine.columns.nothing
 
 
 @pytest.mark.parametrize("weights", [{"lexical": -1.0}, {"semantic": NAN}, {"semantic": INFINITY}, {}])

@@ -14,6 +14,7 @@ from skep.clock import Now
 from skep.config import Settings
 from skep.embedding import Opener, open_embedder
 from skep.embedding.base import Embedder
+from skep.embedding.calibration import Calibration
 from skep.embedding.checking import checked, guarded
 from skep.engine.outages import Outages
 from skep.errors import EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError, SkepError
@@ -51,6 +52,8 @@ class Asked(NamedTuple):
     """Whether that is so now and may be different the next time."""
     space: str = ""
     """The fingerprint of the model that made the vector."""
+    scale: tuple[Any, ...] | None = None
+    """The scale of its cosines as straight lines; None where it is of another kind."""
 
 
 class Embeddings:
@@ -207,7 +210,7 @@ class Embeddings:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
-                return Asked(known, "", False, space.fingerprint)  # by place: names cost as much as the rest
+                return Asked(known, "", False, key[0], _lines(embedder))  # by place: names cost as much again
         said = self.outages.now(space.fingerprint)
         if said is not None:
             return Asked(None, _words_alone(said), passing=True)
@@ -227,7 +230,7 @@ class Embeddings:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
-        return Asked(vector, "", False, space.fingerprint)
+        return Asked(vector, "", False, space.fingerprint, _lines(embedder))
 
     def _note(self, name: str, error: EmbeddingError) -> None:
         """Note that an embedder failed."""
@@ -264,6 +267,11 @@ class Embeddings:
         """A raw cosine of the active space on the common scale."""
         embedder = self._scale_of()
         return embedder.calibrate(cosine) if embedder is not None else cosine
+
+    def scale(self) -> tuple[Any, ...] | None:
+        """What `calibrate_many` does: points, and how high they lie; empty for nothing, None where it is more."""
+        embedder = self._scale_of()
+        return () if embedder is None else _lines(embedder)
 
     def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """The same for an array; nan stays nan."""
@@ -454,6 +462,12 @@ def _opened(space: Space, opener: Opener) -> tuple[Embedder | None, str]:
     except SkepError as error:
         return None, str(error)
     return None, f"{space.spec} is another model by now, {embedder.fingerprint}"
+
+
+def _lines(embedder: Embedder) -> tuple[Any, ...] | None:
+    """The scale of an embedder as straight lines; None where it has none of its own kind."""
+    calibration = getattr(embedder, "calibration", None)
+    return calibration.lines if isinstance(calibration, Calibration) else None
 
 
 def _words_alone(why: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class UnionPool(msgspec.Struct, frozen=True):
     """The candidates of one search; see `retrieval.sources.Pool`."""
 
+    lines: ClassVar[None] = None
+    scale: ClassVar[None] = None
     rows: Any
     words: Any
     cosine: Any

@@ -80,7 +80,12 @@ class BankSources:
     ) -> Pool:
         """Candidates by words and by meaning under one filter. Every recall begins with it."""
         self._begin()
-        return self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
+        pool = self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
+        if vector is not None:
+            asked = self.asked
+            known = asked is not None and asked.vector is vector
+            pool.scale = asked.scale if known else self._engine.embeddings.scale()
+        return pool
 
     def replaced(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, count: int

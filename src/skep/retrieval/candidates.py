@@ -6,8 +6,7 @@ a list of places in those columns, so that cutting and sorting touch one array, 
 
 from __future__ import annotations
 
-from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -34,6 +33,12 @@ if TYPE_CHECKING:
 COUNTED = ("confirmations", "trust", "usage")
 """Signals that need the use counters."""
 MATCHED_CONFIDENCE = 0.01
+COLUMNS = (
+    *("rows", "words", "cosine", "created_at", "importance", "confidence", "last_evidence_at"),
+    *("before", "former"),
+)
+LINES = {"words": 1, "created_at": 2, "confidence": 3, "last_evidence_at": 4, "importance": 5}
+"""Where columns stand among the lines of a pool of the index; the rows are the first, the raw cosines the last."""
 _BY_QUERY = frozenset(QUERY_SIGNALS)
 _NONE = np.full(1024, -1, dtype=np.int64)
 _NONE.flags.writeable = False
@@ -54,6 +59,8 @@ class Call(msgspec.Struct, frozen=True):
     """Whether the stages are to say what they did."""
     shown: bool = True
     """Whether signals and ranks of what is found are looked at, and not the order alone."""
+    fusing: tuple[tuple[float, float], int] | None = None
+    """How scores are made where words and meaning alone decide; see `fusion.by_query_alone`."""
 
     @property
     def trace(self) -> tuple[Stage, ...] | None:
@@ -61,9 +68,13 @@ class Call(msgspec.Struct, frozen=True):
         return () if self.explain else None
 
 
-class Columns(msgspec.Struct, frozen=True):
-    """What is known of candidates before they are rated, one entry per candidate in every array."""
+class Columns:
+    """What is known of candidates before they are rated, one entry per candidate in every array.
 
+    Those of a pool of the index are cut from its lines when somebody looks at them: few questions look at all.
+    """
+
+    __slots__ = (*COLUMNS, "_calibrated", "_lines")
     rows: Ints
     words: Floats
     """BM25 as found, or as filled from the neighbours."""
@@ -78,6 +89,35 @@ class Columns(msgspec.Struct, frozen=True):
     """The row just before in the same conversation, once the neighbours were looked at; -1 where there is none."""
     former: Ints
     """The row that each replaced and speaks for as well; -1 where there is none."""
+
+    def __init__(self, *columns: NDArray[Any]) -> None:
+        for name, column in zip(COLUMNS, columns, strict=True):
+            setattr(self, name, column)
+
+    @classmethod
+    def cut(cls, lines: Floats, calibrated: Floats) -> Columns:
+        """Those of a pool as the index gives it, and its cosines on the calibrated scale."""
+        made = cls.__new__(cls)
+        made._lines, made._calibrated = lines, calibrated
+        return made
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        if name in ("before", "former"):
+            column: NDArray[Any] = _alone(self._lines.shape[1])
+        elif name == "cosine":
+            column = self._calibrated
+        elif name == "rows":
+            column = self._lines[0].view(np.int64)
+        elif name in LINES:
+            column = self._lines[LINES[name]]
+        else:
+            raise AttributeError(name)
+        setattr(self, name, column)
+        return column
+
+    def but(self, **others: NDArray[Any]) -> Columns:
+        """The same with other columns."""
+        return Columns(*(others[name] if name in others else getattr(self, name) for name in COLUMNS))
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -189,13 +229,13 @@ def _as_found(count: int) -> Ints:
 
 def join(first: Columns, second: Columns) -> Columns:
     """Two sets of columns in one."""
-    pairs = ((getattr(first, name), getattr(second, name)) for name in Columns.__struct_fields__)
+    pairs = ((getattr(first, name), getattr(second, name)) for name in COLUMNS)
     return Columns(*map(np.concatenate, pairs))
 
 
 def taken(columns: Columns, at: Ints) -> Columns:
     """Some of the entries."""
-    return Columns(*(getattr(columns, name)[at] for name in Columns.__struct_fields__))
+    return Columns(*(getattr(columns, name)[at] for name in COLUMNS))
 
 
 def unrated(columns: Columns, call: Call) -> Candidates:
@@ -215,25 +255,31 @@ def rate(columns: Columns, call: Call) -> Candidates:
 
 def rated(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, best first."""
-    ranked = None if kernels.native is None else _ranked(columns, call.config, shown=call.shown)
-    if ranked is None:
+    config = call.config
+    fusing = kernels.native and fusion.by_query_alone(config.fusion, config.weights, config.rrf_k)
+    if not fusing:
         return rate(columns, call).ordered()
+    ties = columns.importance, columns.created_at, columns.rows
+    ranked = signals.ranked(columns.words, columns.cosine, *fusing, *ties, shown=call.shown)
     return Candidates(columns, *ranked, frozenset(), call.trace)
 
 
-def _ranked(
-    columns: Columns, config: RecallConfig, *, shown: bool
-) -> tuple[dict[str, Floats], dict[str, Ints], Ints, Floats] | None:
-    """Signals, ranks, order and scores where words and meaning alone decide, in one compiled call; None elsewhere."""
-    by_ranks, weights = config.fusion == "rrf", config.weights
-    if not (by_ranks or config.fusion == "weighted") or config.rrf_k < 0 or not weights.keys() <= _BY_QUERY:
-        return None
-    one, other = weights.get("lexical", 0), weights.get("semantic", 0)
-    if not (0 <= one < inf and 0 <= other < inf and one + other > 0):
-        return None
-    ties = columns.importance, columns.created_at, columns.rows
-    k = config.rrf_k if by_ranks else -1
-    return signals.ranked(columns.words, columns.cosine, (one, other), k, *ties, shown=shown)
+def found_in(pool: Pool, call: Call) -> Candidates:
+    """The candidates of a pool with signals and the fused score, best first."""
+    lines = pool.lines
+    scale = () if call.vector is None else pool.scale
+    if lines is None or call.fusing is None or scale is None or kernels.native is None or not lines.shape[1]:
+        columns = of_pool(pool, call)
+        return rated(columns, call) if len(columns.rows) else unrated(columns, call)
+    told = signals.of_lines(lines, *call.fusing, scale, shown=call.shown)
+    columns = Columns.cut(lines, told[0])
+    return Candidates(columns, *told[1:], frozenset(), call.trace)
+
+
+def matched(pool: Pool, call: Call) -> Candidates:
+    """The same without vectors, by how many terms each holds."""
+    columns = of_pool(pool, call)
+    return rate_by_matches(columns, call).ordered() if len(columns.rows) else unrated(columns, call)
 
 
 def _fuse(

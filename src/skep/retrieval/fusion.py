@@ -11,6 +11,7 @@ import numpy as np
 
 from skep import kernels
 from skep.errors import ConfigError
+from skep.retrieval.config import QUERY_SIGNALS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 RRF_K = 60
 FEW = 1024
 """What the ranks of fewer candidates are worth is remembered."""
+_BY_QUERY = frozenset(QUERY_SIGNALS)
 
 
 def fuse_ranks(rankings: Mapping[str, Sequence[str]], *, k: int = RRF_K) -> dict[str, float]:
@@ -61,6 +63,19 @@ def _shares(ranks: NDArray[np.int64], weight: float, k: int) -> Floats:
 def _first_shares(weight: float, k: int) -> Floats:
     """What a signal gives to each of the first ranks; there is no rank 0."""
     return weight / (k + np.maximum(np.arange(FEW + 1), 1))
+
+
+def by_query_alone(how: str, weights: Mapping[str, float], k: int) -> tuple[tuple[float, float], int] | None:
+    """The weights of words and of meaning, and `k` (-1 for a weighted mean), where these two alone decide; or None.
+
+    So compiled loops take a way to fuse.
+    """
+    if how not in ("rrf", "weighted") or k < 0 or not weights.keys() <= _BY_QUERY:
+        return None
+    one, other = weights.get("lexical", 0), weights.get("semantic", 0)
+    if not (0 <= one < math.inf and 0 <= other < math.inf and one + other > 0):
+        return None
+    return (one, other), k if how == "rrf" else -1
 
 
 def weighted(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:

@@ -32,6 +32,7 @@ DAY = 86_400.0
 class ArrayPool(NamedTuple):
     """A pool as plain arrays."""
 
+    lines = scale = None
     rows: Ints
     words: Floats
     cosine: Singles

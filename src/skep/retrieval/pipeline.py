@@ -114,7 +114,8 @@ def ranked(
     if vector is None and config.k_vectors:
         vector = sources.embed(asked.about)
     shown = shown or explain or way.again or way.barred
-    call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain, shown)
+    narrowed = _narrow(where, asked, config, now)
+    call = Call(asked, config, sources, narrowed, now, vector, explain, shown, way.fusing)
     found = _gather(call)
     if config.currency and call.where.statuses == CURRENT:
         from skep.retrieval.succession import followed
@@ -169,12 +170,8 @@ def _gather(call: Call) -> Candidates:
 
         k_words = max(k_words, WIDELY)
     pool = call.sources.search(terms, call.vector, call.where, k_words, config.k_vectors)
-    columns = stage.of_pool(pool, call)
     by_matches = config.matched_terms and call.vector is None
-    if not len(columns.rows):
-        found = stage.unrated(columns, call)
-    else:
-        found = stage.rate_by_matches(columns, call).ordered() if by_matches else stage.rated(columns, call)
+    found = stage.matched(pool, call) if by_matches else stage.found_in(pool, call)
     if not call.explain:
         return found
     found = found.noted(

@@ -112,7 +112,7 @@ def _words_again(found: Candidates, call: Call) -> Candidates:
     if near.size:
         before = before.copy()
         before[head] = near[:, config.window - 1]
-    rated = stage.rate(replace(columns, words=words, before=before), call)
+    rated = stage.rate(columns.but(words=words, before=before), call)
     rated = replace(rated, trace=found.trace).lifted(stage.unit(config) * extra, **shown)
     return rated.noted("words again", note=f"{joined} neighbours joined")
 

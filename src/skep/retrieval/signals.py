@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -76,6 +76,26 @@ def ranked(
         words, calibrated, weights, k, importance, created_at, rows, measured, places, at, score
     )
     return *_named(known, measured, places), at, score
+
+
+def of_lines(
+    lines: Floats, weights: tuple[float, float], k: int, scale: tuple[Any, ...], *, shown: bool
+) -> tuple[Floats, dict[str, Floats], dict[str, Ints], Ints, Floats]:
+    """The same for a pool of the index, after its cosines on their scale.
+
+    Args:
+        lines: Of the pool; at least one candidate.
+        weights: Of words and of cosines.
+        k: As in `ranked`.
+        scale: The points of the scale of its cosines and how high they lie; empty where cosines are taken as they are.
+        shown: Whether signals and ranks are wanted, and not the order alone.
+    """
+    told = np.empty((7 if shown else 3, lines.shape[1]))
+    known = kernels.native.ranked(lines, weights, k, scale or None, told)
+    whole = told.view(np.int64)
+    if not shown:
+        return told[0], {}, {}, whole[1], told[2]
+    return told[0], *_named(known, told[3:5], whole[5:7]), whole[1], told[2]
 
 
 def _named(known: int, measured: Floats, places: Ints) -> tuple[dict[str, Floats], dict[str, Ints]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,6 +57,16 @@ class Pool(Protocol):
     @property
     def importance(self) -> Floats:
         """As stored."""
+        ...
+
+    @property
+    def lines(self) -> Floats | None:
+        """All of it as lines of one array, as compiled loops take it: see `storage.segments`; None elsewhere."""
+        ...
+
+    @property
+    def scale(self) -> tuple[Any, ...] | None:
+        """What `Sources.calibrate` does to its cosines: points and their heights; empty for nothing, None if more."""
         ...
 
     @property

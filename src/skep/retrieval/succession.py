@@ -94,7 +94,7 @@ def _inherited(columns: Columns, former: Columns, heirs: Ints) -> Columns:
         if more > words[heir] or nearer > _known(cosine[heir]):
             words[heir], cosine[heir] = max(more, words[heir]), np.fmax(nearer, cosine[heir])
             best[heir] = former.rows[at]
-    return replace(columns, words=words, cosine=cosine, former=best)
+    return columns.but(words=words, cosine=cosine, former=best)
 
 
 def _known(cosine: float) -> float:

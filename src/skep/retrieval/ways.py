@@ -7,6 +7,7 @@ from operator import attrgetter
 import msgspec
 
 from skep.retrieval.config import RecallConfig
+from skep.retrieval.fusion import by_query_alone
 from skep.tuples import NamedTuple
 
 AT_FIRST = (
@@ -40,6 +41,8 @@ class Way(NamedTuple):
     """Whether there is a second look."""
     barred: bool
     """Whether something is asked of what is returned."""
+    fusing: tuple[tuple[float, float], int] | None
+    """How scores are made where words and meaning alone decide; see `fusion.by_query_alone`."""
 
 
 _ways: dict[tuple[int, int, bool], Way] = {}
@@ -59,7 +62,8 @@ def way_of(config: RecallConfig, limit: int, *, read_less: bool) -> Way:
             config.meaning_floor,
             config.elsewhere,
         )
-        known = Way(config, reaching, _reads(config), _again(config) != IDLE, max(bars) > 0)
+        fusing = by_query_alone(config.fusion, config.weights, config.rrf_k)
+        known = Way(config, reaching, _reads(config), _again(config) != IDLE, max(bars) > 0, fusing)
         if len(_ways) >= WAYS:
             _ways.clear()
         _ways[key] = known

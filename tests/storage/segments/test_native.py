@@ -25,7 +25,6 @@ from skep.storage.segments.codes import (
     original,
     turned,
 )
-from skep.storage.segments.lexical import best_of
 from skep.storage.segments.postings import idf
 from skep.storage.segments.turning import turn_one, turning_of
 
@@ -45,12 +44,7 @@ def generation(request: pytest.FixtureRequest) -> Iterator[str]:
     native.use(native.generations()[-1])
 
 
-@pytest.fixture
-def by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "native", None)
-
-
-def filled(rng: np.random.Generator) -> SegmentIndex:
+def filled(rng: np.random.Generator, tail_limit: int = 4096) -> SegmentIndex:
     """More rows than are multiplied at once, some without a vector, some replaced, some in the tail."""
     bank = FakeBank(DIM)
     centres = rng.standard_normal((20, DIM))
@@ -58,7 +52,7 @@ def filled(rng: np.random.Generator) -> SegmentIndex:
         vector = centres[row % 20] + rng.standard_normal(DIM)
         tags = tuple(f"t{n}" for n in (2, 3, 11, 50) if row % n == 0)
         bank.put(row, said(rng), vector=None if row % 17 == 0 else vector, tags=tags)
-    index = SegmentIndex(None, bank)
+    index = SegmentIndex(None, bank, tail_limit=tail_limit)
     index.refresh()
     for row in [*range(5, ROWS, 401), *range(ROWS + 1, ROWS + 30)]:
         bank.put(row, said(rng), vector=rng.standard_normal(DIM))
@@ -71,9 +65,13 @@ def said(rng: np.random.Generator) -> str:
     return " ".join(WORDS[int(12 * share**3)] for share in rng.random(rng.integers(1, 9)))
 
 
-def test_both_give_the_same_pools(generation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tail_limit", [4096, 30])
+def test_both_give_the_same_pools(generation: str, tail_limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
-    index = filled(rng)
+    index = filled(rng, tail_limit)
+    stats = index.stats()
+    assert stats.tail if tail_limit > 30 else stats.segments > 1
+    assert stats.dead
     compared = 0
     for tags in ((), (("t2",),), (("t3",),), (("t11",),), (("t50",),)):
         for asked in range(8):
@@ -88,12 +86,17 @@ def test_both_give_the_same_pools(generation: str, monkeypatch: pytest.MonkeyPat
                 )
                 rows = found.rows[:20]
                 answers.append(
-                    [each if isinstance(each, int) else each.tobytes() for each in found]
-                    + [each.tobytes() for each in index.lookup(rows[::-1], terms, query)[:3]]
+                    [found.words_total, found.vectors_total, found.lines.tobytes()]
+                    + [index.lookup(rows[::-1], terms, query).lines.tobytes()]
                     + [index.impacts(terms, rows).tobytes(), index.vectors(rows).tobytes()]
                     + [index.idf(terms).tobytes()]
                     + [each.tobytes() for each in index.best_by_words([terms], Filter(tags=tags), 9)]
                 )
+                for k in (0, 5):  # by words alone, and nothing at all
+                    alone = index.search(terms, None, Filter(tags=tags), k_words=k, k_vectors=k)
+                    answers[-1] += [alone.words_total, alone.vectors_total, alone.lines.tobytes()]
+                none = index.search(terms, query, Filter(tags=(("none",),)), k_words=5, k_vectors=5)
+                answers[-1] += [none.words_total, none.vectors_total, none.lines.tobytes()]
             assert answers[0] == answers[1]
             compared += len(found.rows)
     assert compared > 5 * 8 * 40
@@ -124,18 +127,29 @@ class Sketched(NamedTuple):
         sampled = (*self.sketches.stretch(slice(None, None, 3)), self.sample)
         sampled = (*(np.ascontiguousarray(each) for each in sampled),)
         admitted = int(np.count_nonzero(mask))
-        out, cosines = np.empty(count, np.int64), np.empty(count, np.float32)
-        found = native.nearest(
-            ((0, count, *self.sketches, *self.codes),),
-            (*frame, *sampled),
-            *(self.query, self.query.astype(np.float64), 1.0, mask, given),
-            (count, wanted, float(max(admitted, 1)), admitted < count, second, count, count),
-            *(np.zeros(0, np.int64), np.arange(count)),
-            np.empty(count, np.int64),
-            np.empty(count + 4 * dim + 512, np.float32),
-            *(np.empty(2 * count, np.uint32), out, cosines),
-        )
-        return out[:found].tolist()
+        table = table_of(count, vectors=((0, count, *self.sketches, *self.codes),), dim=dim)
+        table.frame((*frame, *sampled))
+        rounds = (True, wanted, float(max(admitted, 1)), admitted < count, second, max(count, 1), count)
+        return nearest(table, self.query, mask, given, rounds)
+
+
+def table_of(
+    count: int, words: Any = (), vectors: Any = (), dim: int = 0, live: int = 0, **other: Any
+) -> Any:
+    """A compiled table whose rows are its slots."""
+    rows, base = other.get("rows", np.arange(count)), other.get("base", count)
+    return native.Table(count, base, live or count, rows, words, vectors, dim, other.get("ranked"), None)
+
+
+def nearest(
+    table: Any, query: NDArray[np.float32], mask: Any, given: Any, rounds: tuple[Any, ...]
+) -> list[int]:
+    """The rows that a compiled table gives for a query in the turned axes."""
+    packed = query.astype(np.float64).tobytes() + query.tobytes()
+    lines = np.empty((7, rounds[-1]))
+    found, words = table.pool([], None, None, mask, 0, (packed, 1.0, given, rounds), lines)
+    assert words == 0
+    return lines[0, :found].view(np.int64).tolist()
 
 
 def sketched(rng: np.random.Generator, words: int, count: int) -> Sketched:
@@ -189,19 +203,13 @@ def test_coarse_products_leave_the_best_up_to_rounding(dim: int) -> None:
     for vector in (query, np.full(dim, -1.0, np.float32)):
         codes.high[0] = np.where(vector > 0, 127, -127)  # the largest sum there is
         given = np.concatenate([[0], np.sort(rng.permutation(49)[:20] + 1)])
-        out, cosines = np.empty(50, np.int64), np.empty(50, np.float32)
-        found = native.nearest(
-            ((0, 50, None, None, None, *codes),),
-            *(None, vector, vector.astype(np.float64), 1.0, np.ones(50, bool), given),
-            (50, 0.0, 1.0, False, 1, 8, 50),
-            *(np.zeros(0, np.int64), np.arange(50), np.empty(50, np.int64)),
-            *(np.empty(50 + dim, np.float32), np.empty(100, np.uint32), out, cosines),
-        )
+        table = table_of(50, vectors=((0, 50, None, None, None, *codes),), dim=dim)
+        out = nearest(table, vector, np.ones(50, bool), given, (False, 0.0, 1.0, False, 1, 8, 50))
         exact = (codes.high[given].astype(np.float64) @ vector) * codes.scale[given]
         size = 127 * float(np.abs(vector).max()) * dim**0.5 * (1e-4 if dim < 500 else 1e-3)
         bar = np.sort(exact)[-8]
-        assert set(given[exact > bar + 2 * size]) <= set(out[:found].tolist())
-        assert set(out[:found].tolist()) <= set(given[exact >= bar - 2 * size])
+        assert set(given[exact > bar + 2 * size]) <= set(out)
+        assert set(out) <= set(given[exact >= bar - 2 * size])
 
 
 def coded(rng: np.random.Generator, count: int, dim: int) -> FineCodes:
@@ -271,65 +279,94 @@ def test_the_best_are_those_that_sorting_gives(
     slots = np.arange(count) * 3 + 1
     rows = np.arange(3 * count + 1)[::-1].copy()
     best = np.empty(wanted, np.int64)
-    assert native.best(given, False, slots, None, rows, wanted, False, best) == (wanted, count)
+    native.best(given, slots, rows, wanted, best)
     assert best.tolist() == slots[np.lexsort((rows[slots], -given))[:wanted]].tolist()
     native.use(native.generations()[-1])
 
 
-@pytest.mark.usefixtures("by_numpy")
-@pytest.mark.parametrize("k", [0, 1, 7, 50, 1000])
-def test_the_best_under_a_mask_are_those_of_numpy(k: int) -> None:
-    rng = np.random.default_rng(k)
-    scores = rng.integers(1, 30, 500).astype(np.float32)  # many ties
-    rows, mask = rng.permutation(500), rng.random(500) < 0.4
-    touched = rng.permutation(500)[:300]
-    out = np.empty(min(k, 300), np.int64)
-    found, total = native.best(scores, True, touched, mask, rows, k, False, out)
-    admitted = np.sort(touched[mask[touched]])
-    assert total == len(admitted)
-    assert out[:found].tolist() == best_of(scores[admitted], rows, admitted, k).tolist()
+def worded(rng: np.random.Generator, small: Any, base: int, keys: list[int]) -> tuple[Any, ...]:
+    """A segment of ninety rows from `base` on: forty hold the first key, none the second, seventy the third."""
+    docs = np.concatenate([np.sort(rng.permutation(90)[:size]) for size in (40, 0, 70)]).astype(np.uint32)
+    impacts = rng.random(9, dtype=np.float32)
+    impacts[4] = 0  # gives nothing, so it is no match
+    terms = np.array(keys, np.uint64), np.array([0, 40, 40, 110]), None
+    return base, terms, docs, rng.integers(0, 9, 110).astype(small), impacts
 
 
 @pytest.mark.parametrize("small", [np.uint16, np.uint32])
-def test_scores_are_added_in_order_and_each_slot_is_noted_once(small: Any) -> None:
+@pytest.mark.parametrize("tied", [False, True])
+def test_scores_are_added_in_order_part_by_part(small: Any, tied: bool) -> None:
     rng = np.random.default_rng(3)
-    docs = np.concatenate([np.sort(rng.permutation(90)[:size]) for size in (40, 0, 70)]).astype(np.uint32)
-    classes = rng.integers(0, 9, 110).astype(small)
-    impacts, worths = rng.random(9, dtype=np.float32), np.array([0.3, 5.0, 0.7], np.float32)
-    impacts[4] = 0  # gives nothing, so it is no match
-    starts, sizes = np.array([0, 40, 40]), np.array([40, 0, 70])
-    scores, touched = np.ones(800, np.float32), np.empty(801, np.int64)
-    keys = np.array([7, 8, 9], np.uint64)
-    part = (10, docs, classes, impacts, starts, sizes)
-    own = rng.random(40, dtype=np.float32)
-    tail = (0, docs[:40], None, own, starts[[0, 0, 0]], sizes[[0, 1, 1]])
-    filled = -1  # nothing is known of what stands there
-    for tied in (False, True):
-        if tied:
-            keys, worths = keys[::-1].copy(), np.full(3, 0.3, np.float32)
-        filled = native.score(scores, touched, filled, keys, worths, (part, tail))
+    keys = [7, 8, 9]
+    parts = worded(rng, small, 0, keys), worded(rng, small, 90, keys)
+    own, docs = rng.random(40, dtype=np.float32), np.sort(rng.permutation(60)[:40]).astype(np.uint32)
+    table = table_of(800, parts, base=180, live=400)
+    factors = [0.1, 1.0, 0.1 * float(idf(400, [80 + 40])[0]) / float(idf(400, [140])[0])] if tied else None
+    rarity = idf(400, np.array([120, 0, 140])) * np.array(factors or [1.0] * 3)
+    worths = rarity.astype(np.float32)
+    for _ in range(2):  # what the first one added is taken back
         expected = np.zeros(800, np.float32)
         for place in np.lexsort((keys, -worths)):
-            stretch = slice(starts[place], starts[place] + sizes[place])
-            np.add.at(expected[10:], docs[stretch], impacts[classes[stretch]] * worths[place])
-        np.add.at(expected, docs[:40], own * worths[0])
+            for base, (_, offsets, _), rows, classes, impacts in parts:
+                stretch = slice(offsets[place], offsets[place + 1])
+                np.add.at(expected[base:], rows[stretch], impacts[classes[stretch]] * worths[place])
+        np.add.at(expected[180:], docs, own * worths[0])
+        scores, slots = np.empty(800, np.float32), np.arange(800)
+        table.words(keys, factors, ([40, 0, 0], docs, own), slots, scores)
         assert scores.tobytes() == expected.tobytes()
-        assert sorted(touched[:filled].tolist()) == np.flatnonzero(expected).tolist()
+        lines = np.empty((7, 800))
+        found, total = table.pool(keys, factors, ([40, 0, 0], docs, own), None, 800, None, lines)
+        assert found == total
+        assert lines[0, :found].view(np.int64).tolist() == np.flatnonzero(expected).tolist()
+        assert lines[1, :found].tolist() == expected[expected > 0].tolist()
+        assert np.isnan(lines[6, :found]).all()
+        table.words([1, 2], None, None, slots, scores)
+        assert not scores.any()
 
 
-def test_what_is_known_of_slots_is_put_beside_them() -> None:
-    rng = np.random.default_rng(5)
-    rows, words = rng.permutation(60), rng.random(60, dtype=np.float32)
-    made, sure, weight = rng.standard_normal(60), rng.random(60), np.array([0.3])
-    slots = np.array([59, 0, 7, 7])
-    found, known = np.empty(4, np.int64), np.empty((5, 4))
-    native.gather((rows, words, made, sure, made, weight), slots, found, known)
-    assert found.tolist() == rows[slots].tolist()
-    rounded = sure.astype(np.float32), np.full(60, 0.3, np.float32)
-    expected = words, made, rounded[0], made, rounded[1]
-    for column, line in zip(expected, known, strict=True):
-        assert line.tobytes() == column[slots].astype(np.float64).tobytes()
-    native.gather((rows, words, made, sure, made, weight), slots[:0], found[:0], known[:, :0])
+@pytest.mark.parametrize("k", [0, 1, 7, 50, 1000])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_best_by_words_come_in_the_order_of_their_rows(k: int, masked: bool) -> None:
+    rng = np.random.default_rng(k)
+    docs = np.sort(rng.permutation(500)[:300]).astype(np.uint32)
+    classes, impacts = rng.integers(0, 30, 300).astype(np.uint16), np.arange(1, 31, dtype=np.float32)
+    rows = rng.permutation(500)  # and many ties
+    terms = np.array([5], np.uint64), np.array([0, 300]), None
+    made, sure, weight = rng.standard_normal(500), rng.random(500), np.array([0.3])
+    table = table_of(500, ((0, terms, docs, classes, impacts),), rows=rows, ranked=(made, sure, made, weight))
+    mask = rng.random(500) < 0.4 if masked else None
+    room = min(k, 500)
+    lines = np.empty((7, room))
+    found, total = table.pool([5], None, None, mask, k, None, lines)
+    admitted = docs[mask[docs]] if mask is not None else docs
+    assert total == len(admitted)
+    worth = np.float32(idf(500, [300])[0])
+    scores = np.zeros(500, np.float32)
+    scores[docs] = impacts[classes] * worth
+    best = admitted[np.lexsort((rows[admitted], -scores[admitted]))[:k]]
+    best = best[np.argsort(rows[best])]
+    assert lines[0, :found].view(np.int64).tolist() == rows[best].tolist()
+    rounded = sure.astype(np.float32), np.full(500, 0.3, np.float32)
+    for line, column in zip(lines[1:6], (scores, made, rounded[0], made, rounded[1]), strict=True):
+        assert line[:found].tobytes() == column[best].astype(np.float64).tobytes()
+
+
+def test_a_table_takes_over_the_memory_of_the_one_before_and_holds_its_own_arrays() -> None:
+    rng = np.random.default_rng(4)
+    part = worded(rng, np.uint16, 0, [7, 8, 9])
+    first = table_of(90, (part,))
+    held = sys.getrefcount(part[2])
+    scores, again = np.empty((2, 90), np.float32)
+    first.words([7, 9], None, None, np.arange(90), scores)
+    second = native.Table(90, 90, 90, np.arange(90), (part,), (), 0, None, first)
+    both = sys.getrefcount(part[2])
+    assert both == held + 1
+    for table in (second, first):  # the first one has to begin anew
+        table.words([7, 9], None, None, np.arange(90), again)
+        assert again.tobytes() == scores.tobytes()
+    del first, second, table
+    neither = sys.getrefcount(part[2])
+    assert neither == held - 1
 
 
 def test_the_slots_of_a_key_are_admitted_by_a_mask_each_once() -> None:
@@ -359,32 +396,21 @@ def test_terms_are_found_where_they_stand(buried: bool) -> None:
     offsets = np.array([0, 4, 6, 9, 10])
     dead = np.array([1, 0, 2, 0]) if buried else None
     wanted = [2**64 - 1, 4, 3, 0, 2**63 + 1]
-    asked, held, odds = np.empty(5, np.uint64), np.empty((5, 5), np.int64), np.empty(5)
+    asked, held, rare = np.empty(5, np.uint64), np.empty((5, 5), np.int64), np.empty(5)
     parts = (keys, offsets, dead), (keys[:0], offsets[:1], None)
-    native.find(parts, wanted, None, 20, asked, held, odds)
+    native.find(parts, wanted, None, 20, asked, held, rare)
     starts, sizes, _, none, found = held.copy()
     assert asked.tolist() == wanted
     assert sizes.tolist() == [1, 0, 4, 0, 3]
     assert starts[sizes > 0].tolist() == [9, 0, 6]
     assert none.tolist() == [0] * 5
     assert found.tolist() == ([1, 0, 3, 0, 1] if buried else sizes.tolist())
-    assert np.log1p(odds).tobytes() == idf(20, found).tobytes()
-    native.find(parts[:1] * 2, wanted, [0, 1, 2, 3, 4], 20, asked, held, odds)
+    assert rare.tobytes() == idf(20, found).tobytes()
+    native.find(parts[:1] * 2, wanted, [0, 1, 2, 3, 4], 20, asked, held, rare)
     assert held[:2].tolist() == held[2:4].tolist()
     assert held[4].tolist() == (2 * found + np.arange(5)).tolist()
-    native.find((), wanted, [0, 1, 2, 3, 4], 20, asked, held, odds)
+    native.find((), wanted, [0, 1, 2, 3, 4], 20, asked, held, rare)
     assert held[0].tolist() == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("k", [0, 1, 7, 50, 1000])
-def test_the_best_are_told_in_the_order_of_their_rows(k: int) -> None:
-    rng = np.random.default_rng(k)
-    scores = rng.integers(1, 30, 500).astype(np.float32)
-    rows, touched = rng.permutation(500), rng.permutation(500)[:300]
-    best, by_row = np.empty((2, min(k, 300)), np.int64)
-    found = native.best(scores, True, touched, None, rows, k, False, best)
-    assert native.best(scores, True, touched, None, rows, k, True, by_row) == found
-    assert by_row.tolist() == best[rows[best].argsort()].tolist()
 
 
 def test_gains_are_those_of_the_postings_and_places_outside_give_nothing() -> None:

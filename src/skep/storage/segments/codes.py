@@ -82,11 +82,12 @@ class Query(NamedTuple):
     @property
     def worth(self) -> float:
         """What a step of it times a step of a fine code is worth, per unit of the row's scale."""
-        return _worth(len(self.steps))
+        return worth_of(len(self.steps))
 
 
 @lru_cache(maxsize=8)
-def _worth(dim: int) -> float:
+def worth_of(dim: int) -> float:
+    """The same for vectors of a length."""
     return 1 / (unit_of_one(dim) * float(_PARTS))
 
 

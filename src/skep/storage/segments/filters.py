@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import cached_property
 from math import inf, log
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import astuple
 
 from skep import kernels
 from skep.model import ANY, Scope
+from skep.storage.base import Filter
+from skep.storage.segments.admitted import Admitted
 from skep.storage.segments.columns import KIND_CODES, STATUS_CODES
 from skep.storage.segments.hashing import key_of, maybe_key, scope_key
 from skep.storage.segments.lexical import distinct_sorted
@@ -23,7 +26,6 @@ from skep.storage.segments.lexical import distinct_sorted
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skep.storage.base import Filter
     from skep.storage.segments.table import Table
 
     Floats = NDArray[np.float64]
@@ -44,42 +46,6 @@ BY_HAND = 8
 """Rows that were just written, up to which each is looked at by itself: an array costs more than a row."""
 BLOCK = 8192
 """Rows looked at together where a row takes several steps: what lies between them stays in the cache."""
-
-
-class Admitted:
-    """The slots that a search may see: live, and admitted by every condition. Made from a mask or from few slots."""
-
-    def __init__(self, mask: Mask | None, version: int, *, slots: Ints | None = None, room: int = 0) -> None:
-        self.version = version
-        """The state of the table it is true of."""
-        self.all = False
-        """Whether it is every slot there is."""
-        if mask is not None:
-            self.mask = mask
-            self.count = int(np.count_nonzero(mask))
-            self.all = self.count == len(mask)
-        elif slots is not None:
-            self.slots = slots
-            self.count = len(slots)
-        self._room = room
-
-    @property
-    def size(self) -> int:
-        """Bytes it takes now; more once its slots, or its mask, were asked for."""
-        mask, slots = self.__dict__.get("mask"), self.__dict__.get("slots")
-        return (0 if mask is None else mask.nbytes) + (0 if slots is None else slots.nbytes)
-
-    @cached_property
-    def slots(self) -> Ints:
-        """The slots themselves, ascending."""
-        return np.flatnonzero(self.mask)
-
-    @cached_property
-    def mask(self) -> Mask:
-        """One flag per slot."""
-        mask = np.zeros(self._room, dtype=bool)
-        mask[self.slots] = True
-        return mask
 
 
 Times = tuple[float | None, float | None]
@@ -150,18 +116,23 @@ class Masks:
 
     def admitted(self, where: Filter) -> Admitted:
         """What a filter admits now."""
-        self._settle()
-        key = _key(where)
-        times = (where.valid_at, None if where.min_confidence is None else where.now)
+        last = self._last
+        if self._version != self.table.version or (last is not None and last.size != last.admitted.size):
+            self._settle()
+        asked = astuple(where)
+        at, now = asked[_VALID_AT], asked[_NOW]
+        key = (at is None, _WHOLE(asked))
         known = self._whole.get(key)
-        if known is not None and _hold(known.moments, times):
-            self._whole.move_to_end(key)
-        else:
-            self._drop(key)
-            known = self._whole[key] = self._decided(where, key, times)
-            if len(self._whole) > FILTERS:
-                self._drop(next(iter(self._whole)))
-        self._last = known
+        if known is not None:
+            (low, high), (first, until) = known.moments
+            if (at is None or low <= at < high) and first <= now < until:
+                self._whole.move_to_end(key)
+                self._last = known
+                return known.admitted
+        self._drop(key)
+        self._last = known = self._whole[key] = self._decided(where)
+        if len(self._whole) > FILTERS:
+            self._drop(next(iter(self._whole)))
         return known.admitted
 
     def _settle(self) -> None:
@@ -183,9 +154,11 @@ class Masks:
         if known is not None:
             self._bytes -= known.size
 
-    def _decided(self, where: Filter, key: tuple[Any, ...], times: Times) -> _Whole:
+    def _decided(self, where: Filter) -> _Whole:
         """What a filter admits, from its parts."""
         version, count = self.table.version, self.table.count
+        key = _key(where)
+        times = (where.valid_at, None if where.min_confidence is None else where.now)
         standing = self._part(self._standing, key[:STANDING], where, times, _stands)
         if standing.admitted is None or standing.admitted.version != version:
             standing.admitted = Admitted(standing.mask[:count] & self.table.alive[:count], version)
@@ -317,6 +290,10 @@ def _key(where: Filter) -> tuple[Any, ...]:
     )
 
 
+_FIELDS = Filter.__struct_fields__
+_VALID_AT, _NOW = _FIELDS.index("valid_at"), _FIELDS.index("now")
+_WHOLE = itemgetter(*(place for place in range(len(_FIELDS)) if place not in (_VALID_AT, _NOW)))
+"""Of the fields of a filter, all but the moments it is asked for."""
 STANDING = 4
 """So many entries of a key are of the standing part."""
 _EVERYTHING = (None, False, (), (), (), (), None, None, None)

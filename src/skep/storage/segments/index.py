@@ -15,11 +15,14 @@ from skep.storage.segments.codes import turned
 from skep.storage.segments.filters import Masks
 from skep.storage.segments.lexical import (
     WordScores,
+    asked_for,
     look_up,
+    scores_of,
     term_parts,
 )
 from skep.storage.segments.scan import Scanner, cosines_of, vectors_of
 from skep.storage.segments.table import RANKED
+from skep.storage.segments.turning import packed
 from skep.storage.segments.upkeep import FAILURES, Upkeep
 from skep.tuples import NamedTuple
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.storage.base import Filter, IndexSource
+    from skep.storage.segments.admitted import Admitted
     from skep.storage.segments.codes import Query
     from skep.storage.segments.table import Table
     from skep.storage.segments.timelines import Timelines
@@ -38,27 +42,61 @@ if TYPE_CHECKING:
     Singles = NDArray[np.float32]
 
 Answer = TypeVar("Answer")
-_NAN = np.full(1024, np.nan, dtype=np.float32)
-_NAN.flags.writeable = False
+LINES = 7
+"""Of a pool."""
+ROUNDED = ("confidence", "importance")
+"""Columns that a pool has as floats of four bytes."""
 
 
-class Pool(NamedTuple):
+class Pool:
     """The candidates of one search, one entry per row in every array."""
 
-    rows: Ints
-    words: Floats
-    """BM25 over the whole bank; 0 where no term matches."""
-    cosine: Singles
-    """Raw cosine; nan where the row, or the query, has no vector."""
-    created_at: Floats
-    confidence: Floats
-    """As stored, rounded to four bytes; so is the importance."""
-    last_evidence_at: Floats
-    importance: Floats
-    words_total: int
-    """How many admitted rows hold at least one of the terms."""
-    vectors_total: int
-    """How many admitted rows have a vector; 0 without a query vector."""
+    __slots__ = ("lines", "scale", "vectors_total", "words_total")
+
+    def __init__(self, lines: Floats, words_total: int, vectors_total: int) -> None:
+        self.lines = lines
+        """Everything that is known of them: seven lines, of which the first is whole numbers."""
+        self.scale: tuple[Any, ...] | None = None
+        """What makes calibrated cosines of the raw ones, told by whoever knows; see `retrieval.sources.Pool`."""
+        self.words_total = words_total
+        """How many admitted rows hold at least one of the terms."""
+        self.vectors_total = vectors_total
+        """How many admitted rows have a vector; 0 without a query vector."""
+
+    @property
+    def rows(self) -> Ints:
+        """The row of each."""
+        return self.lines[0].view(np.int64)
+
+    @property
+    def words(self) -> Floats:
+        """BM25 over the whole bank; 0 where no term matches."""
+        return self.lines[1]
+
+    @property
+    def created_at(self) -> Floats:
+        """When each was made."""
+        return self.lines[2]
+
+    @property
+    def confidence(self) -> Floats:
+        """As stored, rounded to four bytes; so is the importance."""
+        return self.lines[3]
+
+    @property
+    def last_evidence_at(self) -> Floats:
+        """When each was last borne out."""
+        return self.lines[4]
+
+    @property
+    def importance(self) -> Floats:
+        """As stored."""
+        return self.lines[5]
+
+    @property
+    def cosine(self) -> Singles:
+        """Raw cosine; nan where the row, or the query, has no vector."""
+        return self.lines[6].astype(np.float32)
 
 
 class Neighbours(NamedTuple):
@@ -145,9 +183,13 @@ class SegmentIndex:
             k_vectors: How many to take by meaning.
             term_weights: Factors for some terms, 1 for the others; 0 leaves a term out.
         """
-        return self._trusting(
-            lambda: self._search(terms, self._unit(vector), where, k_words, k_vectors, term_weights)
-        )
+        with self._lock:
+            try:
+                return self._search(terms, vector, where, k_words, k_vectors, term_weights)
+            except FAILURES:
+                if not self._built_again():
+                    raise
+                return self._search(terms, vector, where, k_words, k_vectors, term_weights)
 
     def admits(self, where: Filter) -> bool:
         """Whether a filter admits anything."""
@@ -204,7 +246,10 @@ class SegmentIndex:
             slots = table.slots_of(rows)
             words, cosine = np.zeros(len(rows), np.float32), np.full(len(rows), np.nan, dtype=np.float32)
             there = slots >= 0
-            words[there] = self._scores.score(table, terms)[slots[there]]
+            if kernels.native is not None:
+                words[there] = scores_of(table, terms, slots[there])
+            else:
+                words[there] = self._scores.score(table, terms)[slots[there]]
             query = self._unit(vector)
             if query is not None:
                 order = np.argsort(slots, kind="stable")
@@ -321,26 +366,67 @@ class SegmentIndex:
             try:
                 return answer()
             except FAILURES:
-                if not self._upkeep.shelf.damaged():
+                if not self._built_again():
                     raise
-                self.drop()
-                self.refresh()
                 return answer()
 
-    def _unit(self, vector: Singles | None) -> Query | None:
-        """A query vector of length 1, turned; None if it has no direction."""
+    def _built_again(self) -> bool:
+        """After a failure: start anew if a file is damaged. If none is, the failure has another cause."""
+        if not self._upkeep.shelf.damaged():
+            return False
+        self.drop()
+        self.refresh()
+        return True
+
+    def _measured(self, vector: Singles | None) -> tuple[Singles, float] | None:
+        """A query vector and its length; None if it has no direction."""
         dim = self._upkeep.table.dim
         if vector is None or not dim:
             return None
-        query = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
+        query = np.ascontiguousarray(vector, dtype=np.float32)
+        if query.ndim != 1:
+            query = query.reshape(-1)
         if len(query) != dim:
             raise EmbedderMismatchError(
                 f"the query has {len(query)} dimensions and the bank {dim}; embed it with the bank's embedder"
             )
         norm = math.sqrt(query.dot(query))
-        return turned(query, norm) if math.isfinite(norm) and norm > 0 else None
+        return (query, norm) if math.isfinite(norm) and norm > 0 else None
+
+    def _unit(self, vector: Singles | None) -> Query | None:
+        """A query vector of length 1, turned; None if it has no direction."""
+        measured = self._measured(vector)
+        return None if measured is None else turned(*measured)
 
     def _search(
+        self,
+        terms: Sequence[str],
+        vector: Singles | None,
+        where: Filter,
+        k_words: int,
+        k_vectors: int,
+        weights: Mapping[str, float] | None,
+    ) -> Pool:
+        if kernels.native is None:
+            return self._by_numpy(terms, self._unit(vector), where, k_words, k_vectors, weights)
+        table = self._upkeep.table
+        measured = None if vector is None else self._measured(vector)
+        admitted = self._masks.admitted(where)
+        room = k_words = min(k_words, table.count)
+        near, vectors_total = None, 0
+        if measured is not None:
+            k_vectors = min(k_vectors, table.count)
+            near = self._scanner.near(table, packed(*measured), admitted, k_vectors)
+            room, vectors_total = room + k_vectors, _having_vectors(table, admitted)
+        keys, factors, tail = asked_for(table, terms, weights)
+        lines, (compiled, told) = np.empty((LINES, room)), table.compiled
+        found, words_total = compiled.pool(keys, factors, tail, admitted.flags, k_words, near, lines)
+        lines = lines[:, :found]
+        if not told:
+            _tell(table, lines)
+        return Pool(lines, words_total, vectors_total)
+
+    def _by_numpy(
         self,
         terms: Sequence[str],
         query: Query | None,
@@ -353,34 +439,20 @@ class SegmentIndex:
         k_words, k_vectors = min(k_words, table.count), min(k_vectors, table.count)
         admitted = self._masks.admitted(where)
         scores = self._scores.score(table, terms, weights)
-        chosen, words_total = self._scores.best(table.rows, admitted, k_words)
+        slots, words_total = self._scores.best(table.rows, admitted, k_words)
         if query is None:
-            return _pool(table, chosen, scores, _no_cosines(len(chosen)), words_total, 0)
-        vectors_total = admitted.count
-        if not table.all_vectors:
-            vectors_total = int(np.count_nonzero(table.has_vector[admitted.slots]))
-        slots, cosine = self._scanner.pool(table, query, admitted, chosen, k_vectors)
-        return _pool(table, slots, scores, cosine, words_total, vectors_total)
+            cosine = np.full(len(slots), np.nan, dtype=np.float32)
+            return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, 0)
+        slots, cosine = self._scanner.pool(table, query, admitted, slots, k_vectors)
+        total = _having_vectors(table, admitted)
+        return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, total)
 
 
-def _no_cosines(count: int) -> Singles:
-    """Of so many rows, where there is no query vector; not to be written to."""
-    return _NAN[:count] if count <= len(_NAN) else np.full(count, np.nan, dtype=np.float32)
-
-
-def _pool(
-    table: Table, slots: Ints, scores: Singles, cosine: Singles, words_total: int, vectors_total: int
-) -> Pool:
-    """Some slots as a pool."""
-    ranked = table.ranked if kernels.native is not None else None
-    if kernels.native is None or ranked is None:
-        return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, vectors_total)
-    rows, known = np.empty(len(slots), np.int64), np.empty((5, len(slots)))
-    kernels.native.gather((table.rows, scores, *ranked), slots, rows, known)
-    words, created_at, confidence, last_evidence_at, importance = known
-    return Pool(
-        rows, words, cosine, created_at, confidence, last_evidence_at, importance, words_total, vectors_total
-    )
+def _having_vectors(table: Table, admitted: Admitted) -> int:
+    """How many of the admitted slots have a vector."""
+    if table.all_vectors:
+        return admitted.count
+    return int(np.count_nonzero(table.has_vector[admitted.slots]))
 
 
 def _as_pool(
@@ -392,13 +464,18 @@ def _as_pool(
     words_total: int,
     vectors_total: int,
 ) -> Pool:
-    created_at, confidence, last_evidence_at, importance = (table.values(name, slots) for name in RANKED)
-    return Pool(
-        *(rows, words.astype(np.float64), cosine, created_at, _single(confidence), last_evidence_at),
-        *(_single(importance), words_total, vectors_total),
-    )
+    """Some slots as a pool."""
+    lines = np.empty((LINES, len(slots)))
+    lines[0].view(np.int64)[:] = rows
+    lines[1], lines[6] = words, cosine
+    _tell(table, lines, slots)
+    return Pool(lines, words_total, vectors_total)
 
 
-def _single(values: Floats) -> Floats:
-    """Values as floats of four bytes would have them."""
-    return values.astype(np.float32).astype(np.float64)
+def _tell(table: Table, lines: Floats, slots: Ints | None = None) -> None:
+    """Put the columns of `RANKED` into a pool."""
+    if slots is None:
+        slots = table.slots_of(lines[0].view(np.int64))
+    for line, name in zip(lines[2:6], RANKED, strict=True):
+        values = table.values(name, slots)
+        line[:] = values.astype(np.float32) if name in ROUNDED else values

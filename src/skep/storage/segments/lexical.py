@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from skep.tuples import NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skep.storage.segments.filters import Admitted
+    from skep.storage.segments.admitted import Admitted
     from skep.storage.segments.table import Table
 
     Ints = NDArray[np.int64]
@@ -69,11 +69,11 @@ def _look_up(table: Table, terms: Sequence[str]) -> Lookup:
     keys = [key_of(term) for term in terms]
     newest = [table.tail.found_in(key) for key in keys] if table.tail.entries else None
     if kernels.native is not None:
-        asked, odds = np.empty(len(keys), np.uint64), np.empty(len(keys))
+        asked, rarity = np.empty(len(keys), np.uint64), np.empty(len(keys))
         held = np.empty((2 * len(table.segments) + 1, len(keys)), np.int64)
-        kernels.native.find(table.keys, keys, newest, table.live, asked, held, odds)
+        kernels.native.find(table.keys, keys, newest, table.live, asked, held, rarity)
         *lines, found = held
-        return Lookup(keys, asked, lines[::2], lines[1::2], found, np.log1p(odds))
+        return Lookup(keys, asked, lines[::2], lines[1::2], found, rarity)
     asked = np.array(keys, dtype=np.uint64)
     found = np.zeros(len(keys), np.int64) if newest is None else np.array(newest, dtype=np.int64)
     starts: list[Ints] = []
@@ -86,18 +86,34 @@ def _look_up(table: Table, terms: Sequence[str]) -> Lookup:
     return Lookup(keys, asked, starts, sizes, found, idf(table.live, found))
 
 
+def asked_for(
+    table: Table, terms: Sequence[str], weights: Mapping[str, float] | None
+) -> tuple[list[int], list[float] | None, tuple[Any, ...] | None]:
+    """The terms of a search as a compiled table takes them: keys, factors, and their postings in the tail."""
+    if weights is None:
+        keys, factors = list(map(key_of, dict.fromkeys(terms))), None
+    else:
+        terms = [term for term in dict.fromkeys(terms) if weights.get(term, 1.0) > 0]
+        keys, factors = list(map(key_of, terms)), [weights.get(term, 1.0) for term in terms]
+    tail = table.tail.many_postings(keys, table.mean_length) if keys and table.tail.entries else None
+    return keys, factors, tail
+
+
+def scores_of(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
+    """What some slots score by words; only with compiled loops."""
+    out = np.empty(len(slots), dtype=np.float32)
+    table.compiled[0].words(*asked_for(table, terms, None), slots, out)
+    return out
+
+
 class WordScores:
-    """The BM25 score of every slot for one query at a time, in a buffer that is used again."""
+    """The BM25 score of every slot for one query at a time, in a buffer that is used again: the way of numpy."""
 
     def __init__(self) -> None:
         self.scores: Floats = np.zeros(0, dtype=np.float32)
         """By slot, dead ones included; 0 where no term matches."""
         self._lists: list[tuple[int, NDArray[np.uint32]]] = []
-        """The rows of each term in each part, with where the part begins; rarest terms first. Only with numpy."""
-        self._touched: Ints = np.zeros(1, dtype=np.int64)
-        """Only with compiled loops: the slots whose score is not 0, and room for one more than there are."""
-        self._filled = 0
-        """How many those are; -1 where that is not known."""
+        """The rows of each term in each part, with where the part begins; rarest terms first."""
 
     def score(
         self,
@@ -108,23 +124,18 @@ class WordScores:
         """Score every slot."""
         if len(self.scores) < table.count:
             self.scores = np.zeros(len(table.rows), dtype=np.float32)
-            self._touched = np.empty(len(table.rows) + 1, dtype=np.int64)
-            self._lists, self._filled = [], 0
-        distinct = list(dict.fromkeys(terms)) if terms else []
+            self._lists = []
+        self._clear()
+        distinct = list(dict.fromkeys(terms))
         if weights is not None:
             distinct = [term for term in distinct if weights.get(term, 1.0) > 0]
         if not distinct or not table.live:
-            self._clear()
             return self.scores[: table.count]
         lookup = look_up(table, distinct)
         worth = lookup.rarity
         if weights is not None:
             worth = worth * np.array([weights.get(term, 1.0) for term in distinct])
         single = worth.astype(np.float32)
-        if kernels.native is not None:
-            self._add_compiled(table, lookup, single)
-            return self.scores[: table.count]
-        self._clear()
         each = single.tolist()
         for term in sorted(range(len(distinct)), key=lambda i: (-each[i], lookup.keys[i])):
             self._add(table, lookup, term, single[term])
@@ -132,16 +143,12 @@ class WordScores:
 
     def _clear(self) -> None:
         """Take back what the last query added."""
-        if not self._filled and not self._lists:
-            return
-        noted = sum(len(docs) for _, docs in self._lists) + self._filled
-        if self._filled >= 0 and noted * 8 < len(self.scores):
-            self.scores[self._touched[: self._filled]] = 0
+        if sum(len(docs) for _, docs in self._lists) * 8 < len(self.scores):
             for base, docs in self._lists:
                 self.scores[base:][docs] = 0
         else:
             self.scores.fill(0)
-        self._lists, self._filled = [], 0
+        self._lists = []
 
     def _add(self, table: Table, lookup: Lookup, term: int, worth: np.float32) -> None:
         mean = table.mean_length
@@ -159,32 +166,10 @@ class WordScores:
         np.add.at(self.scores[base:], docs, impacts)
         self._lists.append((base, docs))
 
-    def _add_compiled(self, table: Table, lookup: Lookup, worth: Floats) -> None:
-        """The same part by part: within a slot terms follow each other in the same order."""
-        filled, self._filled = self._filled if not self._lists else -1, -1
-        self._lists = []
-        parts = [
-            (*held, start, size)
-            for held, start, size in zip(table.lists, lookup.starts, lookup.sizes, strict=True)
-        ]
-        if table.tail.entries:
-            sizes, docs, impacts = table.tail.many_postings(lookup.keys, table.mean_length)
-            counts = np.array(sizes, dtype=np.int64)
-            parts.append((table.base, docs, None, impacts, counts.cumsum() - counts, counts))
-        self._filled = kernels.native.score(
-            self.scores, self._touched, filled, lookup.asked, worth, tuple(parts)
-        )
-
     def best(self, rows: Ints, admitted: Admitted, k: int) -> tuple[Ints, int]:
         """The `k` best of the admitted slots in the order of their rows, ties broken by row; and how many match."""
-        if not self._filled and not self._lists:
+        if not self._lists:
             return NOTHING, 0
-        if self._filled:
-            out = np.empty(min(k, self._filled), np.int64)
-            touched = self._touched[: self._filled]
-            mask = None if admitted.all else admitted.mask
-            found, total = kernels.native.best(self.scores, True, touched, mask, rows, k, True, out)
-            return out[:found], total
         mask = admitted.mask
         scores = self.scores[: len(mask)]
         if sum(len(docs) for _, docs in self._lists) * SPARSE < len(mask):
@@ -254,7 +239,7 @@ def best_of(values: Floats, rows: Ints, slots: Ints, k: int) -> Ints:
     """Those of some slots with the `k` largest values, best first, ties broken by row."""
     if kernels.native is not None:
         out = np.empty(min(k, len(slots)), dtype=np.int64)
-        kernels.native.best(values, False, slots, None, rows, k, False, out)
+        kernels.native.best(values, slots, rows, k, out)
         return out
     if len(slots) > k:
         if not k:

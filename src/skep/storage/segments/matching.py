@@ -13,7 +13,7 @@ import numpy as np
 
 from skep import kernels
 from skep.storage.segments.lexical import Lookup, best_of, distinct_sorted, look_up
-from skep.storage.segments.postings import idf, impact
+from skep.storage.segments.postings import impact
 from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def best_by_words(table: Table, mask: Mask, queries: Sequence[Sequence[str]], k:
     if not words or not table.live:
         return [np.zeros(0, dtype=np.int64) for _ in queries]
     lookup = _looked_up(table, words)
-    worth: Floats = idf(table.live, lookup.found).astype(np.float32)
+    worth: Floats = lookup.rarity.astype(np.float32)
     order = np.lexsort((np.array(lookup.keys, dtype=np.uint64), -worth))
     if k and kernels.native is not None:
         return _best_compiled(table, mask, lookup, worth, order, _ranked(words, order, queries), k)

@@ -7,6 +7,7 @@ of the bank is at that moment. Scores therefore do not depend on how the bank is
 
 from __future__ import annotations
 
+from math import log1p, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +55,9 @@ def impact(count: Array, length: Array, mean_length: float) -> NDArray[np.float3
 def idf(total: int, found: Array) -> NDArray[np.float64]:
     """How rare terms are, given in how many of `total` rows each was found."""
     there = np.asarray(found, dtype=np.float64)
-    return np.log1p((total - there + 0.5) / (there + 0.5))
+    odds = (total - there + 0.5) / (there + 0.5)
+    # Not by numpy: on some processors it rounds otherwise than on others, and than compiled loops do.
+    return np.array([log1p(each) if each > -1 else nan for each in odds.tolist()])
 
 
 def count_terms(packed: Pairs) -> tuple[Small, Small, Small]:

@@ -5,8 +5,9 @@ sketch of the rows that are left against three bits per axis; the third multipli
 codes. Each keeps several times more rows than are wanted, and the exact cosines of the last ones decide. Few
 rows, and the tail, go straight to the third round.
 
-A compiled call (see `kernels`) does all of it. What it gives is the same to the last bit, but for the probe and the
-third round, where it rounds elsewhere: that moves at most which rows exact cosines will look at.
+A compiled table (see `kernels`) does all of it in one call, and the words with it. What it gives is the same to the
+last bit, but for the probe and the third round, where it rounds elsewhere: that moves at most which rows exact cosines
+will look at.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from skep.storage.segments.codes import (
     fine_cosines,
     original,
     pack,
+    worth_of,
 )
 from skep.storage.segments.lexical import best_of, distinct_sorted
 from skep.storage.segments.turning import turning_of
@@ -37,7 +39,7 @@ from skep.tuples import NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skep.storage.segments.filters import Admitted
+    from skep.storage.segments.admitted import Admitted
     from skep.storage.segments.table import Table
 
     Ints = NDArray[np.int64]
@@ -109,6 +111,11 @@ def vectors_of(table: Table, slots: Ints) -> Floats:
     return out
 
 
+def wanted_of(k: int) -> int:
+    """Rows whose exact cosines decide about the `k` nearest."""
+    return k + k // 4 + 16
+
+
 class Probe(NamedTuple):
     """A query as the sketches are asked: its axes coded with `BITS` bits each, of which the first is the sign."""
 
@@ -141,7 +148,6 @@ class Scanner:
 
     def __init__(self) -> None:
         self._sample = Sample(None)
-        self._room: _Room | None = None
         self._steps: _Steps | None = None
 
     def forget(self) -> None:
@@ -155,10 +161,7 @@ class Scanner:
 
         Ties go to the smaller row.
         """
-        wanted = k + k // 4 + 16
-        if kernels.native is not None:
-            return self._pooled(table, query, admitted, chosen, k, wanted)
-        near = self._near(table, query, admitted, k, wanted)
+        near = self._near(table, query, admitted, k, wanted_of(k))
         field = distinct_sorted(np.concatenate([near, chosen]))
         cosine = cosines_of(table, field, query)
         there = np.flatnonzero(~np.isnan(cosine))
@@ -180,32 +183,25 @@ class Scanner:
         wanted = max(min(FIRST_ROOT * count**0.5, FIRST_BASE + count / FIRST_SHARE), 40.0 * k)
         return _Plan(table.frame, None, count, wanted)
 
-    def _pooled(
-        self, table: Table, query: Query, admitted: Admitted, chosen: Ints, k: int, wanted: int
-    ) -> tuple[Ints, Floats]:
-        """All rounds in one compiled call."""
-        frame, given, count, first = self._plan(table, admitted, k)
-        if self._room is None or self._room.count < table.count:
-            self._room = _Room(len(table.rows))
-        room = min(k, table.count) + len(chosen)
-        slots, cosine = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float32)
-        framed = mask = None
-        if frame is not None:
-            framed, mask = self._sampled(table).framed(frame), admitted.mask
-        limits = (
-            table.base,
+    def near(self, table: Table, query: bytes, admitted: Admitted, k: int) -> tuple[Any, ...]:
+        """What a compiled search takes to find the `k` nearest of the admitted rows in the same rounds."""
+        if admitted.count <= FEW or table.frame is None:
+            given = None if admitted.all else admitted.places
+            return query, worth_of(table.dim), given, (False, 0.0, 1.0, False, 1, wanted_of(k), k)
+        frame, slots, count, first = self._plan(table, admitted, k)
+        compiled, _ = table.compiled
+        if frame is not None and not compiled.framed:
+            compiled.frame(self._sampled(table).framed(frame))
+        rounds = (
+            True,
             first,
             float(count),
             count < table.base,
             max(SECOND, SECOND_SHARE * k),
-            wanted,
+            wanted_of(k),
             k,
         )
-        found = kernels.native.nearest(
-            *(table.compiled, framed, query.single, query.steps, query.worth, mask, given, limits, chosen),
-            *(table.rows, *self._room.arrays, slots, cosine),
-        )
-        return slots[:found], cosine[:found]
+        return query, worth_of(table.dim), slots, rounds
 
     def _sampled(self, table: Table) -> Sample:
         if self._sample.table is not table:
@@ -247,19 +243,6 @@ class _Plan(NamedTuple):
     """How many rows outside the tail."""
     wanted: float
     """About how many should pass the first round."""
-
-
-class _Room:
-    """Room for one compiled search, used again by the next."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        most = max(count, SAMPLED + 64)
-        self.arrays = (
-            np.empty(count, dtype=np.int64),
-            np.empty(most + (1 << 16), dtype=np.float32),
-            np.empty(2 * most, dtype=np.uint32),
-        )
 
 
 class _Steps:

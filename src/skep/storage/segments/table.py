@@ -51,12 +51,8 @@ class Table:
         """Differs after every change."""
         self.lookup: tuple[tuple[int, tuple[str, ...]], Lookup] | None = None
         """The terms that were looked up last, and at which version."""
-        self._compiled: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
-        """The parts as compiled calls take them, and at which version."""
-        self._ranked: tuple[int, tuple[Array, ...]] | None = None
-        """The columns of `RANKED` as compiled calls take them, and at which version."""
-        self._lists: tuple[int, list[tuple[Any, ...]]] | None = None
-        """The postings of every segment as compiled calls take them, and at which version."""
+        self._compiled: tuple[int, tuple[Any, bool]] | None = None
+        """The table as compiled searches read it, and at which version; -1 where columns came since."""
         self._keys: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
         """The terms of every segment as compiled calls take them, and at which version."""
         self._names: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
@@ -111,45 +107,51 @@ class Table:
             self.dead += len(places)
 
     @property
-    def compiled(self) -> tuple[tuple[Any, ...], ...]:
-        """The vectors of every part as compiled calls take them."""
-        if self._compiled is None or self._compiled[0] != self.version:
-            parts = [*((s.count, s.sketches, s.codes) for s in self.segments)]
-            if self.count > self.base:
-                parts.append((self.count - self.base, None, self.tail.codes if self.dim else None))
-            none = (None, None, None)
-            listed = tuple(
-                (base, count, *(sketches or none), *(codes or none))
-                for base, (count, sketches, codes) in zip(self.bases, parts, strict=False)
+    def compiled(self) -> tuple[Any, bool]:
+        """The table as compiled searches read it, and whether they tell the columns of `RANKED`.
+
+        One object serves for as long as nothing changes. It holds the arrays that it reads, and takes over the memory
+        that the one before it searched in.
+        """
+        held = self._compiled
+        if held is None or held[0] != self.version:
+            ranked, former = self._ranked(), None if held is None else held[1][0]
+            made = kernels.native.Table(
+                *(self.count, self.base, self.live, self.rows, self._worded(), self._placed(), self.dim),
+                *(ranked, former),
             )
-            self._compiled = (self.version, listed)
-        return self._compiled[1]
+            held = self._compiled = (self.version, (made, ranked is not None))
+        return held[1]
 
-    @property
-    def ranked(self) -> tuple[Array, ...] | None:
+    def _worded(self) -> tuple[tuple[Any, ...], ...]:
+        """Where every segment begins, its terms, and its postings with what a class of them gives to BM25."""
+        mean = self.mean_length
+        return tuple(
+            (base, terms, segment.words.docs, segment.words.classes, segment.impacts(mean))
+            for base, terms, segment in zip(self.bases, self.keys, self.segments, strict=False)
+        )
+
+    def _placed(self) -> tuple[tuple[Any, ...], ...]:
+        """The vectors of every part."""
+        if not self.dim:
+            return ()
+        parts = [*((s.count, s.sketches, s.codes) for s in self.segments)]
+        if self.count > self.base:
+            parts.append((self.count - self.base, None, self.tail.codes))
+        none = (None, None, None)
+        return tuple(
+            (base, count, *(sketches or none), *(codes or none))
+            for base, (count, sketches, codes) in zip(self.bases, parts, strict=False)
+        )
+
+    def _ranked(self) -> tuple[Array, ...] | None:
         """The columns of `RANKED`, one value where all slots share it; None while they are picked from segments."""
-        if self._ranked is None or self._ranked[0] != self.version:
-            alone = len(self.segments) == 1 and self.count == self.base
-            held: list[Array] = []
-            for name in RANKED:
-                if not (alone or name in self._columns) and self._same_throughout(name) is None:
-                    return None
-                column = self.column(name)
-                held.append(column[:1] if column.strides == (0,) else column)
-            self._ranked = (self.version, tuple(held))
-        return self._ranked[1]
-
-    @property
-    def lists(self) -> list[tuple[Any, ...]]:
-        """Where every segment begins, and its postings with what a class of them gives to BM25."""
-        if self._lists is None or self._lists[0] != self.version:
-            mean = self.mean_length
-            listed = [
-                (base, segment.words.docs, segment.words.classes, segment.impacts(mean))
-                for base, segment in zip(self.bases, self.segments, strict=False)
-            ]
-            self._lists = (self.version, listed)
-        return self._lists[1]
+        alone = len(self.segments) == 1 and self.count == self.base
+        for name in RANKED:
+            if not (alone or name in self._columns) and self._same_throughout(name) is None:
+                return None
+        columns = map(self.column, RANKED)
+        return tuple(column[:1] if column.strides == (0,) else column for column in columns)
 
     @property
     def keys(self) -> tuple[tuple[Any, ...], ...]:
@@ -258,6 +260,8 @@ class Table:
             slots = [self.base + slot for slot in self.tail.entries]
             held[slots] = column_of(name, [entry.row for entry in self.tail.entries.values()])
             self._columns[name] = held
+            if self._compiled is not None:  # it knows nothing of this column
+                self._compiled = (-1, self._compiled[1])
         return held[: self.count]
 
     def _same_throughout(self, name: str) -> Array | None:

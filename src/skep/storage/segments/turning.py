@@ -82,17 +82,21 @@ def turn_back(steps: Floats) -> Floats:
 def turn_one(vector: Floats, length: float) -> tuple[Doubles, Floats]:
     """A single vector in the turned axes: in whole steps of one divided by `unit_of_one`, and of length 1."""
     dim = len(vector)
-    signs, shrink, unit = _one(dim)
     if kernels.native is not None:
-        steps, single = np.empty(dim), np.empty(dim, dtype=np.float32)
-        kernels.native.turn(vector, length, signs, shrink, unit, steps, single)
-        return steps, single
+        made = packed(vector, length)
+        return np.frombuffer(made, np.float64, dim), np.frombuffer(made, np.float32, dim, 8 * dim)
+    signs, shrink, unit = _one(dim)
     data = vector / np.float32(length) * np.float64(unit)
     for part in _parts(dim):
         whole = np.rint(data[part]) * signs
         data[part] = _mixed(whole.reshape(1, -1))[0] * shrink
     np.rint(data, out=data)
     return data, (data * (1 / unit)).astype(np.float32)
+
+
+def packed(vector: Floats, length: float) -> bytes:
+    """The same as bytes, one after the other, as compiled searches take it."""
+    return kernels.native.turn(vector, length, *_one(len(vector)))
 
 
 @lru_cache(maxsize=8)
