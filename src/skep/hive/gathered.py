@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 class UnionPool(msgspec.Struct, frozen=True):
     """The candidates of one search; see `retrieval.sources.Pool`."""
 
-    lines: ClassVar[None] = None
-    scale: ClassVar[None] = None
     rows: Any
     words: Any
     cosine: Any
@@ -37,6 +35,14 @@ class UnionPool(msgspec.Struct, frozen=True):
     importance: Any
     words_total: int
     vectors_total: int
+
+    @property
+    def lines(self) -> None:
+        """It is made of arrays."""
+
+    @property
+    def scale(self) -> None:
+        """Only lines need it."""
 
 
 _TYPES: dict[str, Any] = {

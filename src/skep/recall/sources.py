@@ -83,8 +83,10 @@ class BankSources:
         pool = self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
         if vector is not None:
             asked = self.asked
-            known = asked is not None and asked.vector is vector
-            pool.scale = asked.scale if known else self._engine.embeddings.scale()
+            if asked is not None and asked.vector is vector:
+                pool.scale = asked.scale
+            else:
+                pool.scale = self._engine.embeddings.scale()
         return pool
 
     def replaced(

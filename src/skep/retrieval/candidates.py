@@ -75,6 +75,8 @@ class Columns:
     """
 
     __slots__ = (*COLUMNS, "_calibrated", "_lines")
+    _lines: Floats
+    _calibrated: Floats
     rows: Ints
     words: Floats
     """BM25 as found, or as filled from the neighbours."""
@@ -255,9 +257,10 @@ def rate(columns: Columns, call: Call) -> Candidates:
 
 def rated(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, best first."""
-    config = call.config
-    fusing = kernels.native and fusion.by_query_alone(config.fusion, config.weights, config.rrf_k)
-    if not fusing:
+    config, fusing = call.config, None
+    if kernels.native is not None:
+        fusing = fusion.by_query_alone(config.fusion, config.weights, config.rrf_k)
+    if fusing is None:
         return rate(columns, call).ordered()
     ties = columns.importance, columns.created_at, columns.rows
     ranked = signals.ranked(columns.words, columns.cosine, *fusing, *ties, shown=call.shown)

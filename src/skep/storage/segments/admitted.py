@@ -53,9 +53,9 @@ class Admitted:
     @cached_property
     def places(self) -> memoryview:
         """The slots as compiled searches take them: a view costs far less to look at than an array."""
-        return memoryview(self.slots)
+        return self.slots.data
 
     @cached_property
     def flags(self) -> memoryview | None:
         """The mask as compiled searches take it; None where it is every slot there is."""
-        return None if self.all else memoryview(self.mask)
+        return None if self.all else self.mask.data
