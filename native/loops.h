@@ -59,7 +59,6 @@ TARGET static void NAMED(weigh)(const Rows *rows, const Probe *probe, Py_ssize_t
     }
 }
 
-#ifndef BY_HAND
 TARGET static void NAMED(multiply)(const int8_t *codes, Py_ssize_t stride, Py_ssize_t dim, const int64_t *places,
                                    int64_t base, Py_ssize_t count, const int16_t *query, int32_t *out)
 {
@@ -74,7 +73,6 @@ TARGET static void NAMED(multiply)(const int8_t *codes, Py_ssize_t stride, Py_ss
         out[i] = sum;
     }
 }
-#endif
 
 static const Loops NAMED(loops) = {NAMED(rank), NAMED(pass), NAMED(weigh), NAMED(multiply)};
 

@@ -45,36 +45,6 @@ typedef struct {
 #include "loops.h"
 
 #ifdef WIDE
-#include <immintrin.h>
-
-FOR_AVX2 static void avx2_multiply(const int8_t *codes, Py_ssize_t stride, Py_ssize_t dim, const int64_t *places,
-                                   int64_t base, Py_ssize_t count, const int16_t *query, int32_t *out)
-{
-    for (Py_ssize_t i = 0; i < count; i++) {
-        const int8_t *row = codes + (places[i] - base) * stride;
-        if (i + AHEAD < count)
-            for (Py_ssize_t d = 0; d < dim; d += LINE)
-                fetch(codes + (places[i + AHEAD] - base) * stride + d);
-        __m256i even = _mm256_setzero_si256(), odd = even;
-        Py_ssize_t d = 0;
-        for (; d + 32 <= dim; d += 32) { /* sixteen pairs at a time: a product of two and their sum fit 32 bits */
-            __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(row + d)));
-            __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(row + d + 16)));
-            even = _mm256_add_epi32(even, _mm256_madd_epi16(low, _mm256_loadu_si256((const __m256i *)(query + d))));
-            odd = _mm256_add_epi32(odd, _mm256_madd_epi16(high, _mm256_loadu_si256((const __m256i *)(query + d + 16))));
-        }
-        even = _mm256_add_epi32(even, odd);
-        __m128i four = _mm_add_epi32(_mm256_castsi256_si128(even), _mm256_extracti128_si256(even, 1));
-        four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-        four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1));
-        int32_t sum = _mm_cvtsi128_si32(four);
-        for (; d < dim; d++)
-            sum += (int32_t)row[d] * query[d];
-        out[i] = sum;
-    }
-}
-
-#define BY_HAND
 #define TARGET FOR_AVX2
 #define NAMED(name) avx2_##name
 #include "loops.h"

@@ -28,6 +28,7 @@ from skep.embedding import default_embedder
 from skep.embedding.hashing import HashingEmbedder
 from skep.kernels import native
 from skep.storage.base import Filter
+from skep.storage.segments import index as segment_index
 
 WORDS = """
 cache queue ledger token schema worker mailer report cluster parser index folder branch tenant
@@ -346,8 +347,8 @@ def test_a_recall_embeds_scores_words_and_scans_once(
 
     parts = {
         "embed": (bank.engine.embeddings.embedder, "embed"),
-        "words": (index._scores, "score"),
-        "scan": (index._scanner, "pool"),
+        "words": (index._scores, "score") if native is None else (segment_index, "asked_for"),
+        "scan": (index._scanner, "pool" if native is None else "near"),
     }
     for name, (part, work) in parts.items():
         monkeypatch.setattr(part, work, watched(name, getattr(part, work)))
