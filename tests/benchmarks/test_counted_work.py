@@ -44,9 +44,9 @@ ASKED = (1235, 77, 903, 2204)
 CALLS = {"hybrid": (5600, 4800), "words": (2250, 1850), "meaning": (5400, 4700), "default": (6500, 5300)}
 """Python and C function calls per recall, with numpy alone and compiled, the mean of those four; pairs of hits are
 compared for the first time."""
-PLAIN_CALLS = {"hybrid": (790, 430), "words": (540, 330), "meaning": (610, 335), "default": (3850, 3150)}
+PLAIN_CALLS = {"hybrid": (790, 330), "words": (540, 250), "meaning": (640, 300), "default": (3850, 3100)}
 """The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
-RANK_CALLS, RANK_STATEMENTS = (495, 270), 3
+RANK_CALLS, RANK_STATEMENTS = (495, 200), 3
 """Of the ids of fifty memories in a scope that was asked about before, by meaning alone."""
 PEAK_KB = {"hybrid": 320, "words": 60, "meaning": 320, "default": 340}
 """Python and numpy memory at the peak of one recall of 3,000 memories."""
