@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from skep.retrieval.config import RecallConfig
+from skep.retrieval.ways import narrowed
 from skep.storage.base import Filter
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -37,4 +38,5 @@ def made(where: Filter, limit: int, config: RecallConfig) -> Question:
     """A question from a filter of any time."""
     current = where.valid_at is not None and where.valid_at == where.now
     timeless = msgspec.structs.replace(where, now=0.0, valid_at=None if current else where.valid_at)
+    timeless = narrowed(timeless, config)
     return Question(timeless, limit, config, _pack((timeless, limit, config, current)), current)
