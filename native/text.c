@@ -279,6 +279,83 @@ static PyObject *cutter_easy(PyObject *self, PyObject *chunk)
     return length < 0 ? NULL : text_of(easy, (size_t)length);
 }
 
+enum { TERMS = 64, LETTERS = 2048 }; /* so many terms of a question, and so many letters of them, are done here */
+
+/* The distinct terms of a question as far as they were found. */
+typedef struct {
+    char letters[LETTERS + 3 * LONGEST + 16];
+    int start[TERMS], size[TERMS], stop[TERMS];
+    int count, used, meaning; /* `meaning`: how many of them stand for something */
+} Asked;
+
+/* The terms of one more chunk; 0 if it has to be analysed, or there are too many. */
+static int ask(const Cutter *cutter, Asked *asked, const char *chunk, size_t size)
+{
+    int begin = asked->used, end = easy_terms(cutter, chunk, size, asked->letters + begin);
+    if (end < 0 || begin + end > LETTERS)
+        return 0;
+    end += begin;
+    while (begin < end) {
+        const char *term = asked->letters + begin;
+        int length = 0, known = 0;
+        while (begin + length < end && term[length] != ' ')
+            length++;
+        for (int i = 0; i < asked->count && !known; i++)
+            known = asked->size[i] == length && memcmp(asked->letters + asked->start[i], term, (size_t)length) == 0;
+        if (!known) {
+            if (asked->count == TERMS)
+                return 0;
+            uint64_t hash = hash_of(term, (size_t)length, cutter->seed);
+            int stop = cutter->stop.slots[slot_of(&cutter->stop, term, (size_t)length, hash)] != 0;
+            asked->start[asked->count] = begin;
+            asked->size[asked->count] = length;
+            asked->stop[asked->count++] = stop;
+            asked->meaning += !stop;
+        }
+        begin += length + 1;
+    }
+    asked->used = end;
+    return 1;
+}
+
+PyDoc_STRVAR(asked_doc, "asked(text, /)\n--\n\n"
+                        "The distinct terms of a question; those that stand for nothing only where there is nothing\n"
+                        "else. None if something in it has to be analysed.");
+
+static PyObject *cutter_asked(PyObject *self, PyObject *text)
+{
+    const Cutter *cutter = (Cutter *)self;
+    Py_ssize_t size, characters = PyUnicode_GetLength(text);
+    const char *bytes = characters < 0 ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
+    if (characters < 0)
+        return NULL;
+    Asked asked;
+    asked.count = asked.used = asked.meaning = 0;
+    int easy = bytes != NULL && characters == size;
+    if (bytes == NULL)
+        PyErr_Clear(); /* half a pair: skep.words takes it as it is */
+    for (Py_ssize_t at = 0; easy && at < size;) {
+        while (at < size && kinds[(uint8_t)bytes[at]] & BLANK)
+            at++;
+        Py_ssize_t start = at;
+        while (at < size && !(kinds[(uint8_t)bytes[at]] & BLANK))
+            at++;
+        easy = at == start || ask(cutter, &asked, bytes + start, (size_t)(at - start));
+    }
+    if (!easy)
+        Py_RETURN_NONE;
+    PyObject *terms = PyList_New(0);
+    for (int i = 0; terms != NULL && i < asked.count; i++) {
+        if (asked.stop[i] && asked.meaning)
+            continue;
+        PyObject *term = text_of(asked.letters + asked.start[i], (size_t)asked.size[i]);
+        if (term == NULL || PyList_Append(terms, term) < 0)
+            Py_CLEAR(terms);
+        Py_XDECREF(term);
+    }
+    return terms;
+}
+
 /* The terms of the chunk with a number, joined by blanks. */
 static PyObject *cutter_item(PyObject *self, Py_ssize_t number)
 {
@@ -377,6 +454,7 @@ static void cutter_dealloc(PyObject *self)
 static PyMethodDef cutter_methods[] = {
     {"cut", (PyCFunction)(void (*)(void))cutter_cut, METH_FASTCALL, cut_doc},
     {"easy", cutter_easy, METH_O, easy_doc},
+    {"asked", cutter_asked, METH_O, asked_doc},
     {NULL, NULL, 0, NULL},
 };
 

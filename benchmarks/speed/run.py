@@ -91,7 +91,11 @@ class SizeRun:
         self.processes[spec.name] = process
         result = self.results[spec.name]
         box = self.plan.load_box_s
+        rehearsal = store.with_name(f"{store.name}-rehearsal")
+        shutil.rmtree(rehearsal, ignore_errors=True)
         try:
+            process.ask("rehearse", timeout_s=120, path=str(rehearsal), folder=str(self.folder))
+            shutil.rmtree(rehearsal)
             opened = process.ask("open", timeout_s=120, path=str(store), folder=str(self.folder))
             result.update(opened)
             result["load"] = process.ask("load", timeout_s=3 * box + 60, box_s=box)

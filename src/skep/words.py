@@ -155,6 +155,9 @@ def query_terms(text: str) -> list[str]:
     >>> query_terms("who deployed the store?"), query_terms("Who is it?")
     (['deploi', 'store'], ['who', 'is', 'it'])
     """
+    easy = _asked(text)
+    if easy is not None:
+        return easy
     found = list(dict.fromkeys(" ".join(map(_queried.__getitem__, chunks(text))).split()))
     return [term for term in found if term not in STOP] or found
 
@@ -209,18 +212,19 @@ class _Memo(dict[str, str]):
         return found
 
 
-def _compiled() -> Callable[[str], str | None]:
-    """A compiled function for the commonest chunks, which have the same terms on both sides; None for the others."""
-    if kernels.native is None:
-        return _never
-    return kernels.native.Cutter(analysed, chunks, STOP, hash("chunks")).easy
-
-
-def _never(_chunk: str) -> None:
+def _never(_text: str) -> None:
     return None
 
 
-_easy = _compiled()
+def _compiled() -> tuple[Callable[[str], str | None], Callable[[str], list[str] | None]]:
+    """For the commonest chunks, which have the same terms on both sides, and for questions of such; None for others."""
+    if kernels.native is None:
+        return _never, _never
+    cutter = kernels.native.Cutter(analysed, chunks, STOP, hash("chunks"))
+    return cutter.easy, cutter.asked
+
+
+_easy, _asked = _compiled()
 _indexed = _Memo(query=False)
 _queried = _Memo(query=True)
 

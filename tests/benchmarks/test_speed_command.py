@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,30 @@ def test_a_touch_is_charged_its_share_of_writing_what_was_held_back(
 
     assert held["cpu_ns"] == [107] * 10 * BATCHES
     assert spent == [BATCHES * (10 * 7 + 1000)]  # nothing is left out
+
+
+def test_an_engine_rehearses_in_a_store_of_its_own_before_anything_is_measured(tmp_path: Path) -> None:
+    save(Workload(60, seed=3), tmp_path / "load", queries=2, writes=5)
+    loaded: list[tuple[Floor, int]] = []
+    closed: list[Floor] = []
+
+    class Seen(Floor):
+        def load(self, rows: Sequence[Row]) -> None:
+            loaded.append((self, len(rows)))
+            super().load(rows)
+
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    worker = Worker(Seen(), DIM)
+    worker.op_rehearse(str(tmp_path / "rehearsal"), str(tmp_path / "load"))
+    assert [count for _, count in loaded] == [5]
+    assert closed == [engine for engine, _ in loaded] != [worker.engine]
+
+    worker.op_open(str(tmp_path / "store"), str(tmp_path / "load"))
+    assert not worker.engine.has("w0000000")
+    worker.op_close()
 
 
 def test_more_rounds_than_rows_leave_nothing_to_touch(tmp_path: Path) -> None:

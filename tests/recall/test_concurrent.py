@@ -57,9 +57,9 @@ def test_whoever_is_writing_may_recall_and_start_workers_while_another_does(
     bank.remember("shared note", on_conflict="ignore")
     engine = bank.engine
     recaller = Recaller(engine)
-    where = Filter(now=engine.now())
+    question = recaller.question(Filter(), 5, deployed={})
     calls = {
-        "recall": lambda: recaller.run("shared note", where, limit=5, deployed={}, count_uses=False),
+        "recall": lambda: recaller.answer("shared note", question, engine.now(), count_uses=False),
         "work": engine.embeddings.work,
     }
     entered, finished = threading.Event(), threading.Event()

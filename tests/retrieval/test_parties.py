@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 import pytest
 
 from skep import Bank
+from skep.retrieval.candidates import Call, Candidates, Columns
+from skep.retrieval.config import merge
 from skep.retrieval.parties import BESIDE, GLANCE, PARTY, another, opening, parties
+from skep.retrieval.pipeline import WITNESSES
+from skep.retrieval.pipeline import _without_others as without_others  # pyright: ignore[reportPrivateUsage]
+from skep.retrieval.presets import preset
+from skep.retrieval.query import plain
+from skep.storage.base import Filter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from skep.retrieval.sources import Sources
 
 ANA = ("Ana lives in Rome", "Ana likes green tea", "Ana works at the harbour", "Ana has two cats")
 BEN = ("Ben lives in Oslo", "Ben plays the piano on Sundays", "Ben has a red bicycle", "Ben works as a nurse")
@@ -203,3 +219,71 @@ def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
 def test_a_text_without_a_capital_or_with_a_word_of_any_sentence_opens_with_nobody() -> None:
     assert [opening(text) for text in ("", "…", "42 cats", "it rains", "The cat", "I sing")] == [("", "")] * 6
     assert opening("Émile’s cat sleeps") == ("Émile", "")
+
+
+class Told:
+    """Texts by row; nothing else is asked of it."""
+
+    def texts(self, rows: NDArray[np.int64]) -> list[str]:
+        return [f"Ben has something to do with number {row}" for row in rows]
+
+
+def left(
+    theirs: Sequence[tuple[float, float]],
+    rest: Sequence[tuple[float, float]],
+    cosine: float = 1.0,
+    elsewhere: float = 0.2,
+) -> tuple[int, str]:
+    """How many stay, and why not all: of candidates that hold so much of a question by words and by their relatives.
+
+    Ben's come first; `cosine` is that of the rest, where Ben's have 1.
+    """
+    count = len(theirs) + len(rest)
+    held, late = np.array([*theirs, *rest]).T
+    columns = Columns(
+        rows=np.arange(count),
+        words=np.ones(count),
+        cosine=np.array([1.0] * len(theirs) + [cosine] * len(rest)),
+        created_at=np.zeros(count),
+        importance=np.zeros(count),
+        confidence=np.ones(count),
+        last_evidence_at=np.zeros(count),
+        before=np.full(count, -1),
+        former=np.full(count, -1),
+    )
+    measured = {"held": held, "late": late, "another": np.array([-1.0] * len(theirs) + [0.0] * len(rest))}
+    candidates = Candidates(columns, measured, {}, np.arange(count), np.ones(count))
+    config = merge(preset("default"), None, {"elsewhere": elsewhere})
+    call = Call(plain("What does Ana do?"), config, cast("Sources", Told()), Filter(), 0.0, None)
+    kept, reason = without_others(candidates, call)
+    return len(kept), reason
+
+
+def test_both_what_is_held_and_what_is_like_it_count_half() -> None:
+    assert left([(0.9, 0.9)], [(0.4, 0.9)])[0] == 1  # 0.9 against 0.65
+    assert left([(0.9, 0.4)], [(0.4, 0.8)]) == (
+        2,
+        "",
+    )  # 0.65 against 0.6: by words alone it would be withheld
+    assert left([(0.4, 0.9)], [(0.8, 0.4)]) == (2, "")
+    assert left([(0.9, 0.5)], [(0.5, 0.5)]) == (2, "")  # by no more than the bar
+
+
+def test_only_the_first_of_others_and_of_the_rest_are_asked() -> None:
+    few, all_of_it = (0.2, 0.2), (1.0, 1.0)
+    assert left([few] * WITNESSES + [all_of_it], [few] * 3) == (WITNESSES + 4, "")
+    assert left([few] * (WITNESSES - 1) + [all_of_it], [few] * 3)[0] == 3
+    assert left([all_of_it], [few] * (WITNESSES - 1) + [all_of_it]) == (WITNESSES + 1, "")
+    assert left([all_of_it], [few] * WITNESSES + [all_of_it])[0] == WITNESSES + 1
+
+
+def test_the_best_of_the_first_counts_and_not_their_mean() -> None:
+    assert left([(1.0, 1.0), (0.0, 0.0)], [(0.7, 0.7)])[0] == 1
+    assert left([(1.0, 1.0)], [(0.9, 0.9), (0.0, 0.0), (0.0, 0.0)]) == (4, "")
+
+
+def test_of_the_rest_nothing_is_left_where_none_of_it_is_nearly_as_near() -> None:
+    assert left([(1.0, 1.0)], [(0.1, 0.1)] * 2, cosine=0.71)[0] == 2
+    kept, reason = left([(1.0, 1.0)], [(0.1, 0.1)] * 2, cosine=0.69)
+    assert kept == 0
+    assert "Ben" in reason

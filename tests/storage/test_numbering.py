@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skep import kernels, words
 from skep.storage.numbering import CompiledNumbering, PlainNumbering
-from skep.words import STOP, chunks, terms
+from skep.words import STOP, chunks, query_terms, terms
 
 native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
@@ -48,7 +48,9 @@ def python_alone() -> Iterator[None]:
     """Nothing of what is compared with comes from the compiled package."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "_easy", words._never)  # pyright: ignore[reportPrivateUsage]
+        patch.setattr(words, "_asked", words._never)  # pyright: ignore[reportPrivateUsage]
         words._indexed.clear()  # pyright: ignore[reportPrivateUsage]
+        words._queried.clear()  # pyright: ignore[reportPrivateUsage]
         yield
 
 
@@ -108,6 +110,33 @@ def test_one_chunk_is_easy_or_left_to_python() -> None:
     ] * 6
     with pytest.raises(TypeError):
         mine.easy(b"word")
+
+
+@given(texts)
+def test_a_question_has_the_same_terms_or_is_left_to_python(text: str) -> None:
+    found = native.Cutter(str, chunks, STOP, 1).asked(text)
+    assert found is None or found == query_terms(text)
+
+
+def test_common_questions_are_not_left_to_python() -> None:
+    mine = native.Cutter(str, chunks, STOP, 1)
+    asked = {
+        "Who deployed the stores, and who deployed the store?": ["deploi", "store"],
+        "Who is it?": ["who", "is", "it"],
+        "(what) was abc12 in 2024!": ["abc12", "abc", "12", "2024"],
+        " \t the\n": ["the"],
+        "": [],
+    }
+    assert {text: mine.asked(text) for text in asked} == asked
+    assert {text: query_terms(text) for text in asked} == asked
+    many = [" ".join(f"{letter}{number}" for number in range(40)) for letter in "ab"]
+    long = " ".join(letter * 60 for letter in "abcdefghijklmnopqrstuvwxyz" * 2 if letter != "e")
+    for text in (*many, long, "a" * 65, "café", "\ud800", "README.md"):
+        found = mine.asked(text)
+        assert found is None or found == query_terms(text)
+    assert [mine.asked(text) for text in ("a" * 65, "café", "\ud800", many[0])] == [None] * 4
+    with pytest.raises(TypeError):
+        mine.asked(b"word")
 
 
 def test_numbers_go_on_from_call_to_call() -> None:

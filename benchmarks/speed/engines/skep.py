@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import dropwhile, islice
+from itertools import dropwhile, islice, repeat
 from typing import IO, TYPE_CHECKING, Any
 
 from benchmarks.speed.engines.values import CANDIDATES, Answer, How, Id, Query, Row, Where, refuse
@@ -136,7 +136,7 @@ class Skep:
 
     def _rank(self, query: Query, text: str, k: int, **how: Any) -> Answer:
         self.vectors.known = {text: query.vector}
-        return [(id, "") for id in self.bank.rank(text, limit=k, **how).ids]
+        return list(zip(self.bank.rank(text, limit=k, **how).ids, repeat("")))
 
     def row_id(self, id: Id) -> str:
         """The bank numbers its memories from 1 in the order of the load; a source is the row's own id."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from skep.engine import Progress
+from skep.engine import Engine, Progress
 from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.history import History
-from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Conflict, Memory, Ranked, Recalled
+from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Conflict, Memory, Ranked, Recalled, Scope
 from skep.semantics import conflicts as conflict_search
+from skep.spelling import spelt
 from skep.storage.base import Filter
 from skep.validation import (
     Time,
@@ -35,12 +36,16 @@ if TYPE_CHECKING:
     from random import Random
 
     from skep.config import Settings
+    from skep.recall.question import Question
     from skep.recall.search import Recaller
 
 
 _LISTS: Any = (tuple, list)
 _GROUPS: Any = (tuple, list, set, frozenset)
 """What a call may hold tags in, and groups of them; a union written out would be made at every call."""
+scope_parts = attrgetter(*Scope.__struct_fields__)
+QUESTIONS = 64
+"""So many ways to ask are remembered."""
 _NOBODYS = Memory(id="", kind="fact", text="")
 
 
@@ -64,6 +69,11 @@ class Reading(History):
     """Get, find, recall, rank, find_conflicts."""
 
     _recaller: Recaller | None = None
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._questions: dict[bytes, Question] = {}
+        """Ways to ask that were found right, by their arguments."""
 
     def get(self, memory_id: str) -> Memory:
         """One memory by id, whatever its status."""
@@ -330,26 +340,71 @@ class Reading(History):
     ) -> Any:
         """Check a question and have it answered; `more` is what one of the verbs alone is told."""
         query = clean_text("query", query, self._engine.settings.text_limit)
-        preset = None if preset is None else clean_text("preset", preset, 100)
-        if config is not None and not isinstance(config, dict):
-            _refuse_no_config(config)
-        reranker = None if reranker is None else _counted(clean_call("reranker", reranker))
-        deployed = self._recall.deployed() if preset is None else {}
-        limit = clean_count("limit", deployed.get("limit", 5) if limit is None else limit, 1, 10_000)
-        narrowing = (
-            deployed if kind is None and not tags else {}
-        )  # a call that says what it wants is not narrowed
-        include_superseded = clean_flag("include_superseded", include_superseded)
+        recaller = self._recall
+        deployed = recaller.deployed() if preset is None else {}
+        if reranker is not None:
+            from skep.retrieval.rerankers import counted
+
+            reranker = counted(clean_call("reranker", reranker))
         if as_of is not None:
+            limit = clean_count("limit", deployed.get("limit", 5) if limit is None else limit, 1, 10_000)
             return getattr(self.as_of(clean_time("as_of", as_of)), verb)(
                 query, limit=limit, kind=kind, tags=tags, domain=domain, agent=agent, scope=scope,
                 include_shared=include_shared, min_confidence=min_confidence, min_importance=min_importance,
                 since=since, until=until, include_superseded=include_superseded, preset=preset, config=config,
                 expand=expand, reranker=reranker, **more,
             )  # fmt: skip
+        parts, mapping = (None, scope) if type(scope) is not Scope else (scope_parts(scope), None)
+        told = spelt(
+            (
+                limit, kind, tags, domain, agent, parts, mapping, include_shared, min_confidence, min_importance,
+                since, until, include_superseded, preset, config, expand, deployed,
+                self._engine.embeddings.embedder.instant,
+            )
+        )  # fmt: skip
+        question = None if told is None else self._questions.get(told)
+        if question is None:
+            question = self._question(
+                limit, kind, tags, domain, agent, scope, include_shared, min_confidence, min_importance, since, until,
+                include_superseded, preset, config, expand, deployed,
+            )  # fmt: skip
+            if told is not None:
+                if len(self._questions) >= QUESTIONS:
+                    self._questions.clear()
+                self._questions[told] = question
+        answer: Any = recaller.answer if verb == "recall" else recaller.rank
+        return answer(query, question, self._engine.now(), reranker=reranker, **more)
+
+    def _question(
+        self,
+        limit: int | None,
+        kind: str | Iterable[str] | None,
+        tags: Iterable[str | Sequence[str]],
+        domain: str | None,
+        agent: str | None,
+        scope: ScopeLike | None,
+        include_shared: bool,
+        min_confidence: float | None,
+        min_importance: float | None,
+        since: Time | None,
+        until: Time | None,
+        include_superseded: bool,
+        preset: str | None,
+        config: Mapping[str, Any] | None,
+        expand: Any,
+        deployed: Mapping[str, Any],
+    ) -> Question:
+        """How something is asked, checked; the arguments are those of `recall`, and what the bank has deployed."""
+        preset = None if preset is None else clean_text("preset", preset, 100)
+        if config is not None and not isinstance(config, dict):
+            _refuse_no_config(config)
+        limit = clean_count("limit", deployed.get("limit", 5) if limit is None else limit, 1, 10_000)
+        narrowing: Mapping[str, Any] = {}
+        if kind is None and not tags:  # a call that says what it wants is not narrowed
+            narrowing = deployed
         where = self._filter(
             kind=narrowing.get("kinds") if kind is None else kind,
-            status=(*CURRENT, *REPLACED) if include_superseded else CURRENT,
+            status=(*CURRENT, *REPLACED) if clean_flag("include_superseded", include_superseded) else CURRENT,
             tags=tags,
             domain=domain,
             agent=agent,
@@ -363,18 +418,7 @@ class Reading(History):
         )
         if narrowing.get("tags"):
             where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in narrowing["tags"]))
-        answer = self._recall.run if verb == "recall" else self._recall.rank
-        return answer(
-            query,
-            where,
-            limit=limit,
-            preset=preset,
-            config=config,
-            expand=expand,
-            reranker=reranker,
-            deployed=deployed,
-            **more,
-        )
+        return self._recall.question(where, limit, preset, config, expand, deployed)
 
     def close(self) -> None:
         """Write what is still in memory and release the file; whatever is asked of the bank then is refused."""
@@ -428,25 +472,6 @@ def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, 
             field=field,
         )
     return tuple(groups)
-
-
-def _counted(reranker: Callable[[str, Sequence[str]], Sequence[float]]) -> Callable[..., Sequence[float]]:
-    """A reranker whose answer is looked at before it is used."""
-
-    def call(query: str, texts: Sequence[str]) -> Sequence[float]:
-        scores: Any = reranker(query, list(texts))  # a list of its own, whatever it does to it
-        try:
-            found = [float(score) for score in scores]
-        except (TypeError, ValueError):
-            found = []
-        if len(found) != len(texts) or not all(map(math.isfinite, found)):
-            raise InvalidInputError(
-                f"reranker must give one number for each of the {len(texts)} texts it is called with",
-                field="reranker",
-            )
-        return found
-
-    return call
 
 
 def _refuse_no_config(config: object) -> None:

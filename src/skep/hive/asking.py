@@ -14,6 +14,7 @@ from skep.hive.tracing import tracer
 from skep.hive.union import Members, Union
 from skep.model import CURRENT, Hit, Link, Recalled, Stage
 from skep.recall.marking import Opposed, at_least, conflicts_marked, newest_first, opposes, shortened
+from skep.recall.question import made
 from skep.recall.search import Recaller
 from skep.retrieval.config import RecallConfig
 from skep.retrieval.succession import MOST
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from skep.embedding.base import Embedder
     from skep.engine import Engine
     from skep.hive.policy import HivePolicy
+    from skep.recall.question import Question
     from skep.recall.search import Reranker
     from skep.storage.base import Filter
 
@@ -77,33 +79,29 @@ class HiveRecaller(Recaller):
         super().__init__(engine)
         self._asking = asking
 
-    def run(
+    def answer(
         self,
         query: str,
-        where: Filter,
+        question: Question,
+        now: float,
         *,
-        limit: int,
-        preset: str | None = None,
-        config: Mapping[str, Any] | RecallConfig | None = None,
-        expand: Any = None,
         reranker: Reranker | None = None,
         explain: bool = False,
         count_uses: bool = True,
-        deployed: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Answer one query."""
-        chosen = self.config(preset, config, expand, deployed)
+        config, limit = question.config, question.limit
         with tracer.span("hive.recall", limit=limit) as span:
             answer, homes = ask_hive(
                 self._asking,
                 query,
-                where,
-                chosen,
+                question.at(now),
+                config,
                 limit=limit,
                 reranker=reranker,
                 explain=explain,
                 opposed=self.opposed,
-                relations=self._told(chosen),
+                relations=self._told(config),
             )
             span.note(hits=len(answer.hits), completeness=round(answer.completeness, 4))
         if count_uses and answer.hits:
@@ -133,31 +131,13 @@ class PlainRecaller(Recaller):
         self._policy: HivePolicy = asking.policy
         self._hive = HiveRecaller(engine, asking)
 
-    def run(
-        self,
-        query: str,
-        where: Filter,
-        *,
-        limit: int,
-        preset: str | None = None,
-        config: Mapping[str, Any] | RecallConfig | None = None,
-        expand: Any = None,
-        deployed: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Answer:
+    def answer(self, query: str, question: Question, now: float, **options: Any) -> Answer:
         """Answer one query."""
-        chosen = self.config(preset, config, expand, deployed)
-        answers = self._hive if chosen.weights.get("trust", 0.0) > 0 else self._bank
-        found = answers.run(
-            query,
-            faded(where, self._policy),
-            limit=limit,
-            preset=preset,
-            config=config,
-            expand=expand,
-            deployed=deployed,
-            **options,
-        )
+        answers = self._hive if question.config.weights.get("trust", 0.0) > 0 else self._bank
+        where = question.at(now)
+        if (fading := faded(where, self._policy)) is not where:
+            question = made(fading, question.limit, question.config)
+        found = answers.answer(query, question, now, **options)
         return found if isinstance(found, Answer) else _whole(found)
 
 

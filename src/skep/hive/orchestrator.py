@@ -137,7 +137,8 @@ class Orchestrator:
         recaller = HiveRecaller(self.bank.engine, asking)
         where: Filter = self.bank.filter(valid_at=self.hive.now(), **options)
         with tracer.span("hive.unified", agent=self.agent, layers=len(layers)):
-            return recaller.run(query, where, limit=limit, count_uses=False)
+            question = recaller.question(where, limit)
+            return recaller.answer(query, question, where.now, count_uses=False)
 
     def run_gossip_round(self) -> Round:
         """Exchange with the peers once."""

@@ -15,9 +15,11 @@ from skep.errors import ConfigError
 from skep.loading import undisturbed
 from skep.model import Hit, Link, Memory, Ranked, Recalled, Stage
 from skep.recall.marking import at_least, conflicts_marked, newest_first, opposes, shortened
+from skep.recall.question import Question, made
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
 from skep.semantics.links import CONTRADICTS, MARKED, OPPOSED, UPDATES
+from skep.spelling import spelt
 from skep.storage.base import Filter
 from skep.tuples import NamedTuple
 
@@ -37,7 +39,6 @@ NARROWING = ("limit", "tags", "kinds")
 DAY = 86_400.0
 VERDICTS = 4096
 CONFIGS = 64
-_encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
@@ -81,9 +82,11 @@ class Recaller:
         self._loaded: _Loaded | None = None
         self._answers: OrderedDict[Any, _Kept] = OrderedDict()
         self._position: tuple[int, int] | None = None
+        self._turn = -1
+        """At which turn of the store the position was looked up."""
         self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
-        self._configs: dict[tuple[str | None, bool, bytes] | None, tuple[RecallConfig, bytes]] = {}
-        """Configs that were asked for, by what was asked, each with what stands for it in the keys of answers."""
+        self._configs: dict[bytes, RecallConfig] = {}
+        """Configs that were asked for, by what was asked."""
         self.cache_hits = 0
 
     def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
@@ -105,57 +108,50 @@ class Recaller:
         deployed: Mapping[str, Any] | None = None,
     ) -> RecallConfig:
         """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
-        return self._chosen(preset, config, expand, deployed)[0]
-
-    def _chosen(
-        self,
-        preset: str | None,
-        config: Mapping[str, Any] | RecallConfig | None,
-        expand: Any,
-        deployed: Mapping[str, Any] | None,
-    ) -> tuple[RecallConfig, bytes]:
-        """The same, and what stands for it in the keys of answers."""
-        if isinstance(config, RecallConfig):
-            chosen = config
-        else:
-            chosen, spelt = self._merged(preset, config, deployed)
-            if expand is None or (expand is False and chosen.expand is None):
-                return chosen, spelt
+        chosen = config if isinstance(config, RecallConfig) else self._merged(preset, config, deployed)
+        if expand is None or (expand is False and chosen.expand is None):
+            return chosen
         if expand is False:
-            chosen = msgspec.structs.replace(chosen, expand=None)
-        elif expand is not None:
-            how = (chosen.expand or Expand()) if expand is True else expand
-            if isinstance(how, Mapping):
-                how = from_dict({"expand": dict(cast("Mapping[str, Any]", how))}).expand
-            if not isinstance(how, Expand):
-                raise ConfigError(
-                    f"expand must be true, false or a mapping with relations, depth, cap, decay, not {how!r}"
-                )
-            chosen = msgspec.structs.replace(chosen, expand=how)
-        return chosen, _encode(chosen)
+            return msgspec.structs.replace(chosen, expand=None)
+        how = (chosen.expand or Expand()) if expand is True else expand
+        if isinstance(how, Mapping):
+            how = from_dict({"expand": dict(cast("Mapping[str, Any]", how))}).expand
+        if not isinstance(how, Expand):
+            raise ConfigError(
+                f"expand must be true, false or a mapping with relations, depth, cap, decay, not {how!r}"
+            )
+        return msgspec.structs.replace(chosen, expand=how)
 
     def _merged(
         self, preset: str | None, config: Mapping[str, Any] | None, deployed: Mapping[str, Any] | None
-    ) -> tuple[RecallConfig, bytes]:
+    ) -> RecallConfig:
         """The three layers as one config; the same few are asked for again and again, so they are kept."""
         bank: Mapping[str, Any] = {}
         if preset is None:
             bank = deployed if deployed is not None else self.deployed()
         model = not self._engine.embeddings.embedder.instant
-        try:
-            key = (preset, model, _encode((bank, config)))
-        except (TypeError, ValueError, msgspec.MsgspecError):
-            key = None  # not plain JSON: what follows says what is wrong with it
-        known = self._configs.get(key)
+        key = spelt((preset, model, bank, config))
+        known = None if key is None else self._configs.get(key)
         if known is None:
             ranking = {name: value for name, value in bank.items() if name not in NARROWING}
-            merged = merge(preset_named(preset or "default", model=model), ranking or None, config)
-            known = (merged, _encode(merged))
+            known = merge(preset_named(preset or "default", model=model), ranking or None, config)
             if len(self._configs) >= CONFIGS:
                 self._configs.clear()
             if key is not None:
                 self._configs[key] = known
         return known
+
+    def question(
+        self,
+        where: Filter,
+        limit: int,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        expand: Any = None,
+        deployed: Mapping[str, Any] | None = None,
+    ) -> Question:
+        """What is asked but for its words. `deployed` is the bank's own config, where that has been read already."""
+        return made(where, limit, self.config(preset, config, expand, deployed))
 
     def run(
         self,
@@ -165,85 +161,95 @@ class Recaller:
         limit: int,
         preset: str | None = None,
         config: Mapping[str, Any] | RecallConfig | None = None,
-        expand: Any = None,
+        count_uses: bool = True,
+    ) -> Recalled:
+        """Answer one query, asked in a way of its own."""
+        question = self.question(where, limit, preset, config)
+        return self.answer(query, question, where.now, count_uses=count_uses)
+
+    def answer(
+        self,
+        query: str,
+        question: Question,
+        now: float,
+        *,
         reranker: Reranker | None = None,
         explain: bool = False,
         count_uses: bool = True,
-        deployed: Mapping[str, Any] | None = None,
     ) -> Recalled:
-        """Answer one query. `deployed` is the bank's own config, where the caller has read it already."""
-        chosen, spelt = self._chosen(preset, config, expand, deployed)
-        key = _key(query, where, limit, spelt, explain)
-        ahead = self._ahead(query, key, chosen, again=reranker is not None)
-        moment = self._engine.store.connection.snapshot
-
-        def asked(scorer: Reranker | None) -> Recalled:
-            with moment():
-                kept = self._recent(key) if scorer is None else None
-                if kept is not None:
-                    return _apart(kept)
-                found, passing = self._answer(query, where, limit, chosen, scorer, explain, ahead)
-                if scorer is None and not passing:
-                    self._keep(key, found, query, where, chosen)
-                return found
-
+        """Answer one query."""
+        key = (query, question.key, explain)
+        ahead = self._ahead(query, key, question.config, now, again=reranker is not None)
         if reranker is None:
-            answer = asked(None)
+            answer = self._asked(query, question, now, key, ahead, None, explain)
         else:
             from skep.retrieval.rerankers import in_two_passes
+
+            def asked(scorer: Reranker | None) -> Recalled:
+                return self._asked(query, question, now, key, ahead, scorer, explain)
 
             answer = in_two_passes(asked, query, reranker)
         if count_uses and answer.hits:
             self._engine.note_uses([hit.memory.id for hit in answer.hits])
         return answer
 
-    def rank(
+    def _asked(
         self,
         query: str,
-        where: Filter,
-        *,
-        limit: int,
-        preset: str | None = None,
-        config: Mapping[str, Any] | RecallConfig | None = None,
-        expand: Any = None,
-        reranker: Reranker | None = None,
-        deployed: Mapping[str, Any] | None = None,
-    ) -> Ranked:
-        """The order that `run` would give; no use is counted, and nothing is remembered of it.
-
-        Where links or the texts of the hits have a say in the order, `run` finds it. Elsewhere no memory is read: the
-        ids come from the index.
-        """
-        chosen, spelt = self._chosen(preset, config, expand, deployed)
-        if not self.one_bank or reranker is not None or chosen.currency or chosen.expand is not None:
-            found = self.run(
-                query, where, limit=limit, preset=preset, config=config, expand=expand, reranker=reranker,
-                count_uses=False, deployed=deployed,
-            )  # fmt: skip
-            return _order_of(found)
-        key = _key(query, where, limit, spelt, explain=False)
-        ahead = self._ahead(query, key, chosen)
+        question: Question,
+        now: float,
+        key: Any,
+        ahead: Asked | None,
+        reranker: Reranker | None,
+        explain: bool,
+    ) -> Recalled:
+        """The answer of one moment: a recent one, or a new one, which is remembered."""
         with self._engine.store.connection.snapshot():
-            kept = self._recent(key)
+            kept = self._recent(key, now) if reranker is None else None
+            if kept is not None:
+                return _apart(kept)
+            where = question.at(now)
+            found, passing = self._answer(
+                query, where, question.limit, question.config, reranker, explain, ahead
+            )
+            if reranker is None and not passing:
+                self._keep(key, found, query, where, question.config)
+            return found
+
+    def rank(self, query: str, question: Question, now: float, *, reranker: Reranker | None = None) -> Ranked:
+        """The order that `answer` would give; no use is counted, and nothing is remembered of it.
+
+        Where links or the texts of the hits have a say in the order, `answer` finds it. Elsewhere no memory is read:
+        the ids come from the index.
+        """
+        config = question.config
+        if not self.one_bank or reranker is not None or config.currency or config.expand is not None:
+            return _order_of(self.answer(query, question, now, reranker=reranker, count_uses=False))
+        key = (query, question.key, False)
+        ahead = self._ahead(query, key, config, now)
+        with self._engine.store.connection.snapshot():
+            kept = self._recent(key, now)
             if kept is not None:
                 return _order_of(kept.answer)
-            (sources, _, ranked), chosen, vector = self._ready(chosen, ahead)
-            order, reason, _ = ranked(
-                query, chosen, sources, where.now, where, limit, vector=vector, shown=False
-            )
+            (sources, _, ranked), config, vector = self._ready(config, ahead)
+            where, limit = question.at(now), question.limit
+            order, reason, _ = ranked(query, config, sources, now, where, limit, vector=vector, shown=False)
             ids = sources.ids(order.rows) if len(order.at) else ()
             asked = sources.asked or ahead
         if asked is not None and asked.reason:
             reason = _both(reason, asked.reason)
         return Ranked(ids=tuple(ids), scores=tuple(order.score.tolist()), reason=reason)
 
-    def _ahead(self, query: str, key: Any, config: RecallConfig, *, again: bool = False) -> Asked | None:
+    def _ahead(
+        self, query: str, key: Any, config: RecallConfig, now: float, *, again: bool = False
+    ) -> Asked | None:
         """The query as a service embeds it, which is waited for while nothing is held; None where none is needed.
 
         Args:
             query: The question.
             key: What an answer to it is remembered under.
             config: How it is answered.
+            now: When it is asked.
             again: Whether it is answered though an answer is remembered.
         """
         embeddings = self._engine.embeddings
@@ -251,7 +257,7 @@ class Recaller:
         if not (config.k_vectors and embeddings.waits):
             return None
         with self._engine.store.connection.snapshot():
-            kept = self._recent(key)
+            kept = self._recent(key, now)
         return embeddings.asked(query) if kept is None or again else None
 
     def _ready(
@@ -262,7 +268,7 @@ class Recaller:
         if loaded is None:
             loaded = self._loaded = _load(self._engine)
         loaded.sources.asked = None
-        self._engine.index.refresh()
+        self._engine.index.refresh(self._engine.store.turn())
         if asked is not None and asked.space:
             space = self._engine.store.active_space()
             if space is not None and space.fingerprint != asked.space:
@@ -340,15 +346,18 @@ class Recaller:
             self._verdicts[key] = known
         return known
 
-    def _recent(self, key: Any) -> _Kept | None:
+    def _recent(self, key: Any, now: float) -> _Kept | None:
         """A recent answer, if nothing was written since and it is not too old to be true."""
-        position = self._engine.position()
-        if position != self._position:
-            self._answers.clear()
-            self._position = position
-            return None
+        turn = self._engine.store.turn()
+        if turn != self._turn:
+            self._turn = turn
+            position = self._engine.position()
+            if position != self._position:
+                self._answers.clear()
+                self._position = position
+                return None
         kept = self._answers.get(key)
-        if kept is None or not kept.since <= self._engine.now() < kept.until:
+        if kept is None or not kept.since <= now < kept.until:
             return None
         self._answers.move_to_end(key)
         self.cache_hits += 1
@@ -356,7 +365,7 @@ class Recaller:
 
     def _keep(self, key: Any, answer: Recalled, query: str, where: Filter, config: RecallConfig) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
-        if self._position == self._engine.position():
+        if self._turn == self._engine.store.turn():
             now, settings = where.now, self._engine.settings
             until = min(now + settings.cache_seconds, self._engine.store.next_boundary(now))
             bar, rate = where.min_confidence, where.decay_per_day
@@ -375,12 +384,6 @@ class Recaller:
             self._answers[key] = _kept(now, until, answer)
             while len(self._answers) > settings.cache_entries:
                 self._answers.popitem(last=False)
-
-
-def _key(query: str, where: Filter, limit: int, spelt: bytes, explain: bool) -> Any:
-    """What an answer is remembered under; the time is no part of it: `_Kept` says from when to when it is true."""
-    timeless = msgspec.structs.replace(where, now=0.0, valid_at=None)
-    return query, timeless, limit, spelt, explain
 
 
 def _order_of(found: Recalled) -> Ranked:

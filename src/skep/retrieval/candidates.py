@@ -92,9 +92,22 @@ class Columns:
     former: Ints
     """The row that each replaced and speaks for as well; -1 where there is none."""
 
-    def __init__(self, *columns: NDArray[Any]) -> None:
-        for name, column in zip(COLUMNS, columns, strict=True):
-            setattr(self, name, column)
+    def __init__(
+        self,
+        rows: Ints,
+        words: Floats,
+        cosine: Floats,
+        created_at: Floats,
+        importance: Floats,
+        confidence: Floats,
+        last_evidence_at: Floats,
+        before: Ints,
+        former: Ints,
+    ) -> None:
+        self.rows, self.words, self.cosine = rows, words, cosine
+        self.created_at, self.importance = created_at, importance
+        self.confidence, self.last_evidence_at = confidence, last_evidence_at
+        self.before, self.former = before, former
 
     @classmethod
     def cut(cls, lines: Floats, calibrated: Floats) -> Columns:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from skep.confidence import DECAY_PER_DAY
 from skep.model import CURRENT, STATUSES, Hit, Memory, Recalled, Stage
 from skep.retrieval import candidates as stage
 from skep.retrieval.candidates import Call, Candidates
 from skep.retrieval.config import RecallConfig
 from skep.retrieval.distraction import disagreeing
 from skep.retrieval.query import Query, plain, understand
-from skep.retrieval.ways import way_of
+from skep.retrieval.ways import narrowed, way_of
 from skep.storage.base import Filter
 from skep.words import query_terms
 
@@ -114,8 +113,8 @@ def ranked(
     if vector is None and config.k_vectors:
         vector = sources.embed(asked.about)
     shown = shown or explain or way.again or way.barred
-    narrowed = _narrow(where, asked, config, now)
-    call = Call(asked, config, sources, narrowed, now, vector, explain, shown, way.fusing)
+    admitting = _narrow(where, asked, config, now)
+    call = Call(asked, config, sources, admitting, now, vector, explain, shown, way.fusing)
     found = _gather(call)
     if config.currency and call.where.statuses == CURRENT:
         from skep.retrieval.succession import followed
@@ -142,21 +141,14 @@ def ranked(
 
 def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float) -> Filter:
     """The filter of the call, made narrower by the config and by the times the query names."""
-    base = where or Filter()
+    base = narrowed(where or Filter(), config)
     changes: dict[str, float] = {"now": now} if not base.now else {}
-    if base.min_confidence is None and config.min_confidence > 0:
-        changes["min_confidence"] = config.min_confidence
-        if (
-            base.decay_per_day == DECAY_PER_DAY
-        ):  # time alone takes nothing out of a recall, unless somebody says how
-            changes["decay_per_day"] = 0.0
-    if base.min_importance is None and config.min_importance > 0:
-        changes["min_importance"] = config.min_importance
-    free = base.since is None and base.until is None
-    if config.temporal == "filter" and asked.spans and (free or asked.time_alone):
-        since, until = min(span.start for span in asked.spans), max(span.end for span in asked.spans)
-        changes["since"] = since if base.since is None else max(since, base.since)
-        changes["until"] = until if base.until is None else min(until, base.until)
+    if config.temporal == "filter" and asked.spans:
+        free = base.since is None and base.until is None
+        if free or asked.time_alone:
+            since, until = min(span.start for span in asked.spans), max(span.end for span in asked.spans)
+            changes["since"] = since if base.since is None else max(since, base.since)
+            changes["until"] = until if base.until is None else min(until, base.until)
     return msgspec.structs.replace(base, **changes) if changes else base
 
 

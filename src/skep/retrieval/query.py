@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -114,10 +113,13 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     time_alone: bool = False
     """It asks for whatever there is of a time ("what happened last month?")."""
 
-    @cached_property
+    @property
     def terms(self) -> tuple[str, ...]:
         """The distinct index terms to look up, found when somebody asks: a search by meaning alone does not."""
-        return tuple(query_terms(self.about))
+        kept = self.__dict__  # `cached_property` takes a lock before Python 3.12
+        if "terms" not in kept:
+            kept["terms"] = tuple(query_terms(self.about))
+        return kept["terms"]
 
     def names_time_of(self, moment: float) -> bool:
         """Whether the moment lies in a time that it names."""

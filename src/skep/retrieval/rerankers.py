@@ -9,6 +9,7 @@ sentence-transformers cross-encoders do. The model gives one figure per pair, or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from skep.embedding.onnx import model_file, open_session, optional, read_json, run_session
 from skep.embedding.wordpiece import WordPiece
-from skep.errors import ConfigError
+from skep.errors import ConfigError, InvalidInputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,6 +89,25 @@ class CrossEncoder:
                 f"{self._file} gives {output.shape[1]} figures per pair; a cross-encoder gives one or two"
             )
         return output[:, 0] if output.shape[1] == 1 else output[:, 1] - output[:, 0]
+
+
+def counted(reranker: Reranker) -> Reranker:
+    """A reranker whose answer is looked at before it is used."""
+
+    def call(query: str, texts: Sequence[str]) -> Sequence[float]:
+        scores: Any = reranker(query, list(texts))  # a list of its own, whatever it does to it
+        try:
+            found = [float(score) for score in scores]
+        except (TypeError, ValueError):
+            found = []
+        if len(found) != len(texts) or not all(map(math.isfinite, found)):
+            raise InvalidInputError(
+                f"reranker must give one number for each of the {len(texts)} texts it is called with",
+                field="reranker",
+            )
+        return found
+
+    return call
 
 
 def in_two_passes(answer: Callable[[Reranker], Recalled], query: str, reranker: Reranker) -> Recalled:

@@ -6,8 +6,10 @@ from operator import attrgetter
 
 import msgspec
 
+from skep.confidence import DECAY_PER_DAY
 from skep.retrieval.config import RecallConfig
 from skep.retrieval.fusion import by_query_alone
+from skep.storage.base import Filter
 from skep.tuples import NamedTuple
 
 AT_FIRST = (
@@ -93,3 +95,15 @@ def _reads(config: RecallConfig) -> bool:
         or config.wanted > 0
         or config.phrase > 0
     )
+
+
+def narrowed(where: Filter, config: RecallConfig) -> Filter:
+    """A filter that lets in no more than the config does; done twice, it is the same."""
+    changes: dict[str, float] = {}
+    if where.min_confidence is None and config.min_confidence > 0:
+        changes["min_confidence"] = config.min_confidence
+        if where.decay_per_day == DECAY_PER_DAY:  # time alone takes nothing out, unless somebody says how
+            changes["decay_per_day"] = 0.0
+    if where.min_importance is None and config.min_importance > 0:
+        changes["min_importance"] = config.min_importance
+    return msgspec.structs.replace(where, **changes) if changes else where

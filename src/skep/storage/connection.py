@@ -322,9 +322,9 @@ class Connection:
             self.abandon()
         self._stay()
         self.run("BEGIN")
+        self.version = None
         self._moments += 1
         self.moment = self._moments
-        self.version = None
         return True
 
     def finish_reading(self) -> None:

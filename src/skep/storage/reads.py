@@ -52,6 +52,7 @@ class Reads(Linked):
         self.bank_id: str = connection.one("SELECT value FROM meta WHERE key = 'bank'")
         self._seen = -1
         self._moment = -1
+        self._turn = 0
         self._dirty = True
         """Whether something was written here since what is below was looked up."""
         self._beyond = True
@@ -224,6 +225,8 @@ class Reads(Linked):
 
     def next_boundary(self, now: float) -> float:
         """When the next memory expires, begins or ceases to hold; infinity if none will."""
+        if self._unchanged and self._boundary is not None and self._boundary[0] <= now < self._boundary[1]:
+            return self._boundary[1]
         with self.connection.lock:
             self._look()
             if self._boundary is None or not self._boundary[0] <= now < self._boundary[1]:
@@ -329,12 +332,14 @@ class Reads(Linked):
 
     def setting(self, key: str) -> Any:
         """The value of a setting; None if it is not set."""
-        with self.connection.lock:
-            self._look()
-            if key not in self._settings or self.connection.writing:
-                sql = "SELECT value FROM settings WHERE key = ?"
-                self._settings[key] = self.connection.one(sql, (key,))
-            value = self._settings[key]
+        value = self._settings.get(key, "") if self._unchanged else ""
+        if value == "":  # no JSON: not read yet
+            with self.connection.lock:
+                self._look()
+                if key not in self._settings or self.connection.writing:
+                    sql = "SELECT value FROM settings WHERE key = ?"
+                    self._settings[key] = self.connection.one(sql, (key,))
+                value = self._settings[key]
         return None if value is None else msgspec.json.decode(value)
 
     def settings_under(
@@ -348,6 +353,8 @@ class Reads(Linked):
 
     def head(self) -> int:
         """The number of the newest change of a searchable row."""
+        if self._unchanged and self._head is not None:
+            return self._head
         with self.connection.lock:
             self._look()
             if self._head is None:
@@ -368,6 +375,18 @@ class Reads(Linked):
             if self._last is None:
                 self._last = self.log.last_seq()
             return self._last
+
+    def turn(self) -> int:
+        """Another number whenever anything that was read before may be different now; cheap in a snapshot."""
+        if not self._unchanged:
+            with self.connection.lock:
+                self._look()
+        return self._turn
+
+    @property
+    def _unchanged(self) -> bool:
+        """Whether it was looked in this snapshot already, in which nothing changes but by our own writing."""
+        return 0 < self._moment == self.connection.moment and not self._dirty and self._seen >= 0
 
     def position(self) -> tuple[int, int]:
         """`head` and `last_seq` of one moment."""
@@ -406,6 +425,7 @@ class Reads(Linked):
             self._seen = version
         if self._dirty:
             self._dirty = False
+            self._turn += 1
             newest = self.log.newest
             known = newest.stands(version)  # nobody but ourselves has written since
             self._head, self._last = (newest.change, newest.seq) if known else (None, None)
@@ -445,8 +465,8 @@ class Reads(Linked):
 
     def active_space(self) -> Space | None:
         """The space recall uses."""
-        if self._moment and self._moment == self.connection.moment and not self._dirty:
-            return self._active  # asked in this snapshot before
+        if self._unchanged:
+            return self._active
         with self.connection.lock:
             self._look()
             return self._active

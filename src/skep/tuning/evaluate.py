@@ -15,8 +15,9 @@ import msgspec
 
 from skep.bank import Bank
 from skep.model import Recalled
+from skep.recall.question import Question, made
 from skep.recall.search import Recaller
-from skep.retrieval.config import RecallConfig, from_dict
+from skep.retrieval.config import from_dict
 from skep.storage.base import Filter
 from skep.tuning.findings import Finding, RefusedError
 from skep.tuning.indexing import data_version, document_of
@@ -82,32 +83,29 @@ class Searcher:
     def __init__(self, bank: Bank) -> None:
         self._now = bank.engine.now
         self._recaller = Recaller(bank.engine)
-        self._ready: tuple[SearchConfig, RecallConfig, Filter, int] | None = None
+        self._ready: tuple[SearchConfig, Question] | None = None
 
     def search(self, query: str, config: SearchConfig, *, explain: bool = False) -> Recalled:
         """The answer to one query under one config."""
         if self._ready is None or self._ready[0] != config:
-            self._ready = (config, *prepared(config))
-        _, ranking, where, limit = self._ready
-        now = self._now()
-        where = msgspec.structs.replace(where, now=now, valid_at=now)
-        return self._recaller.run(
-            query, where, limit=limit, config=ranking, explain=explain, count_uses=False
-        )
+            self._ready = (config, prepared(config))
+        return self._recaller.answer(query, self._ready[1], self._now(), explain=explain, count_uses=False)
 
     def ask(self, query: str, config: SearchConfig) -> list[str]:
         """The document of each chunk in the answer, best first."""
         return [document_of(hit.memory) for hit in self.search(query, config).hits]
 
 
-def prepared(config: SearchConfig) -> tuple[RecallConfig, Filter, int]:
-    """A config as the pipeline takes it: how to rank, what to let in, and how many."""
+def prepared(config: SearchConfig) -> Question:
+    """A config as it is asked with: how to rank, what to let in, and how many."""
     settings = recall_settings(config)
     where = Filter(
-        kinds=tuple(settings.get("kinds", ())), tags=tuple(tuple(group) for group in settings.get("tags", ()))
+        kinds=tuple(settings.get("kinds", ())),
+        tags=tuple(tuple(group) for group in settings.get("tags", ())),
+        valid_at=0.0,  # as of now, which is what is asked later
     )
     ranking = {key: value for key, value in settings.items() if key not in OUTSIDE_RECALL_CONFIG}
-    return from_dict(ranking), where, settings["limit"]
+    return made(where, settings["limit"], from_dict(ranking))
 
 
 def score_queries(

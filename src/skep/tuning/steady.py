@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from skep.recall.question import Question
     from skep.retrieval.sources import Tokens
     from skep.storage.base import Filter
     from skep.storage.segments import Pool
@@ -137,13 +138,12 @@ class SteadySearcher:
         self._now = bank.engine.now()
         bank.engine.index.refresh()
         self._sources = SteadySources(bank)
-        self._ready: tuple[SearchConfig, Any] | None = None
+        self._ready: tuple[SearchConfig, Question] | None = None
 
     def ask(self, query: str, config: SearchConfig) -> list[str]:
         """The document of each chunk in the answer, best first."""
         if self._ready is None or self._ready[0] != config:
             self._ready = (config, prepared(config))
-        ranking, where, limit = self._ready[1]
-        where = msgspec.structs.replace(where, now=self._now, valid_at=self._now)
-        found = run(query, ranking, self._sources, self._now, where=where, limit=limit)
+        asked, now = self._ready[1], self._now
+        found = run(query, asked.config, self._sources, now, where=asked.at(now), limit=asked.limit)
         return [document_of(hit.memory) for hit in found.hits]

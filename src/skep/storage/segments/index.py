@@ -153,13 +153,22 @@ class SegmentIndex:
         self._scores = WordScores()
         self._scanner = Scanner()
         self._timelines: Timelines | None = None
+        self._turn: int | None = None
+        """Up to which turn of the store everything is there."""
 
-    def refresh(self) -> int:
-        """Catch up with the store, cheaply when nothing changed; returns the position reached."""
+    def refresh(self, turn: int | None = None) -> int:
+        """Catch up with the store, cheaply when nothing changed; returns the position reached.
+
+        Args:
+            turn: A number that is another one whenever the store may have changed, where the caller knows it; asked
+                with the same one again, it is not looked what changed.
+        """
         with self._lock:
-            position = self._upkeep.refresh()
-            self._renew()
-            return position
+            if turn is None or turn != self._turn:
+                self._upkeep.refresh()
+                self._renew()
+                self._turn = turn if self._upkeep.position == self._source.head() else None
+            return self._upkeep.position
 
     def search(
         self,
@@ -343,6 +352,7 @@ class SegmentIndex:
             BusyError: Another process has been building the index for a minute.
         """
         with self._lock:
+            self._turn = None
             rewritten = self._upkeep.erase(rows)
             self._renew()
             return rewritten
@@ -350,6 +360,7 @@ class SegmentIndex:
     def drop(self) -> None:
         """Delete everything; it is built again on the next refresh."""
         with self._lock:
+            self._turn = None
             self._upkeep.drop()
             self._renew()
 
