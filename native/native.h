@@ -124,7 +124,7 @@ extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], genera
 extern PyMethodDef build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
 extern PyMethodDef ranking_methods[], tiles_methods[], weighing_methods[], reading_methods[], pieces_methods[];
 extern PyMethodDef closest_methods[], late_methods[], memories_methods[], naming_methods[], carrying_methods[];
-extern PyMethodDef halves_methods[], places_methods[];
+extern PyMethodDef halves_methods[], places_methods[], hits_methods[];
 /* The product of the coarse half of a code and a vector. */
 float row_product(const int8_t *codes, const float *query, Py_ssize_t dim);
 void generation_start(void);

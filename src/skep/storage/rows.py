@@ -35,7 +35,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
 SHORT = 120
 """Sets of tags that take no more room than this are remembered: most repeat."""
-MOST = 1 << 9
+MOST = 1 << 11
 """How many; when there are more, all are let go."""
 _known: dict[str, tuple[str, ...]] = {}
 
@@ -312,6 +312,7 @@ def with_room(sql: str, names: tuple[str, ...], room: int) -> str:
     """
     numbers = {name: f"?{i}" for i, name in enumerate(names, 1)}
     numbers["rows"] = f"?{len(names) + 1}" + ",?" * (room - 1)
+    numbers["each"] = f"(?{len(names) + 1})" + ",(?)" * (room - 1)
     for name in sorted(numbers, key=len, reverse=True):  # so that none is taken for the beginning of another
         sql = sql.replace(f":{name}", numbers[name])
     return sql
