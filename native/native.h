@@ -109,6 +109,19 @@ static inline int all_within(const int64_t *places, Py_ssize_t count, int64_t ba
 #define fetch(address) ((void)(address))
 #endif
 
+/* The lowest place of a word at which a bit is set; there is one. */
+#if defined(__GNUC__)
+#define first_one(word) __builtin_ctzll(word)
+#else
+static inline int first_one(uint64_t word)
+{
+    int at = 0;
+    while (!(word >> at & 1))
+        at++;
+    return at;
+}
+#endif
+
 /* The generations of processors that loops are compiled for, and the one in use. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define WIDE
