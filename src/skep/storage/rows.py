@@ -91,11 +91,60 @@ _AS_STORED = (
     *("successes", "failures", "confirmations", "disputes"),
 )
 
-SELECT = """
-SELECT m.id, m.kind, m.text, m.title, m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags,
-       m.source, m.confidence, m.importance, m.polarity, m.status, m.pinned, m.level, m.created_at, m.valid_from,
-       m.valid_to, m.expires_at, m.last_evidence_at, m.evidence, m.successes, m.failures, m.confirmations,
-       m.disputes, m.metadata, m.replaced_by, m.stale, u.count, u.last_at, p.row, m.row
+USUAL: dict[str, str | int | None] = {
+    "polarity": 0,
+    "status": "active",
+    "pinned": 0,
+    "level": 0,
+    "evidence": "[]",
+    "successes": 0,
+    "failures": 0,
+    "confirmations": 0,
+    "disputes": 0,
+    "metadata": "{}",
+    "replaced_by": None,
+    "stale": 0,
+}
+"""Columns of which nearly every row holds just this. They are read as one, a JSON array of all, which is NULL for a row
+that does: a column costs as much to hand over as to find."""
+
+
+_USUAL = tuple(USUAL.values())
+
+
+def _unusual() -> str:
+    """Those columns as one, as SQL."""
+    differs = (
+        f"m.{name}" if held == 0 else f"m.{name} IS NOT NULL" if held is None else f"m.{name} != '{held}'"
+        for name, held in USUAL.items()
+    )
+    return f"CASE WHEN {' OR '.join(differs)} THEN json_array({', '.join(f'm.{name}' for name in USUAL)}) END"
+
+
+SHOWN = (
+    *("m.id", "m.kind", "m.text", "m.title", "m.domain", "m.agent"),
+    *(
+        "m.scope_user",
+        "m.scope_project",
+        "m.scope_session",
+        "m.tags",
+        "m.source",
+        "m.confidence",
+        "m.importance",
+    ),
+    *(
+        "m.created_at",
+        "m.valid_from",
+        "m.valid_to",
+        "m.expires_at",
+        "m.last_evidence_at",
+        "u.count",
+        "u.last_at",
+    ),
+)
+"""The other columns of a memory, each by itself."""
+SELECT = f"""
+SELECT {", ".join(SHOWN)}, {_unusual()}, p.row, m.row
 FROM memories m
 LEFT JOIN uses u ON u.memory = m.id
 LEFT JOIN pending p ON p.row = m.row AND p.space = :space
@@ -148,6 +197,11 @@ def _json(value: Any) -> str:
     return _encode(value).decode() if value else "[]"
 
 
+def together(held: Sequence[Any]) -> str | None:
+    """Values of the columns that are `USUAL` as rows of `SELECT` have them."""
+    return None if tuple(held) == _USUAL else _encode(held).decode()
+
+
 def memories_of(
     rows: list[tuple[Any, ...]], fingerprint: str | None, now: float = NEVER
 ) -> dict[int, Memory]:
@@ -155,7 +209,7 @@ def memories_of(
     if kernels.native is None:
         return {row[-1]: memory_of(row, fingerprint, now) for row in rows}
     return kernels.native.memories(
-        rows, fingerprint, now, memory_of, Memory, SHARED, _scope, _known, _labels, _decode
+        rows, fingerprint, now, memory_of, Memory, SHARED, _scope, _known, _labels, _decode, _USUAL
     )
 
 
@@ -169,18 +223,21 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None, now: float = NEVER)
     """A memory from a row of `SELECT`; what has reached its end by then is expired, written down or not."""
     (
         id_, kind, text, title, domain, agent, user, project, session, tags, source, confidence, importance,
-        polarity, status, pinned, level, created, start, end, expires, evidence_at, evidence, successes, failures,
-        confirmations, disputes, metadata, replaced, stale, uses, used_at, pending, _row,
+        created, start, end, expires, evidence_at, uses, used_at, unusual, pending, _row,
     ) = row  # fmt: skip
     waits = pending is not None or fingerprint is None
-    if status == "active":
-        status = "expired" if expires is not None and expires <= now else "pending" if waits else "active"
     try:
+        (
+            polarity, status, pinned, level, evidence, successes, failures, confirmations, disputes, metadata, replaced,
+            stale,
+        ) = _USUAL if unusual is None else _decode(unusual)  # fmt: skip
         labels = () if tags == "[]" else _known.get(tags) or _labels(tags)
         support = () if evidence == "[]" else _decode_list(evidence)
         more: dict[str, Any] = {} if metadata == "{}" else _decode(metadata)
     except (msgspec.MsgspecError, TypeError) as error:
         raise _damaged(f"memory {id_}", error) from error
+    if status == "active":
+        status = "expired" if expires is not None and expires <= now else "pending" if waits else "active"
     shared = user is None and project is None and session is None
     scope = SHARED if shared else _scope(user, project, session)
     superseded = merged = None
