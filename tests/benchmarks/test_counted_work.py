@@ -37,13 +37,13 @@ NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
 STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 6}
 """SQLite statements per recall of five hits, by kind of recall."""
-STEPS = {"hybrid": 350, "words": 350, "meaning": 350, "default": 970}
+STEPS = {"hybrid": 400, "words": 400, "meaning": 400, "default": 970}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 ASKED = (1235, 77, 903, 2204)
 CALLS = {"hybrid": (5600, 4800), "words": (2250, 1850), "meaning": (5400, 4700), "default": (6500, 5300)}
 """Python and C function calls per recall, with numpy alone and compiled, the mean of those four; pairs of hits are
 compared for the first time."""
-PLAIN_CALLS = {"hybrid": (790, 430), "words": (540, 330), "meaning": (610, 335), "default": (3850, 3150)}
+PLAIN_CALLS = {"hybrid": (790, 400), "words": (540, 300), "meaning": (610, 315), "default": (3850, 3100)}
 """The same in a bank of conversations where no two memories are worded alike, so that none are compared."""
 RANK_CALLS, RANK_STATEMENTS = (495, 270), 3
 """Of the ids of fifty memories in a scope that was asked about before, by meaning alone."""
@@ -59,7 +59,7 @@ WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 7}
 """SQLite statements per write: without and with a look for conflicts, and of one field."""
 WRITE_CALLS = {"remember": 180, "revise": 137}
 """Python and C function calls per write, embedding included."""
-STATEMENTS_AFTER_A_WRITE, STEPS_AFTER_A_WRITE = 5, 480
+STATEMENTS_AFTER_A_WRITE, STEPS_AFTER_A_WRITE = 5, 540
 """SQLite statements and steps of a recall that follows a write of the same process: it reads the new row alone."""
 BULK_STATEMENTS, BULK_STEPS, BULK_CALLS, BULK_PAGES = 2.3, 225, 90, 0.2
 """Per row of a bulk load of a thousand."""

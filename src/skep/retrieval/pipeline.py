@@ -387,13 +387,16 @@ def _explained(
     odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
         odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=threshold)
+    marked = bool(outdated or heirs)
     hits = [
         Hit(
             memory=memory,
             score=score,
             signals=measures,
             ranks=places,
-            flags=_flags(memory, disagreement=odd_one, outdated=row in outdated, replaces=row in heirs),
+            flags=_flags(memory, disagreement=odd_one, outdated=row in outdated, replaces=row in heirs)
+            if marked or memory.stale or memory.status == "pending"
+            else (DISAGREEMENT if odd_one else ()),
             replaced=heirs.get(row),
         )
         for memory, row, score, measures, places, odd_one in zip(
