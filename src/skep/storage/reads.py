@@ -15,7 +15,8 @@ from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
 from skep.storage.rows import (
-    AT_REST,
+    BY_ROW,
+    BY_ROW_AT_REST,
     CHANGED,
     HEAD,
     LAST,
@@ -29,16 +30,6 @@ from skep.storage.rows import (
 from skep.storage.vectors import Space, Vectors
 
 _ONE = SELECT.replace(":space", "?1") + " WHERE m.id = ?2 AND m.forgotten = 0"
-
-
-def _by_row(select: str) -> str:
-    """The same of some rows alone: one after the other, where `IN` would make a table of them first."""
-    these = "FROM (VALUES :each) v CROSS JOIN memories m ON m.row = v.column1"
-    return select.replace("FROM memories m", these) + " WHERE m.forgotten = 0"
-
-
-_BY_ROW = _by_row(SELECT)
-_BY_ROW_AT_REST = _by_row(AT_REST)
 _TEXTS = "SELECT row, title, text FROM memories WHERE row IN (:rows)"
 _VALIDITY = "SELECT valid_from, valid_to FROM memories WHERE id = ? AND forgotten = 0"
 FEW_ROWS = 12
@@ -105,9 +96,9 @@ class Reads(Linked):
             return {}
         space, asked = self.active_space(), sorted(rows)
         if space is None or self._waiting(space):
-            found = self._of_rows(_BY_ROW, asked, {"space": space.number if space else -1})
+            found = self._of_rows(BY_ROW, asked, {"space": space.number if space else -1})
         else:
-            found = self._of_rows(_BY_ROW_AT_REST, asked)
+            found = self._of_rows(BY_ROW_AT_REST, asked)
         return memories_of(found, space.fingerprint if space else None, self.now())
 
     def _waiting(self, space: Space) -> bool:
