@@ -90,7 +90,7 @@ RECALLS_BETWEEN = 40
 MANY_WRITES = 128
 PAGES_OF_MANY = 5.5
 """Pages per write over so many, with the words and tags of all of them."""
-INSTRUCTIONS = {"words": (17.0, 4.2), "meaning": (10.0, 8.5), "default": (50.0, 30.0), "fifty": (19.0, 5.1)}
+INSTRUCTIONS = {"words": (17.0, 3.9), "meaning": (10.0, 8.5), "default": (50.0, 30.0), "fifty": (19.0, 4.9)}
 """Millions of machine instructions per recall of 30,000 memories, by callgrind: with numpy alone, and compiled."""
 
 NOW = 1_750_000_000.0
