@@ -250,18 +250,6 @@ end:
     Py_RETURN_NONE;
 }
 
-#if defined(__GNUC__)
-#define first_one(word) __builtin_ctzll(word)
-#else
-static int first_one(uint64_t word)
-{
-    int at = 0;
-    while (!(word >> at & 1))
-        at++;
-    return at;
-}
-#endif
-
 PyDoc_STRVAR(descend_doc, "descend(values, feature, threshold, ends, tree, stays, leaves, out, /)\n--\n\n"
                           "For every row of values the leaf that each tree comes to. A condition that is met rules out leaves of\n"
                           "some trees: `tree` and `stays`, one bit per leaf, up to `ends` of the condition. The first leaf that is\n"

@@ -3,19 +3,16 @@
 
 #include "native.h"
 
-enum { USER = 6, TAGS = 9, PINNED = 15, EXPIRES = 20, EVIDENCE = 22, METADATA = 27, REPLACED = 28,
-       STALE = 29, USES = 30, WAITING = 32, ROW = 33, COLUMNS = 34 };
-enum { FIELDS = 32 };
-/* Which column each field is taken from; -1 where it is not taken as it stands. */
-static const signed char COLUMN_OF[FIELDS] = {
-    0, 1, 2, 3, 4, 5, -1, -1, 10, 11, 12, 13, 14, -1, 16, 17, 18, 19, 20, 21, 31, -1, -1, 23, 24, 25, 26, -1, -1, -1, -1, -1,
-};
-enum { F_SCOPE = 6, F_TAGS = 7, F_PINNED = 13, F_EVIDENCE = 21, F_USES = 22, F_SUPERSEDED = 27, F_MERGED = 28, F_STALE = 29,
-       F_METADATA = 30, F_EMBEDDER = 31 };
+/* Columns of a row. */
+enum { ID, KIND, TEXT, TITLE, DOMAIN, AGENT, USER, PROJECT, SESSION, TAGS, SOURCE, CONFIDENCE, IMPORTANCE, CREATED, FROM, TO,
+       EXPIRES, SUPPORTED, USES, USED, UNUSUAL, WAITING, ROW, COLUMNS };
+/* What stands together in one of them. */
+enum { POLARITY, STATUS, PINNED, LEVEL, EVIDENCE, SUCCESSES, FAILURES, CONFIRMATIONS, DISPUTES, METADATA, REPLACED, STALE,
+       TOGETHER };
 
 /* What rows have in common, and how Python makes what few of them hold. */
 typedef struct {
-    PyObject *memory, *shared, *scope, *known, *labels, *decode, *fingerprint, *none, *nothing;
+    PyObject *memory, *shared, *scope, *known, *labels, *decode, *usual, *fingerprint, *none, *nothing;
 } Making;
 
 static int is_text(PyObject *text, const char *plain)
@@ -37,8 +34,8 @@ static PyObject *flag(PyObject *number)
 /* Each of these gives a new reference, or NULL where Python has to look at the row. */
 static PyObject *scope_of(const Making *making, PyObject *row)
 {
-    PyObject *user = PyTuple_GetItem(row, USER), *project = PyTuple_GetItem(row, USER + 1),
-             *session = PyTuple_GetItem(row, USER + 2);
+    PyObject *user = PyTuple_GetItem(row, USER), *project = PyTuple_GetItem(row, PROJECT),
+             *session = PyTuple_GetItem(row, SESSION);
     if (user == Py_None && project == Py_None && session == Py_None)
         return kept(making->shared);
     return PyObject_CallFunctionObjArgs(making->scope, user, project, session, NULL);
@@ -59,53 +56,72 @@ static PyObject *metadata_of(const Making *making, PyObject *metadata)
     return PyUnicode_Check(metadata) ? PyObject_CallFunctionObjArgs(making->decode, metadata, NULL) : NULL;
 }
 
-/* Whether a row is one of a memory that stands, has no end, waits for nothing and rests on nothing. */
-static int is_usual(PyObject *row)
+/* What stands together in one column, as a list or tuple of its own; NULL where Python has to look at the row. */
+static PyObject *together(const Making *making, PyObject *row)
 {
-    return PyTuple_GetItem(row, WAITING) == Py_None && PyTuple_GetItem(row, EXPIRES) == Py_None &&
-           PyTuple_GetItem(row, REPLACED) == Py_None && is_text(PyTuple_GetItem(row, EVIDENCE), "[]");
+    PyObject *unusual = PyTuple_GetItem(row, UNUSUAL);
+    if (unusual == Py_None)
+        return kept(making->usual);
+    PyObject *found = PyUnicode_Check(unusual) ? PyObject_CallFunctionObjArgs(making->decode, unusual, NULL) : NULL;
+    if (found != NULL && !(PyList_Check(found) && PyList_Size(found) == TOGETHER))
+        Py_CLEAR(found);
+    if (found == NULL)
+        return NULL;
+    PyObject *fixed = PyList_AsTuple(found);
+    Py_DECREF(found);
+    return fixed;
 }
 
-static int put(PyObject *fields, int field, PyObject *value)
-{
-    return value != NULL && PyTuple_SetItem(fields, field, value) == 0;
-}
-
-/* One memory; NULL where Python has to look at the row. */
+/* One memory; NULL where Python has to look at the row: of one that has an end, waits for something, was replaced or rests
+   on others. */
 static PyObject *made(const Making *making, PyObject *row)
 {
-    PyObject *fields = PyTuple_New(FIELDS), *memory = NULL, *uses = PyTuple_GetItem(row, USES);
-    if (fields == NULL)
+#define COLUMN(name) PyTuple_GetItem(row, name)
+#define OTHER(name) PyTuple_GetItem(rest, name)
+    if (COLUMN(WAITING) != Py_None || COLUMN(EXPIRES) != Py_None)
         return NULL;
-    for (int field = 0; field < FIELDS; field++)
-        if (COLUMN_OF[field] >= 0)
-            PyTuple_SetItem(fields, field, kept(PyTuple_GetItem(row, COLUMN_OF[field])));
-    if (put(fields, F_SCOPE, scope_of(making, row)) && put(fields, F_TAGS, tags_of(making, PyTuple_GetItem(row, TAGS))) &&
-        put(fields, F_PINNED, flag(PyTuple_GetItem(row, PINNED))) && put(fields, F_EVIDENCE, kept(making->nothing)) &&
-        put(fields, F_USES, kept(uses == Py_None ? making->none : uses)) && put(fields, F_SUPERSEDED, kept(Py_None)) &&
-        put(fields, F_MERGED, kept(Py_None)) && put(fields, F_STALE, flag(PyTuple_GetItem(row, STALE))) &&
-        put(fields, F_METADATA, metadata_of(making, PyTuple_GetItem(row, METADATA))) &&
-        put(fields, F_EMBEDDER, kept(making->fingerprint)))
-        memory = PyObject_Call(making->memory, fields, NULL);
-    Py_DECREF(fields);
+    PyObject *rest = together(making, row), *memory = NULL;
+    if (rest == NULL)
+        return NULL;
+    if (OTHER(REPLACED) == Py_None && is_text(OTHER(EVIDENCE), "[]")) {
+        PyObject *scope = scope_of(making, row), *tags = scope == NULL ? NULL : tags_of(making, COLUMN(TAGS)),
+                 *pinned = tags == NULL ? NULL : flag(OTHER(PINNED)), *stale = pinned == NULL ? NULL : flag(OTHER(STALE)),
+                 *metadata = stale == NULL ? NULL : metadata_of(making, OTHER(METADATA));
+        if (metadata != NULL)
+            memory = PyObject_CallFunctionObjArgs(
+                making->memory, COLUMN(ID), COLUMN(KIND), COLUMN(TEXT), COLUMN(TITLE), COLUMN(DOMAIN), COLUMN(AGENT), scope,
+                tags, COLUMN(SOURCE), COLUMN(CONFIDENCE), COLUMN(IMPORTANCE), OTHER(POLARITY), OTHER(STATUS), pinned,
+                OTHER(LEVEL), COLUMN(CREATED), COLUMN(FROM), COLUMN(TO), Py_None, COLUMN(SUPPORTED), COLUMN(USED),
+                making->nothing, COLUMN(USES) == Py_None ? making->none : COLUMN(USES), OTHER(SUCCESSES), OTHER(FAILURES),
+                OTHER(CONFIRMATIONS), OTHER(DISPUTES), Py_None, Py_None, stale, metadata, making->fingerprint, NULL);
+        Py_XDECREF(scope);
+        Py_XDECREF(tags);
+        Py_XDECREF(pinned);
+        Py_XDECREF(stale);
+        Py_XDECREF(metadata);
+    }
+    Py_DECREF(rest);
     return memory;
+#undef COLUMN
+#undef OTHER
 }
 
-PyDoc_STRVAR(memories_doc, "memories(rows, fingerprint, now, otherwise, memory, shared, scope, known, labels, decode, /)\n--\n\n"
+PyDoc_STRVAR(memories_doc, "memories(rows, fingerprint, now, otherwise, memory, shared, scope, known, labels, decode, usual, /)\n--\n\n"
                            "Memories by row, from rows of the store. What few rows hold is left to `otherwise`, which takes\n"
                            "the row, the fingerprint and the time.");
 
 static PyObject *memories(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("memories", count, 10))
+    if (!is_count("memories", count, 11))
         return NULL;
     PyObject *rows = given[0], *otherwise = given[3];
     Making making = {.memory = given[4], .shared = given[5], .scope = given[6], .known = given[7], .labels = given[8],
-                     .decode = given[9], .fingerprint = given[1], .none = PyLong_FromLong(0), .nothing = PyTuple_New(0)};
+                     .decode = given[9], .usual = given[10], .fingerprint = given[1], .none = PyLong_FromLong(0), .nothing = PyTuple_New(0)};
     PyObject *found = making.none == NULL || making.nothing == NULL ? NULL : PyDict_New();
-    if (found != NULL && !(PyList_Check(rows) && PyDict_Check(making.known))) {
-        PyErr_SetString(PyExc_TypeError, "rows: not a list, or nothing known as a dict");
+    if (found != NULL && !(PyList_Check(rows) && PyDict_Check(making.known) && PyTuple_Check(making.usual) &&
+                           PyTuple_Size(making.usual) == TOGETHER)) {
+        PyErr_SetString(PyExc_TypeError, "rows: not a list, nothing known as a dict, or not as many usual columns");
         Py_CLEAR(found);
     }
     for (Py_ssize_t i = 0; found != NULL && i < PyList_Size(rows); i++) {
@@ -115,7 +131,7 @@ static PyObject *memories(PyObject *self, PyObject *const *given, Py_ssize_t cou
             Py_CLEAR(found);
             break;
         }
-        if (making.fingerprint != Py_None && is_usual(row) && (memory = made(&making, row)) == NULL &&
+        if (making.fingerprint != Py_None && (memory = made(&making, row)) == NULL &&
             PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
             PyErr_Clear(); /* Python meets the same, and says of which memory */
         if (memory == NULL && !PyErr_Occurred()) /* an interrupt is none of ours */

@@ -109,6 +109,19 @@ static inline int all_within(const int64_t *places, Py_ssize_t count, int64_t ba
 #define fetch(address) ((void)(address))
 #endif
 
+/* The lowest place of a word at which a bit is set; there is one. */
+#if defined(__GNUC__)
+#define first_one(word) __builtin_ctzll(word)
+#else
+static inline int first_one(uint64_t word)
+{
+    int at = 0;
+    while (!(word >> at & 1))
+        at++;
+    return at;
+}
+#endif
+
 /* The generations of processors that loops are compiled for, and the one in use. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define WIDE
@@ -124,7 +137,7 @@ extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], genera
 extern PyMethodDef build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
 extern PyMethodDef ranking_methods[], tiles_methods[], weighing_methods[], reading_methods[], pieces_methods[];
 extern PyMethodDef closest_methods[], late_methods[], memories_methods[], naming_methods[], carrying_methods[];
-extern PyMethodDef halves_methods[], places_methods[];
+extern PyMethodDef halves_methods[], places_methods[], hits_methods[];
 /* The product of the coarse half of a code and a vector. */
 float row_product(const int8_t *codes, const float *query, Py_ssize_t dim);
 void generation_start(void);

@@ -3,109 +3,105 @@
 #include "native.h"
 
 #define MOST_TEXTS 32 /* as many as a mask has bits */
-#define MOST_BYTES (1 << 14) /* of all texts; words that meet in one place of the table cost little among so few */
+#define MOST_BYTES (1 << 14) /* of all texts */
+#define CHAINS 512 /* words that meet in one cost little among so few */
+#define EIGHT 8 /* bytes that are looked at together */
+#define IN_ALL(byte) (0x0101010101010101ull * (byte)) /* one byte, eight times */
 
 typedef struct {
     uint64_t hash;
     uint32_t start, length;
-    uint32_t held; /* by which texts, a bit each; 0 where the place is free */
+    uint32_t held; /* by which texts, a bit each */
+    uint32_t next; /* of its chain, from 1; 0 where it is the last */
 } Word;
 
-/* What str.split() takes for a blank, as far as it is ASCII; without a branch, so that many are looked at together. */
+/* The different words of some texts. The texts stand one after another in small letters, a blank behind each. */
+typedef struct {
+    char *bytes;
+    Word *words;
+    uint32_t count, chains[CHAINS]; /* the first word of each, from 1; 0 where there is none */
+} Words;
+
+/* What str.split() takes for a blank, as far as it is ASCII. */
 static inline int is_blank(uint8_t c)
 {
     return (c == ' ') | ((uint8_t)(c - 9) < 5) | ((uint8_t)(c - 28) < 4);
 }
 
-/* Where a word stands in the table, or a free place for it; there always is one. */
-static Word *place_of(Word *table, uint32_t places, const char *bytes, uint64_t hash, uint32_t start, uint32_t length)
-{
-    uint32_t at = (uint32_t)(hash ^ (hash >> 32)) & (places - 1);
-    while (table[at].held && !(table[at].hash == hash && table[at].length == length &&
-                               memcmp(bytes + table[at].start, bytes + start, length) == 0))
-        at = (at + 1) & (places - 1);
-    return &table[at];
-}
-
-/* Capital letters as small ones. */
-static void lower(char *bytes, uint32_t size)
+/* Copy a text with small letters for capital ones. */
+static void copy_lower(char *to, const char *from, uint32_t size)
 {
     for (uint32_t at = 0; at < size; at++)
-        bytes[at] = (char)(bytes[at] + ((uint8_t)(bytes[at] - 'A') < 26) * ('a' - 'A'));
+        to[at] = (char)(from[at] + ((uint8_t)(from[at] - 'A') < 26) * ('a' - 'A'));
 }
 
-/* Put the words of one text, which are in small letters, into the table; how many different ones it has. */
-static uint32_t take_in(Word *table, uint32_t places, const char *bytes, uint32_t from, uint32_t to, uint32_t bit)
+static inline uint64_t mixed(uint64_t hash, uint64_t more)
+{
+    hash = (hash ^ more) * 0x9E3779B97F4A7C15ull;
+    return hash ^ (hash >> 32);
+}
+
+/* Where the word that begins somewhere ends, and a number for its bytes, eight of which are looked at together. A blank
+   ends it, and there is one behind every text; few other bytes are as small as one. */
+static uint32_t end_of_word(const char *bytes, uint32_t at, uint64_t *hash)
+{
+    for (;;) {
+        uint64_t eight, small;
+        memcpy(&eight, bytes + at, EIGHT);
+        small = (eight - IN_ALL(' ' + 1)) & IN_ALL(0x80); /* bytes are ASCII: the first one that is set is right */
+        if (!small) {
+            *hash = mixed(*hash, eight);
+            at += EIGHT;
+            continue;
+        }
+        int before = first_one(small) / 8;
+        if (is_blank((uint8_t)bytes[at + (uint32_t)before])) {
+            *hash = mixed(*hash, before ? eight << (64 - 8 * before) : 0);
+            return at + (uint32_t)before;
+        }
+        *hash = mixed(*hash, eight << (56 - 8 * before));
+        at += (uint32_t)before + 1;
+    }
+}
+
+/* Take in the words of one text; how many different ones it has. */
+static uint32_t take_in(Words *all, uint32_t from, uint32_t to, uint32_t bit)
 {
     uint32_t different = 0;
     for (uint32_t at = from; at < to;) {
-        if (is_blank((uint8_t)bytes[at])) {
+        if (is_blank((uint8_t)all->bytes[at])) {
             at++;
             continue;
         }
-        uint64_t hash = 14695981039346656037ull;
+        uint64_t hash = 0;
         uint32_t start = at;
-        for (; at < to && (bytes[at] > ' ' || !is_blank((uint8_t)bytes[at])); at++)
-            hash = (hash ^ (uint8_t)bytes[at]) * 1099511628211ull;
-        Word *word = place_of(table, places, bytes, hash, start, at - start);
-        if (!word->held) {
-            word->hash = hash;
-            word->start = start;
-            word->length = at - start;
+        at = end_of_word(all->bytes, at, &hash);
+        uint32_t length = at - start, *chain = &all->chains[hash % CHAINS], place = *chain;
+        while (place && !(all->words[place - 1].hash == hash && all->words[place - 1].length == length &&
+                          memcmp(all->bytes + all->words[place - 1].start, all->bytes + start, length) == 0))
+            place = all->words[place - 1].next;
+        if (!place) {
+            all->words[all->count++] = (Word){hash, start, length, 0, *chain};
+            place = *chain = all->count;
         }
+        Word *word = &all->words[place - 1];
         different += !(word->held & bit);
         word->held |= bit;
     }
     return different;
 }
 
-/* Copy the texts one after another; 0 where one is not plain ASCII or there is too much of them, -1 after an error. */
-static int copy_texts(PyObject *texts, Py_ssize_t count, char *bytes, uint32_t *ends)
-{
-    uint32_t end = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *text = PyList_GetItem(texts, i);
-        Py_ssize_t size = 0;
-        const char *from = text != NULL && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
-        if (from == NULL) {
-            if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) { /* half a pair */
-                PyErr_Clear();
-                return 0;
-            }
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_TypeError, "texts: not a list of texts");
-            return -1;
-        }
-        if (size != PyUnicode_GetLength(text) || size > (Py_ssize_t)(MOST_BYTES - end))
-            return 0;
-        memcpy(bytes + end, from, (size_t)size);
-        end += (uint32_t)size;
-        ends[i] = end;
-    }
-    return 1;
-}
-
-/* Places of a table with some to spare for the words of the texts: there are as many as words begin. */
-static uint32_t room_for(const char *bytes, const uint32_t *ends, Py_ssize_t count)
-{
-    uint32_t words = (uint32_t)count, places = 16;
-    for (uint32_t at = 1; count && at < ends[count - 1]; at++)
-        words += is_blank((uint8_t)bytes[at - 1]) & !is_blank((uint8_t)bytes[at]);
-    while (places <= 2 * words)
-        places *= 2;
-    return places;
-}
-
-static PyObject *pairs_of(Word *table, uint32_t places, const uint32_t *sizes, int count, double share)
+static PyObject *pairs_of(const Words *all, const uint32_t *sizes, int count, double share)
 {
     uint32_t shared[MOST_TEXTS][MOST_TEXTS];
-    memset(shared, 0, sizeof shared);
-    for (uint32_t at = 0; at < places; at++) {
-        uint32_t held = table[at].held;
-        for (int i = 0; held & (held - 1); i++, held >>= 1) /* while more than one is left */
-            for (int j = i + 1; held & 1 && j < count; j++)
-                shared[i][j] += (held >> (j - i)) & 1;
-    }
+    memset(shared, 0, (size_t)count * sizeof *shared);
+    for (uint32_t at = 0; at < all->count; at++)
+        for (uint32_t held = all->words[at].held; held & (held - 1);) { /* while more than one is left */
+            int one = first_one(held);
+            held &= held - 1;
+            for (uint32_t others = held; others; others &= others - 1)
+                shared[one][first_one(others)]++;
+        }
     PyObject *found = PyList_New(0);
     for (int i = 0; found != NULL && i < count; i++)
         for (int j = i + 1; found != NULL && j < count; j++) {
@@ -120,43 +116,50 @@ static PyObject *pairs_of(Word *table, uint32_t places, const uint32_t *sizes, i
     return found;
 }
 
+static const char *plain_text(PyObject *text, Py_ssize_t *size);
+
 /* sharing(texts, share): the pairs of texts of which so large a share of the different words, whatever their case, is
    in both; None where that cannot be said here. */
 static PyObject *sharing(PyObject *self, PyObject *given)
 {
     (void)self;
-    PyObject *texts;
+    PyObject *texts, *found = NULL;
     double share;
     if (!PyArg_ParseTuple(given, "O!d", &PyList_Type, &texts, &share))
         return NULL;
-    Py_ssize_t count = PyList_Size(texts);
+    Py_ssize_t count = PyList_Size(texts), sizes[MOST_TEXTS], left = MOST_BYTES;
+    const char *from[MOST_TEXTS];
+    uint32_t different[MOST_TEXTS], end = 0;
     if (count > MOST_TEXTS)
         Py_RETURN_NONE;
-    char *bytes = PyMem_Malloc(MOST_BYTES);
-    uint32_t ends[MOST_TEXTS], sizes[MOST_TEXTS], places = 0;
-    Word *table = NULL;
-    PyObject *found = NULL;
-    int copied = bytes == NULL ? -1 : copy_texts(texts, count, bytes, ends);
-    if (bytes == NULL)
+    for (Py_ssize_t i = 0; i < count; i++) {
+        from[i] = plain_text(PyList_GetItem(texts, i), &sizes[i]);
+        if (from[i] == NULL && PyErr_Occurred())
+            return NULL;
+        if (from[i] == NULL || sizes[i] > left)
+            Py_RETURN_NONE;
+        left -= sizes[i];
+    }
+    size_t room = (size_t)(MOST_BYTES - left + count);
+    Words all = {.bytes = PyMem_Malloc(room + EIGHT), .words = PyMem_Malloc((room / 2 + 1) * sizeof(Word))};
+    if (all.bytes == NULL || all.words == NULL)
         PyErr_NoMemory();
-    if (copied == 0) {
-        found = Py_None;
-        Py_INCREF(found);
+    else {
+        for (Py_ssize_t i = 0; i < count; i++) {
+            copy_lower(all.bytes + end, from[i], (uint32_t)sizes[i]);
+            end += (uint32_t)sizes[i];
+            all.bytes[end++] = ' ';
+        }
+        memset(all.bytes + end, ' ', EIGHT);
+        end = 0;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            different[i] = take_in(&all, end, end + (uint32_t)sizes[i], 1u << i);
+            end += (uint32_t)sizes[i] + 1;
+        }
+        found = pairs_of(&all, different, (int)count, share);
     }
-    if (copied == 1) {
-        lower(bytes, count ? ends[count - 1] : 0);
-        places = room_for(bytes, ends, count);
-        table = PyMem_Calloc(places, sizeof *table);
-        if (table == NULL)
-            PyErr_NoMemory();
-    }
-    if (table != NULL) {
-        for (int i = 0; i < (int)count; i++)
-            sizes[i] = take_in(table, places, bytes, i ? ends[i - 1] : 0, ends[i], 1u << i);
-        found = pairs_of(table, places, sizes, (int)count, share);
-    }
-    PyMem_Free(table);
-    PyMem_Free(bytes);
+    PyMem_Free(all.words);
+    PyMem_Free(all.bytes);
     return found;
 }
 

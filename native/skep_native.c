@@ -2,7 +2,7 @@
 
 #include "native.h"
 
-#define VERSION 11 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
+#define VERSION 12 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
 
 static int fill(PyObject *module)
 {
@@ -11,6 +11,7 @@ static int fill(PyObject *module)
         matching_methods, comparing_methods, sharing_methods,  ranking_methods,    tiles_methods,
         weighing_methods, reading_methods,   pieces_methods,   closest_methods,    late_methods,
         memories_methods, naming_methods,    carrying_methods,  halves_methods,     places_methods,
+        hits_methods,
     };
     generation_start();
     build_start();

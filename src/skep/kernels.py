@@ -8,7 +8,7 @@ from typing import Any
 
 SWITCH = "SKEP_NATIVE"
 """Set to 0 in the environment, Python and numpy do everything."""
-VERSION = 11
+VERSION = 12
 """Of what the functions take and give. A build of another version is not used, and `skep doctor` says so."""
 
 

@@ -184,7 +184,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     """Why conflicts were looked for by words alone; empty where meaning counted as well, or none were looked for."""
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Hit(msgspec.Struct, frozen=True, gc=False):
     """One answer to a recall, able to explain itself."""
 
     memory: Memory

@@ -38,7 +38,7 @@ NOUNS, VERBS = (part.split() for part in WORDS.split("|"))
 
 STATEMENTS = {"hybrid": 4, "words": 4, "meaning": 4, "default": 6}
 """SQLite statements per recall of five hits, by kind of recall."""
-STEPS = {"hybrid": 350, "words": 350, "meaning": 350, "default": 970}
+STEPS = {"hybrid": 400, "words": 400, "meaning": 400, "default": 970}
 """Steps of SQLite's virtual machine per recall, whatever the size of the bank."""
 ASKED = (1235, 77, 903, 2204)
 CALLS = {"hybrid": (5600, 4800), "words": (2250, 1850), "meaning": (5400, 4700), "default": (6500, 5300)}
@@ -60,7 +60,7 @@ WRITE_STATEMENTS = {"remember": 6, "checked": 14, "revise": 7}
 """SQLite statements per write: without and with a look for conflicts, and of one field."""
 WRITE_CALLS = {"remember": 180, "revise": 137}
 """Python and C function calls per write, embedding included."""
-STATEMENTS_AFTER_A_WRITE, STEPS_AFTER_A_WRITE = 5, 480
+STATEMENTS_AFTER_A_WRITE, STEPS_AFTER_A_WRITE = 5, 540
 """SQLite statements and steps of a recall that follows a write of the same process: it reads the new row alone."""
 BULK_STATEMENTS, BULK_STEPS, BULK_CALLS, BULK_PAGES = 2.3, 225, 90, 0.2
 """Per row of a bulk load of a thousand."""
@@ -91,7 +91,7 @@ RECALLS_BETWEEN = 40
 MANY_WRITES = 128
 PAGES_OF_MANY = 5.5
 """Pages per write over so many, with the words and tags of all of them."""
-INSTRUCTIONS = {"words": (17.0, 4.2), "meaning": (10.0, 8.5), "default": (50.0, 30.0), "fifty": (19.0, 5.1)}
+INSTRUCTIONS = {"words": (17.0, 3.9), "meaning": (10.0, 8.5), "default": (50.0, 30.0), "fifty": (19.0, 4.9)}
 """Millions of machine instructions per recall of 30,000 memories, by callgrind: with numpy alone, and compiled."""
 
 NOW = 1_750_000_000.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,49 +17,23 @@ from skep.embedding.hashing import HashingEmbedder
 from skep.errors import CorruptBankError
 from skep.model import SHARED, Memory
 from skep.storage import rows as reading
-from skep.storage.rows import memories_of, memory_of
+from skep.storage.rows import USUAL, memories_of, memory_of
 
 NOW = 1_750_000_000.0
 COLUMNS = (
     *("id", "kind", "text", "title", "domain", "agent", "user", "project", "session", "tags", "source"),
-    *(
-        "confidence",
-        "importance",
-        "polarity",
-        "status",
-        "pinned",
-        "level",
-        "created_at",
-        "valid_from",
-        "valid_to",
-    ),
-    *(
-        "expires_at",
-        "last_evidence_at",
-        "evidence",
-        "successes",
-        "failures",
-        "confirmations",
-        "disputes",
-        "metadata",
-    ),
-    *("replaced_by", "stale", "uses", "last_used_at", "waiting", "row"),
+    *("confidence", "importance", "created_at", "valid_from", "valid_to", "expires_at", "last_evidence_at"),
+    *("uses", "last_used_at", "unusual", "waiting", "row"),
 )
 PLAIN: dict[str, Any] = dict.fromkeys(COLUMNS) | {
     "id": "a-1",
     "kind": "fact",
     "text": "the tea is green",
     "tags": "[]",
-    "evidence": "[]",
-    "metadata": "{}",
     "confidence": 0.8,
     "importance": 0.5,
-    "status": "active",
     "created_at": NOW,
     "last_evidence_at": NOW,
-    **dict.fromkeys(
-        ("polarity", "pinned", "level", "successes", "failures", "confirmations", "disputes", "stale"), 0
-    ),
     "row": 1,
 }
 label = st.sampled_from([None, "ana", "", "é", "x" * 200])
@@ -72,6 +47,8 @@ changes = st.fixed_dictionaries(
         "status": st.sampled_from(["active", "superseded", "merged", "retracted"]),
         "pinned": st.sampled_from([0, 1]),
         "stale": st.sampled_from([0, 1]),
+        "polarity": st.sampled_from([-1, 1]),
+        "successes": st.sampled_from([0, 7]),
         "uses": st.sampled_from([None, 0, 3]),
         "waiting": st.sampled_from([None, 1]),
         "replaced_by": st.sampled_from([None, "a-9"]),
@@ -82,7 +59,10 @@ changes = st.fixed_dictionaries(
 
 
 def row_of(number: int, changed: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple((PLAIN | changed | {"row": number, "id": f"a-{number}"})[name] for name in COLUMNS)
+    together = {name: changed.get(name, held) for name, held in USUAL.items()}
+    unusual = None if together == USUAL else json.dumps(list(together.values()))
+    row = PLAIN | {"unusual": unusual} | changed | {"row": number, "id": f"a-{number}"}
+    return tuple(row[name] for name in COLUMNS)
 
 
 def in_python(rows: list[tuple[Any, ...]], fingerprint: str | None) -> dict[int, Memory]:
@@ -128,16 +108,20 @@ def test_sets_of_tags_that_are_remembered_stay_few() -> None:
 
 def test_wrong_rows_are_refused(native: Any) -> None:
     rest = "f-1", NOW, memory_of, Memory, SHARED, print, {}, print, print
-    for rows in ([(1, 2)], ["x" * 34], (row_of(1, {}),)):
+    for rows in ([(1, 2)], ["x" * len(COLUMNS)], (row_of(1, {}),)):
         with pytest.raises(TypeError, match="rows"):
-            native.memories(rows, *rest)
+            native.memories(rows, *rest, tuple(USUAL.values()))
+    for usual in ((), list(USUAL.values()), None):
+        with pytest.raises(TypeError, match="usual"):
+            native.memories([], *rest, usual)
 
 
 def test_an_interrupt_is_passed_on(native: Any) -> None:
     def interrupted(*_given: object) -> Any:
         raise KeyboardInterrupt
 
-    rest = "f-1", NOW, memory_of, Memory, SHARED, interrupted, {}, interrupted, interrupted
+    usual = tuple(USUAL.values())
+    rest = "f-1", NOW, memory_of, Memory, SHARED, interrupted, {}, interrupted, interrupted, usual
     with pytest.raises(KeyboardInterrupt):
         native.memories([row_of(1, {"tags": '["a"]'})], *rest)
 
@@ -204,3 +188,45 @@ def test_the_columns_of_a_bank_are_those(tmp_path: Path) -> None:
     assert (found.scope.user, found.scope.project, found.scope.session) == ("u", "p", "q")
     assert (found.tags, found.metadata, found.pinned, found.uses) == (("x",), {"m": 1}, True, 1)
     assert (found.valid_from, found.valid_to, found.last_used_at) == (NOW - 5, NOW + 5, NOW)
+
+
+UNUSUAL: dict[str, tuple[Any, Any]] = {
+    "polarity": (-1, -1),
+    "status": ("retracted", "retracted"),
+    "pinned": (1, True),
+    "level": (2, 2),
+    "evidence": ('["a-7","é\\n"]', ("a-7", "é\n")),
+    "successes": (3, 3),
+    "failures": (4, 4),
+    "confirmations": (5, 5),
+    "disputes": (1 << 60, 1 << 60),
+    "metadata": ('{"a":{"b":[1.5,"\\"\\u0000é"]}}', {"a": {"b": [1.5, '"\0é']}}),
+    "stale": (1, True),
+}
+
+
+def test_what_few_rows_hold_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Every column that most rows leave as it is, by itself, and all of them."""
+    with Bank.open(tmp_path / "bank.skep", embedder=HashingEmbedder(16), now=lambda: NOW) as bank:
+        plain = bank.remember("the tea is green").memory
+        for number, name in enumerate(UNUSUAL, 2):
+            bank.remember(f"tea number {number}")
+            bank.engine.store.connection.execute(
+                f"UPDATE memories SET {name} = ? WHERE row = ?", (UNUSUAL[name][0], number)
+            )
+        bank.remember("tea of all kinds")
+        every = ", ".join(f"{name} = :{name}" for name in UNUSUAL)
+        bank.engine.store.connection.execute(
+            f"UPDATE memories SET {every}, status = 'merged', replaced_by = 'a-9' WHERE row = 13",
+            {name: held for name, (held, _) in UNUSUAL.items()},
+        )
+        found = bank.engine.store.memories(range(1, 14))
+
+    assert {*UNUSUAL, "replaced_by"} == {*USUAL}
+    assert list(found) == list(range(1, 14))
+    for number, name in enumerate(UNUSUAL, 2):
+        changed = {other: getattr(found[number], other) for other in UNUSUAL}
+        assert changed == {other: getattr(plain, other) for other in UNUSUAL} | {name: UNUSUAL[name][1]}
+    last = {name: getattr(found[13], name) for name in UNUSUAL}
+    assert last == {name: shown for name, (_, shown) in UNUSUAL.items()} | {"status": "merged"}
+    assert (found[13].merged_into, found[13].superseded_by) == ("a-9", None)

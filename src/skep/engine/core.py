@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -71,7 +71,7 @@ class Engine:
         )
         self._index_folder = index_folder
         self._index: SegmentIndex | None = None
-        self._uses: defaultdict[str, int] = defaultdict(int)
+        self._uses: Counter[str] = Counter()
         self._recalls = 0
         self._use_lock = threading.Lock()
         self.erased: set[str] = set()
@@ -81,7 +81,7 @@ class Engine:
     def forked(self) -> None:
         """In a child: what was counted so far is the parent's to write."""
         self._use_lock = threading.Lock()
-        self._uses, self._recalls = defaultdict(int), 0
+        self._uses, self._recalls = Counter(), 0
 
     @property
     def index(self) -> SegmentIndex:
@@ -180,9 +180,7 @@ class Engine:
         if self.frozen or self.store.read_only:
             return
         with self._use_lock:
-            uses = self._uses
-            for memory_id in memory_ids:
-                uses[memory_id] += 1
+            self._uses.update(memory_ids)
             self._recalls += 1
             due = self._recalls >= self.settings.flush_uses_every
         if due and not self.settings.pure_reads:
@@ -191,7 +189,7 @@ class Engine:
     def flush_uses(self) -> None:
         """Write the use counters that are still in memory."""
         with self._use_lock:
-            counts, self._uses, self._recalls = dict(self._uses), defaultdict(int), 0
+            counts, self._uses, self._recalls = dict(self._uses), Counter(), 0
         if counts:
             now = self.now()
             try:
@@ -201,8 +199,7 @@ class Engine:
                 with (
                     self._use_lock
                 ):  # statistics only: a reader never waits for a writer; counted the next time
-                    for memory_id, count in counts.items():
-                        self._uses[memory_id] += count
+                    self._uses.update(counts)
 
     def position(self) -> tuple[int, int]:
         """Where the bank stands; equal positions mean that every read gives the same answer."""

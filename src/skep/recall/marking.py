@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,6 +36,7 @@ VALUE = 3
 """Words that a value may have which another one replaces."""
 PLACING = frozenset(("in", "on", "at", "for", "to", "from", "with", "by", "of", "as"))
 """Words before what says where or when something is so; another one there is another matter."""
+_text = attrgetter("memory.text")
 _word = lazy(r"\w+")
 Opposed = Callable[["Memory", "Memory", float], str]
 """Of an older and a newer memory of some similarity: `contradiction`, `update`, or nothing if they go together."""
@@ -73,11 +75,10 @@ def conflicts_marked(
             asks for.
     """
     head = hits[:CHECKED] if vectors is not None else ()
-    alike = [
-        (i, j, shared)
-        for i, j, shared in _alike([hit.memory.text for hit in head])
-        if _may_conflict(head[i].memory, head[j].memory)
-    ]
+    alike = _alike(list(map(_text, head)))
+    if not (alike or linked):
+        return hits
+    alike = [each for each in alike if _may_conflict(head[each[0]].memory, head[each[1]].memory)]
     found: dict[str, list[str]] = {}
     newer_than: dict[int, list[int]] = {}
     rows = vectors(head) if alike and vectors is not None else ()
@@ -234,6 +235,9 @@ def _alike(texts: list[str]) -> list[tuple[int, int, float]]:
 
     Chunks between blanks are compared first: they cost a quarter of finding words, and few pairs come near.
     """
+    near = roughly_alike(texts)
+    if not near:
+        return []
     words: dict[int, set[str]] = {}
 
     def of(place: int) -> set[str]:
@@ -241,7 +245,7 @@ def _alike(texts: list[str]) -> list[tuple[int, int, float]]:
             words[place] = whole_words(texts[place])
         return words[place]
 
-    return [(i, j, shared) for i, j in roughly_alike(texts) if (shared := in_common(of(i), of(j))) >= MOSTLY]
+    return [(i, j, shared) for i, j in near if (shared := in_common(of(i), of(j))) >= MOSTLY]
 
 
 def roughly_alike(texts: list[str]) -> list[tuple[int, int]]:

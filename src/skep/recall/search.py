@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -41,6 +43,7 @@ VERDICTS = 4096
 CONFIGS = 64
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
+_told, _metadata = attrgetter("signals", "ranks"), attrgetter("memory.metadata")
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
 
 
@@ -52,8 +55,8 @@ class _Kept(NamedTuple):
     answer: Recalled
     told: bytes
     """Signals and ranks of each hit."""
-    metadata: list[dict[str, Any] | None]
-    """Of the memory of each; None where it has none."""
+    metadata: Sequence[dict[str, Any]]
+    """Of the memory of each; nothing where none has any."""
 
 
 class _Loaded(NamedTuple):
@@ -416,9 +419,9 @@ def _fades(answer: Recalled, bar: float, rate: float, until: float) -> float:
 
 def _kept(since: float, until: float, answer: Recalled) -> _Kept:
     """An answer, and apart from it whatever a caller could change of it."""
-    told = _pack([(hit.signals, hit.ranks) for hit in answer.hits])
-    metadata = [_copied(hit.memory.metadata) if hit.memory.metadata else None for hit in answer.hits]
-    return _Kept(since, until, answer, told, metadata)
+    told = _pack(list(map(_told, answer.hits)))
+    metadata: list[dict[str, Any]] = list(map(_metadata, answer.hits))
+    return _Kept(since, until, answer, told, list(map(_copied, metadata)) if any(metadata) else ())
 
 
 def _apart(kept: _Kept) -> Recalled:
@@ -432,7 +435,7 @@ def _apart(kept: _Kept) -> Recalled:
             memory=replace(hit.memory, metadata=_copied(metadata)),
         )
         for hit, (signals, ranks), metadata in zip(
-            kept.answer.hits, _unpack(kept.told), kept.metadata, strict=True
+            kept.answer.hits, _unpack(kept.told), kept.metadata or repeat(None), strict=False
         )
     ]
     return replace(kept.answer, hits=tuple(hits))

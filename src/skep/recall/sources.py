@@ -216,8 +216,7 @@ class BankSources:
     def memories(self, rows: Ints) -> list[Memory]:
         """The memories of these rows, in the same order."""
         asked = rows.tolist()
-        found = self._read(asked)
-        return [found[row] for row in asked]
+        return list(map(self._read(asked).__getitem__, asked))
 
     def ids(self, rows: Ints) -> list[str]:
         """The id of each row, from the index; what it does not know, it takes from the store."""
@@ -229,8 +228,9 @@ class BankSources:
     def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
         """Memories by row, these among them; each is read once for a query."""
         known = self._memories
-        missing = [row for row in rows if row not in known] if known else rows
-        if missing:
+        if not known:
+            known = self._memories = self._engine.store.memories(rows)
+        elif missing := [row for row in rows if row not in known]:
             known.update(self._engine.store.memories(missing))
         return known
 

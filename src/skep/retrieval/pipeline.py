@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from skep import kernels
 from skep.model import CURRENT, STATUSES, Hit, Memory, Recalled, Stage
 from skep.retrieval import candidates as stage
 from skep.retrieval.candidates import Call, Candidates
 from skep.retrieval.config import RecallConfig
-from skep.retrieval.distraction import disagreeing
+from skep.retrieval.distraction import SURE, disagreeing
 from skep.retrieval.query import Query, plain, understand
 from skep.retrieval.ways import narrowed, way_of
 from skep.storage.base import Filter
@@ -352,12 +353,29 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
-    rows, outdated = found.rows, found.outdated
-    count, heirs = len(rows), _replaced(found, call)
-    signals, ranks = _listed(found.measured, found.at), _listed(_ranks(found), found.at)
+    memories, heirs = call.sources.memories(found.rows), _replaced(found, call)
+    ranks, threshold = _ranks(found), call.config.disagreement
+    hits: tuple[Hit, ...] | None = None
+    if kernels.native is not None and not (heirs or found.outdated):
+        hits = kernels.native.hits(
+            Hit, memories, found.at, found.score, found.measured, ranks, DISAGREEMENT, SURE, threshold
+        )
+    return _explained(found, memories, ranks, heirs, threshold) if hits is None else hits
+
+
+def _explained(
+    found: Candidates,
+    memories: Sequence[Memory],
+    ranked: Mapping[str, NDArray[Any]],
+    heirs: Mapping[int, str],
+    threshold: float,
+) -> tuple[Hit, ...]:
+    """Hits from memories and the columns that explain them; a compiled loop does it for most answers."""
+    rows, outdated, count = found.rows.tolist(), found.outdated, len(memories)
+    signals, ranks = _listed(found.measured, found.at), _listed(ranked, found.at)
     odd = [False] * count
     if "lexical" in ranks and "semantic" in ranks:
-        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
+        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=threshold)
     marked = bool(outdated or heirs)
     hits = [
         Hit(
@@ -371,8 +389,8 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             replaced=heirs.get(row),
         )
         for memory, row, score, measures, places, odd_one in zip(
-            call.sources.memories(rows),
-            rows.tolist(),
+            memories,
+            rows,
             found.score.tolist(),
             _by_hit(signals, count),
             _by_hit(ranks, count),
@@ -409,13 +427,6 @@ def _listed(columns: Mapping[str, NDArray[Any]], at: NDArray[np.int64]) -> dict[
 
 def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]]:
     """Columns of values as one mapping per hit."""
-    names = tuple(columns)
-    if len(names) == 1:
-        (name,) = names
-        return [{name: value} for value in columns[name]]
-    if len(names) == 2:
-        one, other = names
-        return [{one: first, other: second} for first, second in zip(*columns.values(), strict=True)]
     mappings: list[dict[str, Any]] = [{} for _ in range(count)]
     for name, values in columns.items():
         for mapping, value in zip(mappings, values, strict=True):

@@ -15,7 +15,8 @@ from skep.storage.kept import FEW, Texts, texts
 from skep.storage.linked import Linked
 from skep.storage.log import Log
 from skep.storage.rows import (
-    AT_REST,
+    BY_ROW,
+    BY_ROW_AT_REST,
     CHANGED,
     HEAD,
     LAST,
@@ -29,9 +30,6 @@ from skep.storage.rows import (
 from skep.storage.vectors import Space, Vectors
 
 _ONE = SELECT.replace(":space", "?1") + " WHERE m.id = ?2 AND m.forgotten = 0"
-_THESE = " WHERE m.row IN (:rows) AND m.forgotten = 0"
-_BY_ROW = SELECT + _THESE
-_BY_ROW_AT_REST = AT_REST + _THESE
 _TEXTS = "SELECT row, title, text FROM memories WHERE row IN (:rows)"
 _VALIDITY = "SELECT valid_from, valid_to FROM memories WHERE id = ? AND forgotten = 0"
 FEW_ROWS = 12
@@ -94,14 +92,14 @@ class Reads(Linked):
         return bool(self.connection.one("SELECT forgotten FROM memories WHERE id = ?", (memory_id,)))
 
     def memories(self, rows: Sequence[int]) -> dict[int, Memory]:
-        """Memories by row."""
+        """Memories by row, in the order of the rows."""
         if not rows:
             return {}
-        space = self.active_space()
+        space, asked = self.active_space(), sorted(rows)
         if space is None or self._waiting(space):
-            found = self._of_rows(_BY_ROW, rows, {"space": space.number if space else -1})
+            found = self._of_rows(BY_ROW, asked, {"space": space.number if space else -1})
         else:
-            found = self._of_rows(_BY_ROW_AT_REST, rows)
+            found = self._of_rows(BY_ROW_AT_REST, asked)
         return memories_of(found, space.fingerprint if space else None, self.now())
 
     def _waiting(self, space: Space) -> bool:
@@ -314,14 +312,15 @@ class Reads(Linked):
     def _of_rows(
         self, sql: str, rows: Sequence[int], values: Mapping[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:
-        """Run a statement over the rows it names as `:rows`.
+        """Run a statement over the rows it names as `:rows`, or as `:each` where each stands in brackets of its own.
 
         The room it leaves for them is even, a round number, or where they are many a power of two, so that a few
         prepared statements serve calls of every size.
         """
         if len(rows) > MANY:
-            listed = ", ".join(str(int(row)) for row in rows)
-            return self.connection.rows(sql.replace(":rows", listed), values or {})
+            listed = [str(int(row)) for row in rows]
+            sql = sql.replace(":rows", ",".join(listed)).replace(":each", f"({'),('.join(listed)})")
+            return self.connection.rows(sql, values or {})
         if len(rows) <= FEW_ROWS:
             room = len(rows) + 1 & ~1
         else:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from skep.model import Event, Memory
 from skep.storage.connection import Connection
 from skep.storage.fold import unit
-from skep.storage.rows import SELECT, encode_body, memory_of, searched_text
+from skep.storage.rows import SHOWN, USUAL, encode_body, memory_of, searched_text, together
 from skep.storage.subjects import order
 
-_NAMES = [name.strip() for name in SELECT.partition("FROM")[0].replace("SELECT", "").split(",")]
+_NAMES = (*SHOWN, "p.row", "m.row", *(f"m.{name}" for name in USUAL))
 _PLACES = {name.removeprefix("m."): place for place, name in enumerate(_NAMES) if name.startswith("m.")}
 _FOUND = (
     "SELECT m.own_status, m.forgotten, (SELECT kept FROM folds WHERE subject = m.id),"
@@ -81,7 +81,9 @@ def revised_row(connection: Connection, memory_id: str, events: Sequence[Event])
     if "pinned" in columns:  # what is derived from it may hang on that
         return None
     after = searched_text(row[_PLACES["title"]], row[_PLACES["text"]])
-    return Revised(row[_PLACES["row"]], columns, before, after, tags, memory_of(tuple(row), fingerprint))
+    *shown, pending, number = row[: -len(USUAL)]
+    memory = memory_of((*shown, together(row[-len(USUAL) :]), pending, number), fingerprint)
+    return Revised(number, columns, before, after, tags, memory)
 
 
 def _changes(events: Iterable[Event]) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
 SHORT = 120
 """Sets of tags that take no more room than this are remembered: most repeat."""
-MOST = 1 << 9
+MOST = 1 << 11
 """How many; when there are more, all are let go."""
 _known: dict[str, tuple[str, ...]] = {}
 
@@ -91,11 +91,60 @@ _AS_STORED = (
     *("successes", "failures", "confirmations", "disputes"),
 )
 
-SELECT = """
-SELECT m.id, m.kind, m.text, m.title, m.domain, m.agent, m.scope_user, m.scope_project, m.scope_session, m.tags,
-       m.source, m.confidence, m.importance, m.polarity, m.status, m.pinned, m.level, m.created_at, m.valid_from,
-       m.valid_to, m.expires_at, m.last_evidence_at, m.evidence, m.successes, m.failures, m.confirmations,
-       m.disputes, m.metadata, m.replaced_by, m.stale, u.count, u.last_at, p.row, m.row
+USUAL: dict[str, str | int | None] = {
+    "polarity": 0,
+    "status": "active",
+    "pinned": 0,
+    "level": 0,
+    "evidence": "[]",
+    "successes": 0,
+    "failures": 0,
+    "confirmations": 0,
+    "disputes": 0,
+    "metadata": "{}",
+    "replaced_by": None,
+    "stale": 0,
+}
+"""Columns of which nearly every row holds just this. They are read as one, a JSON array of all, which is NULL for a row
+that does: a column costs as much to hand over as to find."""
+
+
+_USUAL: tuple[Any, ...] = tuple(USUAL.values())
+
+
+def _unusual() -> str:
+    """Those columns as one, as SQL."""
+    differs = (
+        f"m.{name}" if held == 0 else f"m.{name} IS NOT NULL" if held is None else f"m.{name} != '{held}'"
+        for name, held in USUAL.items()
+    )
+    return f"CASE WHEN {' OR '.join(differs)} THEN json_array({', '.join(f'm.{name}' for name in USUAL)}) END"
+
+
+SHOWN = (
+    *("m.id", "m.kind", "m.text", "m.title", "m.domain", "m.agent"),
+    *(
+        "m.scope_user",
+        "m.scope_project",
+        "m.scope_session",
+        "m.tags",
+        "m.source",
+        "m.confidence",
+        "m.importance",
+    ),
+    *(
+        "m.created_at",
+        "m.valid_from",
+        "m.valid_to",
+        "m.expires_at",
+        "m.last_evidence_at",
+        "u.count",
+        "u.last_at",
+    ),
+)
+"""The other columns of a memory, each by itself."""
+SELECT = f"""
+SELECT {", ".join(SHOWN)}, {_unusual()}, p.row, m.row
 FROM memories m
 LEFT JOIN uses u ON u.memory = m.id
 LEFT JOIN pending p ON p.row = m.row AND p.space = :space
@@ -104,6 +153,15 @@ AT_REST = SELECT.replace("p.row,", "NULL,").replace(
     "LEFT JOIN pending p ON p.row = m.row AND p.space = :space", ""
 )
 """The same while nothing waits to be embedded: not looking for every row in an empty queue is a quarter of the work."""
+
+
+def _by_row(select: str) -> str:
+    """The same of the rows `:each`: one after the other, where `IN` would make a table of them first."""
+    these = "FROM (VALUES :each) v CROSS JOIN memories m ON m.row = v.column1"
+    return select.replace("FROM memories m", these) + " WHERE m.forgotten = 0"
+
+
+BY_ROW, BY_ROW_AT_REST = _by_row(SELECT), _by_row(AT_REST)
 
 
 def state_values(state: State) -> list[Any]:
@@ -148,6 +206,11 @@ def _json(value: Any) -> str:
     return _encode(value).decode() if value else "[]"
 
 
+def together(held: Sequence[Any]) -> str | None:
+    """Values of the columns that are `USUAL` as rows of `SELECT` have them."""
+    return None if tuple(held) == _USUAL else _encode(held).decode()
+
+
 def memories_of(
     rows: list[tuple[Any, ...]], fingerprint: str | None, now: float = NEVER
 ) -> dict[int, Memory]:
@@ -155,7 +218,7 @@ def memories_of(
     if kernels.native is None:
         return {row[-1]: memory_of(row, fingerprint, now) for row in rows}
     return kernels.native.memories(
-        rows, fingerprint, now, memory_of, Memory, SHARED, _scope, _known, _labels, _decode
+        rows, fingerprint, now, memory_of, Memory, SHARED, _scope, _known, _labels, _decode, _USUAL
     )
 
 
@@ -169,18 +232,21 @@ def memory_of(row: tuple[Any, ...], fingerprint: str | None, now: float = NEVER)
     """A memory from a row of `SELECT`; what has reached its end by then is expired, written down or not."""
     (
         id_, kind, text, title, domain, agent, user, project, session, tags, source, confidence, importance,
-        polarity, status, pinned, level, created, start, end, expires, evidence_at, evidence, successes, failures,
-        confirmations, disputes, metadata, replaced, stale, uses, used_at, pending, _row,
+        created, start, end, expires, evidence_at, uses, used_at, unusual, pending, _row,
     ) = row  # fmt: skip
     waits = pending is not None or fingerprint is None
-    if status == "active":
-        status = "expired" if expires is not None and expires <= now else "pending" if waits else "active"
     try:
+        (
+            polarity, status, pinned, level, evidence, successes, failures, confirmations, disputes, metadata, replaced,
+            stale,
+        ) = _USUAL if unusual is None else _decode(unusual)  # fmt: skip
         labels = () if tags == "[]" else _known.get(tags) or _labels(tags)
         support = () if evidence == "[]" else _decode_list(evidence)
         more: dict[str, Any] = {} if metadata == "{}" else _decode(metadata)
     except (msgspec.MsgspecError, TypeError) as error:
         raise _damaged(f"memory {id_}", error) from error
+    if status == "active":
+        status = "expired" if expires is not None and expires <= now else "pending" if waits else "active"
     shared = user is None and project is None and session is None
     scope = SHARED if shared else _scope(user, project, session)
     superseded = merged = None
@@ -312,6 +378,7 @@ def with_room(sql: str, names: tuple[str, ...], room: int) -> str:
     """
     numbers = {name: f"?{i}" for i, name in enumerate(names, 1)}
     numbers["rows"] = f"?{len(names) + 1}" + ",?" * (room - 1)
+    numbers["each"] = f"(?{len(names) + 1})" + ",(?)" * (room - 1)
     for name in sorted(numbers, key=len, reverse=True):  # so that none is taken for the beginning of another
         sql = sql.replace(f":{name}", numbers[name])
     return sql
