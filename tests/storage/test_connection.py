@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -16,8 +17,11 @@ import pytest
 from skep.bank import Bank
 from skep.config import Settings
 from skep.embedding.hashing import HashingEmbedder
+from skep.errors import BusyError
+from skep.storage import opening
 from skep.storage.base import Filter
 from skep.storage.connection import Connection
+from skep.storage.opening import connect
 from skep.storage.segments import SegmentIndex
 from skep.storage.sqlite import SqliteStore
 from skep.storage.vectors import Space
@@ -451,3 +455,32 @@ def test_an_interrupt_right_after_the_lock_is_taken_leaves_it_to_other_threads(
 
     assert taken == [True]
     assert not connection.db.in_transaction
+
+
+def test_a_bank_that_another_process_makes_meanwhile_is_not_taken_for_something_else(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is looked at first: what tells a bank from another file is read at one moment."""
+    bank_path.touch()
+    made: list[str] = []
+
+    def make(_cursor: object, sql: str, _bindings: object) -> bool:
+        if not made and sql.startswith("SELECT count(*)"):
+            made.append(sql)
+            with contextlib.suppress(BusyError):  # it has to wait until all was read
+                connect(str(bank_path), busy_seconds=0.0).close()
+        return True
+
+    check = opening._check  # pyright: ignore[reportPrivateUsage]
+
+    def watched(connection: Connection) -> None:
+        if not made:
+            connection.db.exec_trace = make
+        check(connection)
+        connection.db.exec_trace = None
+
+    monkeypatch.setattr(opening, "_check", watched)
+    connect(str(bank_path), busy_seconds=5.0).close()
+    assert made
+    with Bank.open(bank_path) as bank:
+        assert bank.remember("it is one").memory.text == "it is one"

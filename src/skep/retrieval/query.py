@@ -116,7 +116,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def terms(self) -> tuple[str, ...]:
         """The distinct index terms to look up, found when somebody asks: a search by meaning alone does not."""
-        kept = self.__dict__  # `cached_property` takes a lock before Python 3.12
+        kept: dict[str, tuple[str, ...]] = vars(self)  # `cached_property` takes a lock before Python 3.12
         if "terms" not in kept:
             kept["terms"] = tuple(query_terms(self.about))
         return kept["terms"]

@@ -141,7 +141,8 @@ def _open_up(path: str) -> None:
 
 
 def _check(connection: Connection) -> None:
-    with translated(connection.path):
+    """Refuse what is no bank, or one of a newer version; read at one moment, for another process may be making it."""
+    with translated(connection.path), connection.snapshot():
         application = connection.db.pragma("application_id")
         version = connection.db.pragma("user_version")
         if application == APPLICATION_ID:
