@@ -12,6 +12,7 @@ from skep.engine import Engine, Progress
 from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
 from skep.facade.base import ScopeLike
 from skep.facade.history import History
+from skep.loading import undisturbed
 from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Conflict, Memory, Ranked, Recalled, Scope
 from skep.semantics import conflicts as conflict_search
 from skep.spelling import spelt
@@ -44,8 +45,7 @@ _LISTS: Any = (tuple, list)
 _GROUPS: Any = (tuple, list, set, frozenset)
 """What a call may hold tags in, and groups of them; a union written out would be made at every call."""
 scope_parts = attrgetter(*Scope.__struct_fields__)
-QUESTIONS = 64
-"""So many ways to ask are remembered."""
+QUESTIONS = 64  # so many ways to ask are remembered
 _NOBODYS = Memory(id="", kind="fact", text="")
 
 
@@ -72,8 +72,7 @@ class Reading(History):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._questions: dict[bytes, Question] = {}
-        """Ways to ask that were found right, by their arguments."""
+        self._questions: dict[bytes, Question] = {}  # ways to ask that were found right, by their arguments
 
     def get(self, memory_id: str) -> Memory:
         """One memory by id, whatever its status."""
@@ -173,8 +172,12 @@ class Reading(History):
             since=after,
             until=before,
             valid_at=(now if current else None) if valid_at is None else clean_time("valid_at", valid_at),
-            min_confidence=None if min_confidence is None else _share("min_confidence", min_confidence),
-            min_importance=None if min_importance is None else _share("min_importance", min_importance),
+            min_confidence=None
+            if min_confidence is None
+            else clean_number("min_confidence", min_confidence, 0.0, 1.0),
+            min_importance=None
+            if min_importance is None
+            else clean_number("min_importance", min_importance, 0.0, 1.0),
             now=now,
         )
 
@@ -369,8 +372,7 @@ class Reading(History):
                 include_superseded, preset, config, expand, deployed,
             )  # fmt: skip
             if told is not None:
-                if len(self._questions) >= QUESTIONS:
-                    self._questions.clear()
+                self._questions = self._questions if len(self._questions) < QUESTIONS else {}
                 self._questions[told] = question
         answer: Any = recaller.answer if verb == "recall" else recaller.rank
         return answer(query, question, self._engine.now(), reranker=reranker, **more)
@@ -428,8 +430,11 @@ class Reading(History):
     @property
     def _recall(self) -> Recaller:
         if self._recaller is None:
-            from skep.recall.search import Recaller
-
+            with (
+                undisturbed()
+            ):  # while few frames are open: deeper, their memory is asked for and freed at every call
+                import skep.retrieval.pipeline  # noqa: F401  # pyright: ignore[reportUnusedImport]
+                from skep.recall.search import Recaller
             self._recaller = Recaller(self._engine)
         return self._recaller
 
@@ -443,10 +448,6 @@ def _several(name: str, value: Any, label: int, choices: tuple[str, ...] | None 
         raise WrongTypeError(f"{name} must be a string or a list of strings, got {kind}", field=name)
     values = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
     return tuple(clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values)
-
-
-def _share(name: str, value: object) -> float:
-    return clean_number(name, value, 0.0, 1.0)
 
 
 def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:
