@@ -71,7 +71,7 @@ FAVOURS = """
   process pays that was halted for minutes, while of forty single writes the median leaves out the first.
 - skep loads numpy when a search needs it, so its import is short and its first answer pays. In runs since 16 November,
   19:30, every process writes 300 rows and answers in another store before its load is measured, so that modules count
-  as its start alone; before that, loading 1,000 memories into skep took 0.11 s, half of which was loading numpy.
+  as its start alone; before that, loading 1,000 memories into skep took 0.11 s, half of it loading numpy (by hand).
 - mem0's words need an encoder that it downloads at run time. Without it only its vectors are measured.
 - The filter fields are spread evenly and have nothing to do with the topic. A filter that goes with the topic is easier
   for a scan and harder for a graph.

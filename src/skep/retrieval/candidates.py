@@ -37,8 +37,6 @@ COLUMNS = (
     *("rows", "words", "cosine", "created_at", "importance", "confidence", "last_evidence_at"),
     *("before", "former"),
 )
-LINES = {"words": 1, "created_at": 2, "confidence": 3, "last_evidence_at": 4, "importance": 5}
-"""Where columns stand among the lines of a pool of the index; the rows are the first, the raw cosines the last."""
 _BY_QUERY = frozenset(QUERY_SIGNALS)
 _NONE = np.full(1024, -1, dtype=np.int64)
 _NONE.flags.writeable = False
@@ -71,12 +69,11 @@ class Call(msgspec.Struct, frozen=True):
 class Columns:
     """What is known of candidates before they are rated, one entry per candidate in every array.
 
-    Those of a pool of the index are cut from its lines when somebody looks at them: few questions look at all.
+    Those of a pool of the index are taken from it when somebody looks at them: few questions look at all.
     """
 
-    __slots__ = (*COLUMNS, "_calibrated", "_lines")
-    _lines: Floats
-    _calibrated: Floats
+    __slots__ = (*COLUMNS, "_pool")
+    _pool: Pool
     rows: Ints
     words: Floats
     """BM25 as found, or as filled from the neighbours."""
@@ -110,23 +107,17 @@ class Columns:
         self.before, self.former = before, former
 
     @classmethod
-    def cut(cls, lines: Floats, calibrated: Floats) -> Columns:
-        """Those of a pool as the index gives it, and its cosines on the calibrated scale."""
+    def of(cls, pool: Pool, calibrated: Floats) -> Columns:
+        """Those of a pool, with its cosines on the calibrated scale."""
         made = cls.__new__(cls)
-        made._lines, made._calibrated = lines, calibrated
+        made._pool, made.cosine = pool, calibrated
         return made
 
     def __getattr__(self, name: str) -> NDArray[Any]:
-        if name in ("before", "former"):
-            column: NDArray[Any] = _alone(self._lines.shape[1])
-        elif name == "cosine":
-            column = self._calibrated
-        elif name == "rows":
-            column = self._lines[0].view(np.int64)
-        elif name in LINES:
-            column = self._lines[LINES[name]]
-        else:
+        if name not in COLUMNS:
             raise AttributeError(name)
+        alone = name in ("before", "former")
+        column: NDArray[Any] = _alone(len(self.cosine)) if alone else getattr(self._pool, name)
         setattr(self, name, column)
         return column
 
@@ -288,8 +279,7 @@ def found_in(pool: Pool, call: Call) -> Candidates:
         columns = of_pool(pool, call)
         return rated(columns, call) if len(columns.rows) else unrated(columns, call)
     told = signals.of_lines(lines, *call.fusing, scale, shown=call.shown)
-    columns = Columns.cut(lines, told[0])
-    return Candidates(columns, *told[1:], frozenset(), call.trace)
+    return Candidates(Columns.of(pool, told[0]), *told[1:], frozenset(), call.trace)
 
 
 def matched(pool: Pool, call: Call) -> Candidates:
