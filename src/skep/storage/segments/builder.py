@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 from skep import kernels
 from skep.storage.base import IndexRow
 from skep.storage.segments.arranging import arranged
-from skep.storage.segments.codes import FineCodes, Frame, encode, join, no_codes, sketch
+from skep.storage.segments.codes import FineCodes, Frame, Sketches, encode, join, no_codes, sketch
 from skep.storage.segments.columns import COLUMNS, worth_storing
 from skep.storage.segments.hashing import key_of
 from skep.storage.segments.naming import Ids, as_arrays, joined, numbered
@@ -61,6 +61,8 @@ class Content(NamedTuple):
     tag_docs: NDArray[np.uint32]
     codes: FineCodes | None
     ids: Ids
+    sketches: Sketches | None = None
+    """Of the codes, where they have been made before."""
 
 
 class _Codes:
@@ -325,8 +327,11 @@ def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:
     arrays |= {f"column.{name}": array for name, array in content.columns.items()}
     if content.codes is not None and (content.codes.scale > 0).any():
         arrays |= {f"codes.{name}": array for name, array in content.codes._asdict().items()}
-        if frame is not None:
-            arrays |= {f"sketch.{n}": array for n, array in sketch(content.codes, frame)._asdict().items()}
+        sketches = content.sketches
+        if sketches is None and frame is not None:
+            sketches = sketch(content.codes, frame)
+        if sketches is not None:
+            arrays |= {f"sketch.{name}": array for name, array in sketches._asdict().items()}
     return arrays
 
 

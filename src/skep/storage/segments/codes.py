@@ -117,6 +117,10 @@ class Sketches(NamedTuple):
         """Some of the rows, as views."""
         return Sketches(self.planes[:, part], self.spread[part], self.bias[part])
 
+    def pick(self, places: NDArray[np.int64]) -> Sketches:
+        """Some of the rows."""
+        return Sketches(self.planes.take(places, axis=1), self.spread.take(places), self.bias.take(places))
+
 
 def encode(vectors: NDArray[Any]) -> FineCodes:
     """The fine codes of some vectors. Rows that are zero, or not numbers, count as having none."""

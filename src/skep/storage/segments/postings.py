@@ -116,7 +116,7 @@ def postings_of(
     classes, class_count, class_length = _classes(counts, lengths, docs)
     return Postings(
         keys=keys,
-        offsets=_offsets(found),
+        offsets=offsets(found),
         docs=docs,
         classes=classes,
         class_count=class_count,
@@ -126,7 +126,8 @@ def postings_of(
     )
 
 
-def _offsets(sizes: Array) -> Ints:
+def offsets(sizes: Array) -> Ints:
+    """Where each of some groups begins, and where the last ends."""
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 

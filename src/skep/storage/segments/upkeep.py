@@ -272,6 +272,7 @@ class Upkeep:
 
     def _rewrite(self, touched: Sequence[int]) -> None:
         from skep.storage.segments.builder import segment_arrays
+        from skep.storage.segments.trimming import trimmed
 
         table = self.table
         alive = [
@@ -285,8 +286,9 @@ class Upkeep:
             segments = [self.shelf.put_segment(segment_arrays(content, frame))]
         else:
             segments = list(table.segments)
+            self.shelf.check([segments[i] for i in touched])
             for i in touched:
-                content = self._merged([segments[i]], [alive[i]], oldest=i == 0)
+                content = trimmed(segments[i], alive[i], oldest=i == 0)
                 segments[i] = self.shelf.put_segment(segment_arrays(content, frame))
         tail, position = table.tail, self.position
         self._publish(segments, frame, self._written)
