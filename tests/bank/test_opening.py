@@ -15,7 +15,7 @@ from skep.config import Settings, find_bank
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import ConfigError
 
-READING_MODULES = 92
+READING_MODULES = 93
 """Modules of skep that are loaded for the first answer of a process; each takes a fifth of a millisecond."""
 
 

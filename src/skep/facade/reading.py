@@ -3,48 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from skep.engine import Engine, Progress
-from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
+from skep.errors import InvalidInputError, WrongTypeError
+from skep.facade.asking import Asking, checked_filter
 from skep.facade.base import ScopeLike
 from skep.facade.history import History
 from skep.loading import undisturbed
-from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Conflict, Memory, Ranked, Recalled, Scope
+from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled
 from skep.semantics import conflicts as conflict_search
-from skep.spelling import spelt
 from skep.storage.base import Filter
 from skep.validation import (
     Time,
     clean_call,
-    clean_choice,
     clean_count,
     clean_flag,
     clean_number,
-    clean_scope,
-    clean_tags,
     clean_text,
     clean_time,
     clean_words,
-    refuse_inverted,
 )
 from skep.words import query_terms
 
 if TYPE_CHECKING:
     from random import Random
 
-    from skep.config import Settings
     from skep.recall.question import Question
     from skep.recall.search import Recaller
 
 
-_LISTS: Any = (tuple, list)
-_GROUPS: Any = (tuple, list, set, frozenset)
-"""What a call may hold tags in, and groups of them; a union written out would be made at every call."""
-scope_parts = attrgetter(*Scope.__struct_fields__)
 QUESTIONS = 64  # so many ways to ask are remembered
 _NOBODYS = Memory(id="", kind="fact", text="")
 
@@ -134,52 +124,9 @@ class Reading(History):
         more = str(found[limit - 1][0]) if len(found) > limit else None
         return Page(memories=tuple(memory for _row, memory in found[:limit]), cursor=more)
 
-    def _filter(
-        self,
-        *,
-        kind: object = None,
-        status: object = None,
-        tags: object = None,
-        domain: object = None,
-        agent: object = None,
-        scope: object = None,
-        include_shared: object = False,
-        since: Time | None = None,
-        until: Time | None = None,
-        valid_at: Time | None = None,
-        min_confidence: object = None,
-        min_importance: object = None,
-        current: bool = False,
-        **_others: object,
-    ) -> Filter:
-        """A checked filter; what is not given narrows nothing, and what is no condition is another's to look at.
-
-        `current` admits what is valid now.
-        """
-        settings, now = self._engine.settings, self._engine.now()
-        label = settings.label_limit
-        after = None if since is None else clean_time("since", since)
-        before = None if until is None else clean_time("until", until)
-        refuse_inverted(after, before, "since", "until")
-        return Filter(
-            scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
-            include_shared=clean_flag("include_shared", include_shared),
-            kinds=() if kind is None else _several("kind", kind, label, KINDS),
-            statuses=CURRENT if status is CURRENT else _several("status", status, label, STATUSES) or CURRENT,
-            tags=_tag_groups("tags", tags, settings) if tags else (),
-            domains=() if domain is None else _several("domain", domain, label),
-            agents=() if agent is None else _several("agent", agent, label),
-            since=after,
-            until=before,
-            valid_at=(now if current else None) if valid_at is None else clean_time("valid_at", valid_at),
-            min_confidence=None
-            if min_confidence is None
-            else clean_number("min_confidence", min_confidence, 0.0, 1.0),
-            min_importance=None
-            if min_importance is None
-            else clean_number("min_importance", min_importance, 0.0, 1.0),
-            now=now,
-        )
+    def _filter(self, **conditions: Any) -> Filter:
+        """A checked filter; see `checked_filter`."""
+        return checked_filter(self._engine.settings, self._engine.now(), **conditions)
 
     def find_conflicts(
         self,
@@ -278,11 +225,11 @@ class Reading(History):
             _refuse_other(rng)
         explain = clean_flag("explain", explain)
         share = clean_number("withhold", withhold, 0.0, 1.0)
-        found: Recalled = self._ask(
-            "recall", query, limit, kind, tags, domain, agent, scope, include_shared, min_confidence,
-            min_importance, since, until, as_of, include_superseded, preset, config, expand, reranker,
-            {"explain": explain},
+        asking = Asking(
+            scope, limit, kind, tags, domain, agent, include_shared, min_confidence, min_importance, since, until,
+            include_superseded, preset, config, expand,
         )  # fmt: skip
+        found: Recalled = self._ask("recall", query, asking, as_of, reranker, {"explain": explain})
         return _withholding(found, share, rng) if share and as_of is None else found
 
     def rank(
@@ -313,114 +260,51 @@ class Reading(History):
         `semantic`, `hybrid`, `rrf` and `stream`, or words alone), the index answers and nothing is read from the file;
         with any other it saves little.
         """
-        return self._ask(
-            "rank", query, limit, kind, tags, domain, agent, scope, include_shared, min_confidence,
-            min_importance, since, until, as_of, include_superseded, preset, config, expand, reranker, {},
+        asking = Asking(
+            scope, limit, kind, tags, domain, agent, include_shared, min_confidence, min_importance, since, until,
+            include_superseded, preset, config, expand,
         )  # fmt: skip
+        return self._ask("rank", query, asking, as_of, reranker, {})
 
     def _ask(
         self,
         verb: Literal["recall", "rank"],
         query: str,
-        limit: int | None,
-        kind: str | Iterable[str] | None,
-        tags: Iterable[str | Sequence[str]],
-        domain: str | None,
-        agent: str | None,
-        scope: ScopeLike | None,
-        include_shared: bool,
-        min_confidence: float | None,
-        min_importance: float | None,
-        since: Time | None,
-        until: Time | None,
+        asking: Asking,
         as_of: Time | None,
-        include_superseded: bool,
-        preset: str | None,
-        config: Mapping[str, Any] | None,
-        expand: Any,
         reranker: Callable[[str, Sequence[str]], Sequence[float]] | None,
         more: dict[str, Any],
     ) -> Any:
         """Check a question and have it answered; `more` is what one of the verbs alone is told."""
         query = clean_text("query", query, self._engine.settings.text_limit)
         recaller = self._recall
-        deployed = recaller.deployed() if preset is None else {}
+        deployed = recaller.deployed() if asking.preset is None else {}
         if reranker is not None:
             from skep.retrieval.rerankers import counted
 
             reranker = counted(clean_call("reranker", reranker))
         if as_of is not None:
-            limit = clean_count("limit", deployed.get("limit", 5) if limit is None else limit, 1, 10_000)
-            return getattr(self.as_of(clean_time("as_of", as_of)), verb)(
-                query, limit=limit, kind=kind, tags=tags, domain=domain, agent=agent, scope=scope,
-                include_shared=include_shared, min_confidence=min_confidence, min_importance=min_importance,
-                since=since, until=until, include_superseded=include_superseded, preset=preset, config=config,
-                expand=expand, reranker=reranker, **more,
-            )  # fmt: skip
-        parts, mapping = (None, scope) if type(scope) is not Scope else (scope_parts(scope), None)
-        told = spelt(
-            (
-                limit, kind, tags, domain, agent, parts, mapping, include_shared, min_confidence, min_importance,
-                since, until, include_superseded, preset, config, expand, deployed,
-                self._engine.embeddings.embedder.instant,
-            )
-        )  # fmt: skip
+            then = msgspec.structs.asdict(asking) | {"limit": asking.most(deployed), "reranker": reranker}
+            return getattr(self.as_of(clean_time("as_of", as_of)), verb)(query, **then, **more)
+        told = asking.spelt(deployed, self._engine.embeddings.embedder.instant)
         question = None if told is None else self._questions.get(told)
         if question is None:
-            question = self._question(
-                limit, kind, tags, domain, agent, scope, include_shared, min_confidence, min_importance, since, until,
-                include_superseded, preset, config, expand, deployed,
-            )  # fmt: skip
+            question = self._question(asking, deployed)
             if told is not None:
                 self._questions = self._questions if len(self._questions) < QUESTIONS else {}
                 self._questions[told] = question
         answer: Any = recaller.answer if verb == "recall" else recaller.rank
         return answer(query, question, self._engine.now(), reranker=reranker, **more)
 
-    def _question(
-        self,
-        limit: int | None,
-        kind: str | Iterable[str] | None,
-        tags: Iterable[str | Sequence[str]],
-        domain: str | None,
-        agent: str | None,
-        scope: ScopeLike | None,
-        include_shared: bool,
-        min_confidence: float | None,
-        min_importance: float | None,
-        since: Time | None,
-        until: Time | None,
-        include_superseded: bool,
-        preset: str | None,
-        config: Mapping[str, Any] | None,
-        expand: Any,
-        deployed: Mapping[str, Any],
-    ) -> Question:
-        """How something is asked, checked; the arguments are those of `recall`, and what the bank has deployed."""
-        preset = None if preset is None else clean_text("preset", preset, 100)
+    def _question(self, asking: Asking, deployed: Mapping[str, Any]) -> Question:
+        """How something is asked, checked, in a bank that has deployed something."""
+        preset = None if asking.preset is None else clean_text("preset", asking.preset, 100)
+        config = asking.config
         if config is not None and not isinstance(config, dict):
             _refuse_no_config(config)
-        limit = clean_count("limit", deployed.get("limit", 5) if limit is None else limit, 1, 10_000)
-        narrowing: Mapping[str, Any] = {}
-        if kind is None and not tags:  # a call that says what it wants is not narrowed
-            narrowing = deployed
-        where = self._filter(
-            kind=narrowing.get("kinds") if kind is None else kind,
-            status=(*CURRENT, *REPLACED) if clean_flag("include_superseded", include_superseded) else CURRENT,
-            tags=tags,
-            domain=domain,
-            agent=agent,
-            scope=scope,
-            include_shared=include_shared,
-            since=since,
-            until=until,
-            min_confidence=min_confidence,
-            min_importance=min_importance,
-            current=True,
-        )
-        if narrowing.get("tags"):
-            where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in narrowing["tags"]))
-        return self._recall.question(where, limit, preset, config, expand, deployed)
+        limit = asking.most(deployed)
+        where = asking.where(self._engine.settings, self._engine.now(), deployed)
+        return self._recall.question(where, limit, preset, config, asking.expand, deployed)
 
     def close(self) -> None:
         """Write what is still in memory and release the file; whatever is asked of the bank then is refused."""
@@ -430,49 +314,12 @@ class Reading(History):
     @property
     def _recall(self) -> Recaller:
         if self._recaller is None:
-            with (
-                undisturbed()
-            ):  # while few frames are open: deeper, their memory is asked for and freed at every call
+            with undisturbed():
+                # while few frames are open: deeper, their memory is asked for and freed at every call
                 import skep.retrieval.pipeline  # noqa: F401  # pyright: ignore[reportUnusedImport]
                 from skep.recall.search import Recaller
             self._recaller = Recaller(self._engine)
         return self._recaller
-
-
-def _several(name: str, value: Any, label: int, choices: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """One text or several, each among the choices where there are some."""
-    if value is None:
-        return ()
-    if not isinstance(value, str | Iterable) or isinstance(value, bytes | Mapping):
-        kind = type(cast("object", value)).__name__
-        raise WrongTypeError(f"{name} must be a string or a list of strings, got {kind}", field=name)
-    values = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
-    return tuple(clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values)
-
-
-def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:
-    """Tags to look for: every one of those given, and at least one of each list among them."""
-    if not isinstance(value, _LISTS) and (
-        isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping)
-    ):
-        return tuple((tag,) for tag in clean_tags(field, value, settings))
-    groups: dict[tuple[str, ...], None] = {}
-    for each in cast("Iterable[Any]", value):
-        if isinstance(each, _GROUPS):
-            group = clean_tags(field, sorted(each, key=str), settings)  # pyright: ignore
-            if not group:
-                raise InvalidInputError(
-                    f"{field} holds an empty list, which nothing can match; leave it out", field=field
-                )
-        else:
-            group = (clean_text(field, each, settings.label_limit),)
-        groups[group] = None
-    if len(groups) > settings.tags_limit:
-        raise OutOfRangeError(
-            f"{field} holds {len(groups)}, over the limit of {settings.tags_limit}; leave some out",
-            field=field,
-        )
-    return tuple(groups)
 
 
 def _refuse_no_config(config: object) -> None:
