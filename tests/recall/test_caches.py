@@ -226,4 +226,4 @@ def test_a_verdict_on_two_memories_is_not_taken_from_two_that_lie_nearer(bank: B
         for text in ("Ana lives in Rome", "Ana moved from Rome to Oslo")
     )
     recaller = Recaller(bank.engine)
-    assert [recaller.opposed(older, newer, near) for near in (1.0, 0.6, 1.0)] == ["", "update", ""]
+    assert recaller.opposed([(older, newer, near) for near in (1.0, 0.6, 1.0)]) == ["", "update", ""]

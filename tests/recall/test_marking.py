@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
+from skep.recall import marking
+from skep.semantics.conflicts import judge_many
 
 
 def told(bank: Bank, clock: Clock, *texts: str, **how: object) -> list[str]:
@@ -220,3 +223,23 @@ def test_a_link_that_maintenance_makes_is_looked_for(bank: Bank, clock: Clock) -
     bank.maintain()
     assert bank.setting("recall/contradicts") is True
     assert bank.maintain().changed == 0
+
+
+def test_all_hits_of_a_recall_are_compared_at_once_and_two_that_were_compared_not_again(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(pairs: Sequence[Any]) -> list[Any]:
+        asked.append(len(pairs))
+        return judge_many(pairs)
+
+    monkeypatch.setattr(marking, "judge_many", counted)
+    for port in (8080, 9090, 7070):
+        bank.remember(f"The gateway of the shop listens on port {port}", on_conflict="ignore")
+    assert len(bank.recall("which port does the gateway of the shop listen on?", preset="hybrid")) == 3
+    assert asked == [3]
+
+    bank.remember("The gateway of the shop listens on port 6060", on_conflict="ignore")
+    assert len(bank.recall("which port does the gateway of the shop listen on?", preset="hybrid")) == 4
+    assert asked == [3, 3]

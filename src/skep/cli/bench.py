@@ -40,6 +40,23 @@ deploy invoice cache schema tenant worker queue token report cluster mailer ledg
 | header region column secret batch replica timeout format account session release branch folder
 """
 SUBJECTS, ACTS, THINGS = (part.split() for part in WORDS.split("|"))
+PEOPLE = ("Ana", "Ben", "Chloe", "Dev", "Eva", "Finn", "Gita", "Hugo")
+PLACES = ("Oslo", "Lisbon", "Pune", "Quito", "Leeds", "Turin")
+SENTENCES = (
+    "The {first} {act} the {thing} of the {second} after {number} retries",
+    "{who} prefers to rebuild the {first} before every change of the {thing}",
+    "Run the {first} twice when the {second} {act} nothing",
+    "Since March the {thing} for {who} lives in {place}, far from the {first}",
+    "We chose the new {thing} because the {first} {act} it {number} times faster",
+    "{who} wants a weekly summary of every {thing} that reaches the {second}",
+    "To reset the {first}, delete its {thing} and wait {number} seconds",
+    "In {place} the {second} demo was moved to Friday because of the {thing}",
+    "Tests of the {first} fail in {place} unless {who} provides a {thing}",
+    "{number} customers of the {second} have no {thing} yet; ask {who} why",
+    "Never edit the {thing} by hand: the {first} {act} it at night",
+    "An empty {thing} comes back if the {first} starts later than the {second}",
+)
+"""A bank of sentences that differ in a word or two would be all rivals, which few banks are."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,10 +111,16 @@ def texts(count: int, seed: int) -> Iterator[str]:
     draw = random.Random(seed)
     for number in range(count):
         first, second = draw.sample(SUBJECTS, 2)
-        yield (
-            f"The {first} {draw.choice(ACTS)} the {draw.choice(THINGS)} of the {second} "
-            f"after {draw.randrange(2, 90)} {draw.choice(('minutes', 'retries', 'rows'))}, case k{number:05d}"
+        said = draw.choice(SENTENCES).format(
+            first=first,
+            second=second,
+            act=draw.choice(ACTS),
+            thing=draw.choice(THINGS),
+            who=draw.choice(PEOPLE),
+            place=draw.choice(PLACES),
+            number=draw.randrange(2, 90),
         )
+        yield f"{said}, case k{number:05d}"
 
 
 def questions(stored: Sequence[str], count: int, seed: int) -> list[str]:

@@ -11,11 +11,20 @@ import msgspec
 
 from skep import kernels
 from skep.patterns import lazy
-from skep.semantics.conflicts import OVERLAP, comparable, in_common, judge, older_first, replaces, whole_words
+from skep.semantics.conflicts import (
+    OVERLAP,
+    comparable,
+    in_common,
+    judge_many,
+    older_first,
+    replaces,
+    whole_words,
+)
 
 if TYPE_CHECKING:
     from skep.model import Hit, Link, Memory
     from skep.retrieval.config import RecallConfig
+    from skep.retrieval.query import Query
 
 MOSTLY = 0.4
 """The share of words two hits must have in common to be compared."""
@@ -38,14 +47,17 @@ PLACING = frozenset(("in", "on", "at", "for", "to", "from", "with", "by", "of", 
 """Words before what says where or when something is so; another one there is another matter."""
 _text = attrgetter("memory.text")
 _word = lazy(r"\w+")
-Opposed = Callable[["Memory", "Memory", float], str]
-"""Of an older and a newer memory of some similarity: `contradiction`, `update`, or nothing if they go together."""
+Near = tuple["Memory", "Memory", float]
+"""An older and a newer memory, and their similarity."""
+Opposed = Callable[[Sequence[Near]], Sequence[str]]
+"""Of each of some pairs: `contradiction`, `update`, or nothing if they go together."""
 
 
-def opposes(older: Memory, newer: Memory, similarity: float) -> str:
-    """Whether two memories contradict or update one another, and which of the two it is."""
-    conflict = judge(older, newer, similarity)
-    return conflict.kind if conflict is not None and replaces(conflict) else ""
+def opposes(pairs: Sequence[Near]) -> list[str]:
+    """Whether the memories of each pair contradict or update one another, and which of the two it is."""
+    return [
+        conflict.kind if conflict is not None and replaces(conflict) else "" for conflict in judge_many(pairs)
+    ]
 
 
 def conflicts_marked(
@@ -69,7 +81,7 @@ def conflicts_marked(
             compared, and links alone tell.
         calibrate: A raw cosine on the common scale.
         now: When it is asked; what is dated later was dated by a clock that was ahead.
-        opposed: Whether an older and a newer memory of some similarity do not go together, and how.
+        opposed: Which of some pairs do not go together, and how.
         linked: Links that say so.
         query: Where given, a hit that a newer one updates or contradicts comes behind that one, if both hold what this
             asks for.
@@ -82,18 +94,20 @@ def conflicts_marked(
     found: dict[str, list[str]] = {}
     newer_than: dict[int, list[int]] = {}
     rows = vectors(head) if alike and vectors is not None else ()
+    near: list[tuple[int, int, float]] = []
     for i, j, shared in alike:
         cosine = float(rows[i] @ rows[j])
         similarity = 0.0 if math.isnan(cosine) else calibrate(cosine)
-        first, _ = older_first(head[i].memory, head[j].memory, now)
-        older, newer = (i, j) if first is head[i].memory else (j, i)
-        if similarity < NEAR and shared < OVERLAP:
-            continue
-        how = opposed(head[older].memory, head[newer].memory, similarity)
-        if how:
-            found.setdefault(head[i].memory.id, []).append(head[j].memory.id)
-            found.setdefault(head[j].memory.id, []).append(head[i].memory.id)
-        if how and query is not None and _gives_way(query, head[older], head[newer], now):
+        if similarity >= NEAR or shared >= OVERLAP:
+            first, _ = older_first(head[i].memory, head[j].memory, now)
+            near.append((i, j, similarity) if first is head[i].memory else (j, i, similarity))
+    told = opposed([(head[older].memory, head[newer].memory, similar) for older, newer, similar in near])
+    apart = [(older, newer) for (older, newer, _), how in zip(near, told, strict=True) if how]
+    asks = _understood(query, now) if query is not None and apart else None
+    for older, newer in apart:
+        found.setdefault(head[older].memory.id, []).append(head[newer].memory.id)
+        found.setdefault(head[newer].memory.id, []).append(head[older].memory.id)
+        if asks is not None and _gives_way(asks, head[older], head[newer]):
             newer_than.setdefault(older, []).append(newer)
     shown = {hit.memory.id for hit in hits} if linked else ()
     for link in linked:
@@ -139,19 +153,24 @@ def _may_conflict(a: Memory, b: Memory) -> bool:
     return a.kind == b.kind and not a.scope.apart(b.scope) and comparable(a, b)
 
 
-def _gives_way(query: str, older: Hit, newer: Hit, now: float) -> bool:
-    """Whether an older hit answers the query with what is no longer so, and the newer one answers as much of it.
+def _understood(query: str, now: float) -> Query:
+    from skep.retrieval.query import understand  # few answers hold hits that do not go together
+
+    return understand(query, now)
+
+
+def _gives_way(asks: Query, older: Hit, newer: Hit) -> bool:
+    """Whether an older hit answers a query with what is no longer so, and the newer one answers as much of it.
 
     Whether something is so is also answered by what is so in its place: "The API is private", asked if it is public.
     """
-    from skep.retrieval.query import asks_whether, understand
+    from skep.retrieval.query import asks_whether
     from skep.words import STOP, query_terms, terms
 
     one, other = older.memory, newer.memory
-    asks = understand(query, now)
     if asks.former:
         return False
-    in_its_place = asks_whether(query) and _one_value_replaced(one.text, other.text)
+    in_its_place = asks_whether(asks.text) and _one_value_replaced(one.text, other.text)
     if newer.score < CLOSE * older.score and not in_its_place:
         return False
     if asks.names_time_of(one.created_at) and not asks.names_time_of(other.created_at):
@@ -164,9 +183,11 @@ def _gives_way(query: str, older: Hit, newer: Hit, now: float) -> bool:
         word_for_word = holding(asks.phrases, [one.text, other.text])
         if word_for_word[0] > word_for_word[1]:
             return False
-    asked = set(query_terms(query)) - STOP
+    if in_its_place:
+        return True
+    asked = set(query_terms(asks.text)) - STOP
     held = [asked.intersection(terms(f"{memory.title or ''} {memory.text}")) for memory in (one, other)]
-    return in_its_place or held[0] <= held[1]
+    return held[0] <= held[1]
 
 
 def _one_value_replaced(older: str, newer: str) -> bool:

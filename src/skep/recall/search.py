@@ -15,8 +15,8 @@ from skep.confidence import DECAY_PER_DAY
 from skep.engine import Engine
 from skep.errors import ConfigError
 from skep.loading import undisturbed
-from skep.model import Hit, Link, Memory, Ranked, Recalled, Stage
-from skep.recall.marking import at_least, conflicts_marked, newest_first, opposes, shortened
+from skep.model import Hit, Link, Ranked, Recalled, Stage
+from skep.recall.marking import Near, at_least, conflicts_marked, newest_first, opposes, shortened
 from skep.recall.question import Question, made
 from skep.retrieval.config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.presets import preset as preset_named
@@ -338,16 +338,19 @@ class Recaller:
             return ()
         return self._engine.store.links_to([hit.memory.id for hit in hits], CONTRADICTS)
 
-    def opposed(self, older: Memory, newer: Memory, similarity: float) -> str:
-        """How two memories contradict or update one another; judged once for as long as both are what they are."""
-        key = (older.text, newer.text, older.polarity, newer.polarity, similarity)
-        known = self._verdicts.get(key)
-        if known is None:
-            known = opposes(older, newer, similarity)
-            if len(self._verdicts) >= VERDICTS:
-                self._verdicts.clear()
-            self._verdicts[key] = known
-        return known
+    def opposed(self, pairs: Sequence[Near]) -> list[str]:
+        """How the memories of pairs contradict or update one another; each judged once while both are what they are."""
+        keys = [
+            (older.text, newer.text, older.polarity, newer.polarity, similarity)
+            for older, newer, similarity in pairs
+        ]
+        fresh = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._verdicts}
+        if len(self._verdicts) + len(fresh) > VERDICTS:
+            self._verdicts.clear()
+            fresh = dict(zip(keys, pairs, strict=True))
+        if fresh:
+            self._verdicts.update(zip(fresh, opposes(list(fresh.values())), strict=True))
+        return [self._verdicts[key] for key in keys]
 
     def _recent(self, key: Any, now: float) -> _Kept | None:
         """A recent answer, if nothing was written since and it is not too old to be true."""

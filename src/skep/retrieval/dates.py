@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from skep.patterns import lazy
@@ -109,8 +110,11 @@ class Span(NamedTuple):
         return self.start <= moment < self.end
 
 
+@lru_cache(maxsize=4)
 def spans(text: str, now: float) -> tuple[Span, ...]:
     """The times a text names, in the order of the patterns, without those inside another one's words.
+
+    A recall asks this of its question again and again.
 
     >>> [(s.text, int((s.end - s.start) // 86400)) for s in spans("what did we ship in May 2023?", 1.7e9)]
     [('may 2023', 31)]

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skep.patterns import lazy
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 WIDELY = 300
 """So many candidates by words are looked at for a query with phrases: those that hold the words of one in another order
 count as much by words."""
-_blanks = lazy(r"\s+")
 
 
 def quoted(found: Candidates, texts: Sequence[str], call: Call, unit: float) -> Candidates:
@@ -48,12 +45,22 @@ def holding(phrases: Sequence[str], texts: Sequence[str]) -> Floats:
     wanted = [folded for phrase in phrases if (folded := _folded(phrase))]
     if not wanted:
         return np.zeros(len(texts))
-    folded = [_folded(text) for text in texts]
-    return np.array([sum(_holds(text, each) for each in wanted) / len(wanted) for text in folded])
+    telling = [max(each.split(), key=len) for each in wanted]
+    return np.array([_share(text, wanted, telling) for text in texts])
+
+
+def _share(text: str, wanted: Sequence[str], telling: Sequence[str]) -> float:
+    """Which share of the wanted phrases a text holds; `telling` is a word of each, without which it is not held."""
+    if text.isascii():  # whatever else a text is made of, folding may change
+        small = text.lower()
+        if not any(word in small for word in telling):
+            return 0.0
+    folded = _folded(text)
+    return sum(_holds(folded, each) for each in wanted) / len(wanted)
 
 
 def _folded(text: str) -> str:
-    return _blanks.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip().strip(",.;:!?").strip()
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(",.;:!?").strip()
 
 
 def _holds(text: str, phrase: str) -> bool:
