@@ -28,6 +28,7 @@ from skep.semantics.bearing import (
     seen_from_the_other_side,
 )
 from skep.semantics.dating import in_one_notation, of_a_day, period
+from skep.semantics.denying import denies_another
 from skep.semantics.features import NAMES, RARE, Pair, examine_many
 from skep.semantics.happening import (
     has_digit,
@@ -38,11 +39,11 @@ from skep.semantics.happening import (
     of_other_prohibitions,
     one_at_a_time,
 )
+from skep.semantics.holding import holds_one, holds_several
 from skep.semantics.measuring import in_one_unit
 from skep.semantics.reading import Text, analyse, numbered
 from skep.semantics.saying import said_twice
 from skep.tuples import NamedTuple
-from skep.words import SINGLE
 
 VerdictKind = Literal["duplicate", "contradiction", "update", "neutral"]
 Reason = Literal["polarity", "negation", "antonym", "number", "value", "custom", "similarity"]
@@ -217,22 +218,6 @@ def _sides(text: Text) -> tuple[set[str], set[str]]:
     middle = next(i for i, word in enumerate(text.words) if word in lx.DIRECTED)
     told = [(i, text.stems[i]) for i in text.content]
     return {stem for i, stem in told if i < middle}, {stem for i, stem in told if i > middle}
-
-
-def _may_both_hold(pair: Pair, reason: Reason) -> bool:
-    """Whether the relation can have several values at a time, so that a new one need not replace the old."""
-    if reason != "value" and not pair.ed.lone_swap:
-        return False
-    a, b = pair.a, pair.b
-    said = a.bag | b.bag
-    if not SINGLE.isdisjoint(said):
-        return False
-    shared = (a.bag | a.stem_bag) & (b.bag | b.stem_bag)
-    if reason == "number":
-        shared -= {"has", "have", "had"}
-    if not lx.MANY_VALUED.isdisjoint(shared):
-        return True
-    return reason == "value" and "use" in shared and "for" not in said
 
 
 def _clashes(pair: Pair, row: Row) -> bool:
@@ -418,14 +403,19 @@ def _weighed(
     reason = _reason(row)
     newest = texts["ab".index(newer)] if newer else None
     kind = "update" if _replaces_value(pair, row, reason, newest) else "contradiction"
-    open_ended = kind == "update" and _may_both_hold(pair, reason)
-    return _verdict(
-        kind,
-        reason,
-        chances,
-        clear=against >= thresholds.conflict and not open_ended,
-        most=MAYBE if open_ended else 1.0,
-    )
+    most = _most(pair, kind, reason, thresholds)
+    return _verdict(kind, reason, chances, clear=min(against, most) >= thresholds.conflict, most=most)
+
+
+def _most(pair: Pair, kind: VerdictKind, reason: Reason, thresholds: Thresholds) -> float:
+    """The most that a conflict may be sure of: what may hold beside the other is for a judge."""
+    if kind == "update":
+        if holds_several(pair, reason):
+            return MAYBE
+        return 1.0 if holds_one(pair, reason) else thresholds.conflict - 0.01
+    if reason in ("negation", "antonym") and denies_another(pair):
+        return thresholds.conflict - 0.01
+    return 1.0
 
 
 def _verdict(
