@@ -1,4 +1,4 @@
-"""Values that were revised in passing: the newer memory is linked to the older ones it brings up to date.
+"""Values and names that were revised in passing: the newer memory is linked to the older ones it brings up to date.
 
 Nothing is replaced: a turn that gave an old number says other things besides. Recall puts the newer one first.
 """
@@ -12,6 +12,7 @@ from skep.lifecycle.nearness import load_current
 from skep.lifecycle.report import Action
 from skep.model import CURRENT, Memory, Scope
 from skep.semantics.links import MARKED, UPDATES
+from skep.semantics.moving import moves, moves_on
 from skep.semantics.revising import announced, revises
 from skep.storage.base import Filter
 from skep.storage.sqlite import Plan
@@ -32,7 +33,7 @@ def revised(engine: Engine, memories: Sequence[Memory], gone: set[str]) -> list[
     """
     groups: dict[tuple[Scope, str], list[Memory]] = {}
     for memory in memories:
-        if memory.kind in KINDS and memory.id not in gone and announced(memory.text):
+        if memory.kind in KINDS and memory.id not in gone and _tells(memory.text):
             groups.setdefault((memory.scope, memory.kind), []).append(memory)
     actions: list[Action] = []
     for (scope, kind), group in groups.items():
@@ -46,7 +47,9 @@ def revised(engine: Engine, memories: Sequence[Memory], gone: set[str]) -> list[
             older = [
                 known[row] for row in sorted(rows) if row in known and (known[row].created_at, row) < since
             ]
-            revises_them = [each for each in older if each.id not in gone and revises(memory.text, each.text)]
+            revises_them = [
+                each for each in older if each.id not in gone and _revises(memory.text, each.text)
+            ]
             actions += _linked(engine, memory, revises_them)
     if actions and not engine.setting(MARKED):
         actions.append(
@@ -55,8 +58,18 @@ def revised(engine: Engine, memories: Sequence[Memory], gone: set[str]) -> list[
     return actions
 
 
+def _tells(text: str) -> bool:
+    """Whether a text tells that something has another value, or another name, now."""
+    return bool(announced(text)) or bool(moves(text))
+
+
+def _revises(newer: str, older: str) -> bool:
+    return revises(newer, older) or moves_on(newer, older)
+
+
 def _words(memory: Memory) -> list[str]:
-    return query_terms(" ".join(word for change in announced(memory.text) for word in change.words))
+    told = (*announced(memory.text), *moves(memory.text))
+    return query_terms(" ".join(word for change in told for word in change.words))
 
 
 def _linked(engine: Engine, newer: Memory, older: Sequence[Memory]) -> list[Action]:
