@@ -89,8 +89,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     """The probability of the kind; an update has that of a contradiction.
 
-    A duplicate in which anything clashes stays below the thresholds, and an update of a relation that can have several
-    values below one third, however sure the model is.
+    However sure the model is: a duplicate in which anything clashes stays below the thresholds, and so does a conflict
+    of which both sides may hold; an update of a relation that can have several values stays below one third.
     """
     reason: Reason
     probabilities: dict[str, float]
