@@ -152,9 +152,21 @@ class Recaller:
         config: Mapping[str, Any] | RecallConfig | None = None,
         expand: Any = None,
         deployed: Mapping[str, Any] | None = None,
+        *,
+        current: bool = True,
     ) -> Question:
-        """What is asked but for its words. `deployed` is the bank's own config, where that has been read already."""
-        return made(where, limit, self.config(preset, config, expand, deployed))
+        """What is asked but for its words.
+
+        Args:
+            where: What may be in the answer.
+            limit: At most so many hits.
+            preset: A named way to rank.
+            config: Fields that override it.
+            expand: How to follow links.
+            deployed: The bank's own config, where that has been read already.
+            current: Whether a filter for what is valid is for the time of asking, whenever that is.
+        """
+        return made(where, limit, self.config(preset, config, expand, deployed), current=current)
 
     def run(
         self,

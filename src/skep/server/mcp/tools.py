@@ -139,6 +139,7 @@ def recall(
     scope: Within = None,
     since: When = None,
     until: When = None,
+    valid_at: When = None,
     include_superseded: Annotated[
         bool, Meta(description="Also what was replaced, marked as outdated.")
     ] = False,
@@ -160,6 +161,7 @@ def recall(
         include_shared=scope is not None,
         since=since,
         until=until,
+        valid_at=valid_at,
         include_superseded=include_superseded,
     )
     now = bank.engine.now()
