@@ -111,7 +111,12 @@ class Recaller:
         deployed: Mapping[str, Any] | None = None,
     ) -> RecallConfig:
         """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
-        chosen = config if isinstance(config, RecallConfig) else self._merged(preset, config, deployed)
+        if isinstance(
+            config, RecallConfig
+        ):  # what follows from it is kept, and its weights are the caller's to change
+            chosen = msgspec.structs.replace(config, weights=dict(config.weights))
+        else:
+            chosen = self._merged(preset, config, deployed)
         if expand is None or (expand is False and chosen.expand is None):
             return chosen
         if expand is False:
@@ -368,12 +373,11 @@ class Recaller:
         """A recent answer, if nothing was written since and it is not too old to be true."""
         turn = self._engine.store.turn()
         if turn != self._turn:
-            self._turn = turn
             position = self._engine.position()
             if position != self._position:
                 self._answers.clear()
                 self._position = position
-                return None
+            self._turn = turn  # last: an interrupt in between must not pass for a look
         kept = self._answers.get(key)
         if kept is None or not kept.since <= now < kept.until:
             return None
