@@ -68,7 +68,7 @@ def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> No
         named = outer_bank() if bank_path is None else bank_path
         count, lost = Bank.salvage(find_bank(named, os.environ, Path.cwd()), path)
         if lost:
-            click.echo(f"{lost} events could not be read", err=True)
+            click.echo(f"{lost} events at least could not be read", err=True)
     else:
         with open_bank(bank_path, create=False) as bank:
             if path == "-":
