@@ -48,7 +48,7 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     else:
         target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
     there = target.exists()
-    with Bank.open(target, opener=opener()) as bank:
+    with Bank.open(target, create=not there, opener=opener()) as bank:
         if project and asked is None and not (target.parent / ".gitignore").exists():
             (target.parent / ".gitignore").write_text("*\n")
         actor = bank.actor
