@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,9 +174,10 @@ def test_a_member_that_was_cut_to_nothing_is_not_taken_for_a_new_one(
 ) -> None:
     monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
     run("hive", "apply")
-    bank = tmp_path / "banks" / "ana.skep"
-    bank.write_bytes(b"")
-    failed = run("hive", "status", ok=False)
+    bank = tmp_path / "banks" / "infra.skep"
+    assert bank.stat().st_size > 0
+    os.truncate(bank, 0)
+    failed = run("hive", "add", "ana", FACT, ok=False)
     assert "is empty" in str(failed.exception)
     assert bank.stat().st_size == 0
 
