@@ -270,7 +270,8 @@ def memory_status(call: Call) -> str:
         lines.append(
             f"{waiting} pairs wait for a decision; the tools of `skep mcp --profile full` offer them"
         )
-    lines.append(f"{status.links} links, {status.events} events, {status.size_bytes // 1024} KiB")
+    size = f", {status.size_bytes // 1024} KiB" if status.path else ""  # no file has none
+    lines.append(f"{status.links} links, {status.events} events{size}")
     lines.append(f"bank: {status.path or f'{call.place}, which the first remember makes'}")
     return "\n".join(lines)
 
