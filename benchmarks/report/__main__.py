@@ -62,7 +62,7 @@ FAVOURS = """
   for work: at 100,000 memories 0.95 (ten texts by words), 1.35 (by vectors) and 1.52 ms (hybrid), where one thread took
   0.13, 0.43 and 0.60 by hand (40 questions); the tables say what it took in the run itself.
 - skep runs with its compiled loops where a compiler is found (`versions` below says so), which `pip install .` does not
-  build by itself. Without them its searches of the index take two to three times as long.
+  build by itself. Without them its searches of the index take five to seven times as long.
 - Qdrant and zvec sync to disk only when asked. For the synced write they are asked after every write, which neither
   advises; without that they are as fast as the lines "unsynced" say. skep offers no single write that is not synced.
 - skep holds touches in memory and writes forty in one event; each is charged its share of that. The floor and

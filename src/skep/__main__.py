@@ -30,7 +30,7 @@ def _run(words: list[str]) -> None:
 
         sys.stdout.write(f"skep, version {__version__}\n")
         return
-    if words[:1] == ["hook"]:
+    if words[:1] == ["hook"] and words[-1] not in ("-h", "--help"):
         with undisturbed():
             from skep.integrations.hooks import main as hook
 

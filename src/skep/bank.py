@@ -127,18 +127,20 @@ class Bank(Writing, Linking, Living, Whole):
     def salvage(cls, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> tuple[int, int]:
         """Of a damaged bank, write every event that can be read to a file that `import_` takes into a new bank.
 
+        The bank may have been cut short. Where nothing can be read, nothing is written, and that is an error.
+
         Args:
             path: The bank. It need not be one that can be opened.
             target: The file.
 
         Returns:
-            How many events were written, and how many could not be read.
+            How many events were written, and how many at least could not be read.
         """
         from pathlib import Path
 
         from skep.facade.base import file_errors
         from skep.facade.whole import refuse_database
-        from skep.storage.restoring import salvage
+        from skep.storage.salvaging import salvage
 
         bank, out = Path(clean_file("path", path)), Path(clean_file("target", target))
         with file_errors(out):

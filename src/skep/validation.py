@@ -165,7 +165,7 @@ def clean_text(field: str, value: object, limit: int) -> str:
         raise TextTooLongError(
             f"{field} has {len(value):,} characters, over the limit of {limit:,}; {advice}", field=field
         )
-    return value
+    return str.__str__(value)  # plain, whatever it was derived from
 
 
 def _visible(character: str) -> bool:
@@ -351,7 +351,7 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
         text = getattr(value, part)
         if text is None:
             continue
-        clean_line(f"{field}.{part}", text, limit)
+        value = msgspec.structs.replace(value, **{part: clean_line(f"{field}.{part}", text, limit)})
         if marked(text) and not asked:
             raise InvalidInputError(
                 f"{field}.{part} is marked <private>, which is never stored; name it in the clear, or leave it out",
@@ -408,7 +408,7 @@ def _clean_tags(field: str, given: tuple[Any, ...], limit: int, most: int) -> tu
 def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     """One of a few words."""
     if isinstance(value, str) and value in choices:
-        return value
+        return choices[choices.index(value)]
     near: list[str] = []
     if isinstance(value, str):
         import difflib

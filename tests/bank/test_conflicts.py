@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -14,6 +15,7 @@ from tests.conftest import Clock
 from skep.bank import Bank
 from skep.errors import ConflictError, InvalidInputError, UnknownKeyError
 from skep.model import Memory
+from skep.semantics.compare import Asked, Verdict, compare_many
 from skep.semantics.writing import ATTEMPTS
 
 DAY = 86_400.0
@@ -363,3 +365,50 @@ def test_what_holds_already_and_still_replaces(bank: Bank, clock: Clock) -> None
     result = bank.remember("The price of the plan is 7 euro", on_conflict="supersede", **times)
 
     assert result.action == "superseded"
+
+
+def test_a_look_through_the_bank_finds_what_a_look_at_each_memory_finds_and_compares_few_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def counted(pairs: Sequence[Asked]) -> list[Verdict]:
+        asked.append(len(pairs))
+        return compare_many(pairs)
+
+    told: list[tuple[int, int]] = []
+    with Bank.open(":memory:") as bank:
+        texts = [f"Server {number} of rack {number % 4} runs version {number % 3}" for number in range(150)]
+        bank.remember_many(texts, on_conflict="ignore")
+        one_by_one = {
+            frozenset((memory.id, conflict.existing.id))
+            for memory in bank.find(limit=200)
+            for conflict in bank.find_conflicts(memory.id)
+        }
+        monkeypatch.setattr("skep.semantics.compare.compare_many", counted)
+        found = bank.find_conflicts(progress=lambda done, total: told.append((done, total)))
+    pairs = [frozenset((c.existing.id, c.memory.id)) for c in found if c.memory is not None]
+    assert len(pairs) == len(set(pairs)) == len(found)
+    assert set(pairs) == one_by_one
+    assert len(asked) <= 5
+    assert told == [(done, 150) for done in range(1, 151)]
+
+
+def test_who_is_asked_about_pairs_is_asked_memory_by_memory() -> None:
+    told: list[str] = []
+
+    def asked(_one: Memory, _other: Memory) -> bool:
+        told.append("asked")
+        return False
+
+    with Bank.open(":memory:") as bank:
+        for text in (
+            "The cat sleeps on the sofa in the living room",
+            "The sofa in the living room is by a Danish maker",
+            "The living room has two windows and a sofa",
+        ):
+            bank.remember(text, on_conflict="ignore")
+        bank.find_conflicts(
+            contradiction_fn=asked, threshold=0.0, progress=lambda done, _total: told.append(str(done))
+        )
+    assert told == ["asked", "asked", "1", "asked", "asked", "2", "asked", "asked", "3"]

@@ -15,6 +15,7 @@ import pytest
 from skep import Bank
 from skep.embedding.hashing import HashingEmbedder
 from skep.errors import CorruptBankError, InvalidInputError, NotABankError, NotFoundError, SkepError
+from skep.storage.connection import Connection
 
 WRITER = """
 import os, signal, sys
@@ -153,6 +154,71 @@ def test_what_can_be_read_is_saved_though_the_end_of_the_log_and_where_events_st
     saved, lost = Bank.salvage(path, tmp_path / "out.jsonl")
     assert saved > 1900
     assert saved + lost == 2000
+
+
+@pytest.mark.parametrize("part", [0.99, 0.9, 0.5])
+def test_what_is_left_of_a_bank_that_was_cut_short_is_saved_and_the_rest_is_counted(
+    tmp_path: Path, part: float
+) -> None:
+    path = tmp_path / "bank.skep"
+    with Bank.open(path, embedder=HashingEmbedder(16)) as bank:
+        for turn in range(40):  # so that the log lies between everything else, to the end of the file
+            bank.remember_many([f"memory {number} of turn {turn}" for number in range(50)])
+        everything = texts(bank)
+    os.truncate(path, int(path.stat().st_size * part))
+    before = path.read_bytes()
+
+    saved, lost = Bank.salvage(path, tmp_path / "out.jsonl")
+
+    assert saved > 2000 * part * 0.7
+    assert (lost > 0) == (saved < 2000)
+    assert 1900 < saved + lost <= 2000
+    assert path.read_bytes() == before
+    with Bank.open(":memory:", embedder=HashingEmbedder(16)) as new:
+        assert new.import_(tmp_path / "out.jsonl").new == saved
+        assert len(texts(new)) == saved
+        assert texts(new) <= everything
+
+
+def test_nothing_but_salvaging_reads_a_bank_that_was_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+    filled(path, 2000).close()
+    os.truncate(path, path.stat().st_size * 9 // 10)
+    for ask in (
+        lambda: Bank.open(path),
+        lambda: Bank.open(path, read_only=True),
+        lambda: Bank.put_back(path, tmp_path / "other.skep"),
+    ):
+        with pytest.raises(CorruptBankError):
+            ask()
+    with pytest.raises(apsw.ReadOnlyError):
+        Connection(str(path), busy_seconds=1.0, read_only=True, cut_short=True).db.execute("DELETE FROM log")
+    with pytest.raises(CorruptBankError):
+        Connection(str(path), busy_seconds=1.0, cut_short=True).rows("SELECT seq FROM log LIMIT 1")
+
+
+def test_where_nothing_can_be_read_salvaging_does_not_name_itself(tmp_path: Path) -> None:
+    path, out = tmp_path / "bank.skep", tmp_path / "out.jsonl"
+    filled(path, 100).close()
+    sound = path.read_bytes()
+    for length in (100, 512, 4096, 8192, 12288):
+        path.write_bytes(sound[:length])
+        with pytest.raises(SkepError, match="backup") as told:
+            Bank.salvage(path, out)
+        assert "salvage" not in str(told.value), length
+        assert "newer" not in str(told.value), length
+    path.write_bytes(sound[:4096] + bytes(len(sound) - 4096))
+    with pytest.raises(CorruptBankError, match="nothing can be read"):
+        Bank.salvage(path, out)
+    assert not out.exists()
+
+
+def test_another_programs_file_is_not_salvaged(tmp_path: Path) -> None:
+    other = apsw.Connection(str(tmp_path / "other.db"))
+    other.execute("CREATE TABLE things(name)")
+    other.close()
+    with pytest.raises(NotABankError, match="not a skep bank"):
+        Bank.salvage(tmp_path / "other.db", tmp_path / "out.jsonl")
 
 
 def test_damage_is_named_whatever_is_asked(tmp_path: Path) -> None:

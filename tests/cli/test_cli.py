@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from skep.bank import Bank
 from skep.cli import COMMANDS, MEANT, app
 from skep.errors import ConfigError, SkepError
+from skep.storage import opening
 
 
 def as_json(result: Any) -> Any:
@@ -202,6 +203,33 @@ def test_a_copy_is_put_back_and_a_damaged_bank_is_saved(run: Any, bank_path: Pat
     assert Path(told["replaced"]).exists()
     assert as_json(run("status", "--json"))["memories"] == 1
     assert "1 events written" in run("export", "--salvage", str(tmp_path / "out.jsonl")).stdout
+
+
+def test_what_is_left_of_a_bank_that_was_cut_short_is_saved(
+    run: Any, bank_path: Path, tmp_path: Path
+) -> None:
+    for turn in range(10):
+        run("add", "-", stdin="".join(f"fact {number} of turn {turn}\n" for number in range(50)))
+    os.truncate(bank_path, bank_path.stat().st_size * 3 // 4)
+    told = run("export", "--salvage", str(tmp_path / "out.jsonl"))
+    assert "events written" in told.stdout
+    assert "events at least could not be read" in told.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("add", "a fact"), ("init",), ("learn", "a task", "success"), ("redact", "--off"), ("status",)],
+)
+def test_a_bank_that_was_cut_to_nothing_is_not_taken_for_a_new_one(
+    run: Any, bank_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
+    run("add", "the kettle is blue")
+    os.truncate(bank_path, 0)
+    failed = run(*command, code=1)
+    assert isinstance(failed.exception, SkepError)
+    assert "skep backup --restore" in str(failed.exception)
+    assert bank_path.stat().st_size == 0
 
 
 def test_nothing_found_prints_nothing_on_standard_output(run: Any) -> None:

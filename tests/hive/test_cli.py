@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from skep.bank import Bank
 from skep.cli import app
 from skep.cli.hive import group as hive_group
 from skep.cli.sync import group as sync_group
+from skep.storage import opening
 
 pytest.importorskip("yaml")
 
@@ -149,6 +151,35 @@ def test_two_files_meet(run: Run, two: tuple[str, str]) -> None:
     assert [count(path) for path in two] == [2, 2]
     again = parsed(run("sync", "with", two[1], "--bank", two[0], "--json"))
     assert again["sent"]["events"] == again["received"]["events"] == 0
+
+
+def test_a_bank_to_sync_with_is_made_only_on_purpose(
+    run: Run, two: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
+    refused = run("sync", "with", "typo.skep", "--bank", two[0], ok=False)
+    assert refused.exit_code == 1
+    assert "there is no bank at typo.skep" in str(refused.exception)
+    assert "--create" in str(refused.exception)
+    assert not (tmp_path / "typo.skep").exists()
+    assert "both show the same" in run("sync", "with", "new.skep", "--create", "--bank", two[0]).output
+    assert count("new.skep") == 1
+    (tmp_path / "emptied.skep").touch()
+    emptied = run("sync", "with", "emptied.skep", "--create", "--bank", two[0], ok=False)
+    assert "is empty" in str(emptied.exception)
+
+
+def test_a_member_that_was_cut_to_nothing_is_not_taken_for_a_new_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
+    run("hive", "apply")
+    bank = tmp_path / "banks" / "infra.skep"
+    assert bank.stat().st_size > 0
+    os.truncate(bank, 0)
+    failed = run("hive", "add", "ana", FACT, ok=False)
+    assert "is empty" in str(failed.exception)
+    assert bank.stat().st_size == 0
 
 
 def test_changes_are_carried_in_files(run: Run, two: tuple[str, str], tmp_path: Path) -> None:

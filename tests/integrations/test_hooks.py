@@ -14,7 +14,9 @@ import pytest
 
 from skep.bank import Bank
 from skep.config import Settings
+from skep.errors import NotABankError
 from skep.integrations.capture import capture, episodes
+from skep.integrations.capture import run as keep
 from skep.integrations.hooks import Payload, opening, respond, speaks_to
 from skep.integrations.transcripts import Turn, read_turns, without_private
 from skep.storage.sqlite import SqliteStore
@@ -148,6 +150,34 @@ def test_whatever_comes_in_the_hook_exits_with_0_and_prints_nothing(stdin: bytes
     )
 
     assert (done.returncode, done.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["codex", "--help"]])
+def test_a_hook_tells_what_it_is(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skep", "hook", *words], input=b"", capture_output=True, check=False
+    )
+    assert done.returncode == 0
+    assert b"Usage: skep hook" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["--help", "--bank"], ["--unknown"], ["--bank", "--help"]])
+def test_a_hook_exits_with_0_whatever_it_is_given(words: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "skep", "hook", *words]
+    done = subprocess.run(command, input=b"", capture_output=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_nothing_is_kept_in_a_bank_that_was_cut_to_nothing(
+    tmp_path: Path, transcript: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skep.storage.opening.FIRST_SECONDS", 0.0)
+    path = tmp_path / "bank.skep"
+    path.touch()
+    payload = {"hook_event_name": "Stop", "session_id": "s9", "transcript_path": str(transcript)}
+    with pytest.raises(NotABankError, match="is empty"):
+        keep("claude-code", json.dumps(payload).encode(), str(path), {})
+    assert path.stat().st_size == 0
 
 
 def test_a_damaged_bank_does_not_stop_a_prompt(tmp_path: Path) -> None:

@@ -130,6 +130,45 @@ def test_of_one_moment_the_later_written_is_the_newer(bank: Bank) -> None:
     assert [hit.memory.id for hit in bank.recall("what is the budget", limit=2)] == values[::-1]
 
 
+@pytest.mark.parametrize(
+    ("query", "older", "newer"),
+    [
+        ("how old is Mia?", "Mia is 5 years old", "Mia is 6 years old"),
+        ("how old is Mia now?", "Mia is 5", "Mia is 6"),
+        ("where is the first aid kit?", "The first aid kit is in room 4", "The first aid kit is in room 9"),
+        ("what is the initial capacity?", "The initial capacity is 16", "The initial capacity is 32"),
+        (
+            "when was the password last changed?",
+            "The password was last changed in May",
+            "The password was last changed in July",
+        ),
+    ],
+)
+def test_a_word_of_the_past_that_is_part_of_the_matter_does_not_ask_for_the_past(
+    bank: Bank, clock: Clock, query: str, older: str, newer: str
+) -> None:
+    told(bank, clock, older, newer)
+
+    hits = bank.recall(query)
+
+    assert [hit.memory.text for hit in hits] == [newer, older]
+    assert "outdated" in hits[1].flags
+
+
+@pytest.mark.parametrize(
+    "query", ["what was the original budget?", "what was the old budget?", "what was the budget at first?"]
+)
+def test_a_word_of_the_past_that_no_memory_holds_asks_for_the_past(
+    bank: Bank, clock: Clock, query: str
+) -> None:
+    older, _ = told(bank, clock, "The budget is $5,000", "The budget is $7,500")
+
+    hits = bank.recall(query)
+
+    assert hits[0].memory.id == older
+    assert all("outdated" not in hit.flags for hit in hits)
+
+
 def test_a_question_about_the_past_is_not_answered_with_the_newest_first(bank: Bank, clock: Clock) -> None:
     told(bank, clock, "The budget is $5,000", "The budget is $7,500")
     assert not any("outdated" in hit.flags for hit in bank.recall("what was the previous budget"))

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.conftest import Clock
 
 from skep import Bank, Scope
 from skep.embedding.hashing import HashingEmbedder
-from skep.errors import SkepError
+from skep.errors import SkepError, WrongTypeError
 from skep.facade.reading import QUESTIONS
 from skep.recall.question import made
 from skep.recall.search import CONFIG_KEY
@@ -153,3 +154,34 @@ def test_a_question_is_of_the_time_at_which_it_is_asked() -> None:
     assert (then.at(9.0).now, then.at(9.0).valid_at) == (9.0, 2.0)
     assert made(Filter(now=8.0, valid_at=8.0), 3, config).key == now.key != then.key
     assert made(Filter(now=8.0), 3, config).key != now.key
+
+
+class Derived(str):
+    """A text that is of a type of its own."""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"domain": Derived("ab")},
+        {"kind": Derived("fact")},
+        {"tags": [Derived("x")]},
+        {"agent": Derived("me")},
+        {"scope": {"user": Derived("u")}},
+    ],
+)
+def test_texts_of_a_type_of_their_own_are_taken_for_what_they_say(bank: Bank, how: dict[str, Any]) -> None:
+    bank.remember("the cat", domain="ab", tags=["x"], agent="me", scope={"user": "u"})
+
+    for _ in range(2):
+        assert len(bank.recall("cat", **how)) == 1
+        assert len(bank.rank("cat", **how).ids) == 1
+
+
+def test_what_is_refused_is_refused_though_something_spelt_alike_was_taken(bank: Bank) -> None:
+    bank.remember("the cat")
+    number = np.float64(0.1)
+    assert len(bank.recall("cat", min_confidence=number)) == 1
+    for _ in range(2):
+        with pytest.raises(WrongTypeError):
+            bank.recall("cat", min_confidence=bytearray(number.tobytes()))  # type: ignore[arg-type]

@@ -65,3 +65,37 @@ def test_what_came_later_does_not_outdate_what_was_asked_for(
 
     assert [hit.memory.text for hit in found] == order
     assert ["outdated" in hit.flags for hit in found] == [False, outdated]
+
+
+@pytest.fixture
+def moved() -> Iterator[Bank]:
+    """An office that moved at the beginning of 2023; opened on 15 January 2026."""
+    with Bank.open(":memory:", now=Clock(at(2026, 1, 15))) as bank:
+        bank.remember("The office is in Rome", valid_from=at(2020, 1, 1), valid_to=at(2023, 1, 1))
+        bank.remember("The office is in Oslo", valid_from=at(2023, 1, 1), on_conflict="ignore")
+        yield bank
+
+
+@pytest.mark.parametrize(
+    ("when", "answer"),
+    [(None, "Oslo"), (at(2021, 6, 1), "Rome"), ("2021-06-01", "Rome"), (at(2024, 6, 1), "Oslo")],
+)
+def test_what_held_at_a_time_is_found_by_that_time(
+    moved: Bank, when: float | str | None, answer: str
+) -> None:
+    found = moved.recall("where is the office?", valid_at=when)
+
+    assert [hit.memory.text for hit in found] == [f"The office is in {answer}"]
+    assert list(moved.rank("where is the office?", valid_at=when).ids) == [hit.memory.id for hit in found]
+    assert not moved.recall("where is the office?", valid_at=at(2019, 1, 1))
+
+
+def test_a_time_that_was_said_stays_that_time_though_it_was_the_present_when_it_was_first_said() -> None:
+    clock = Clock(at(2021, 6, 1))
+    with Bank.open(":memory:", now=clock) as bank:
+        bank.remember("The office is in Rome", valid_from=at(2020, 1, 1), valid_to=at(2023, 1, 1))
+        for _ in range(2):
+            (hit,) = bank.recall("where is the office?", valid_at=at(2021, 6, 1))
+            assert hit.memory.text == "The office is in Rome"
+            clock.pass_days(900)
+        assert not bank.recall("where is the office?")

@@ -15,6 +15,7 @@ from skep.bank import Bank
 from skep.server.mcp.banks import Banks
 from skep.server.mcp.profiles import PROFILES, build_server
 from skep.server.mcp.render import tokens
+from skep.storage import opening
 
 DEFAULT = ["remember", "recall", "revise", "forget", "link", "report_outcome", "memory_status"]
 FULL = [
@@ -196,6 +197,23 @@ def test_a_tool_without_a_cursor_does_not_offer_one(agent: Client) -> None:
     assert "repeat with a larger max_tokens" in answer
 
 
+def test_a_bank_that_is_not_there_yet_has_no_size(agent: Client, tmp_path: Path) -> None:
+    told = agent.text("memory_status")
+    assert "KiB" not in told
+    assert f"bank: {tmp_path / 'bank.skep'}, which the first remember makes" in told
+    agent.text("remember", text="Use ruff for linting")
+    assert " KiB" in agent.text("memory_status")
+
+
+def test_a_bank_that_was_cut_to_nothing_is_not_taken_for_a_new_one(
+    agent: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
+    (tmp_path / "bank.skep").touch()
+    assert "is empty" in refused(agent, "remember", text="Use ruff for linting")
+    assert (tmp_path / "bank.skep").stat().st_size == 0
+
+
 def test_raise_refuses_and_stores_nothing(agent: Client, banks: Banks) -> None:
     agent.text("remember", text="Use ruff for linting")
 
@@ -286,7 +304,9 @@ def test_the_agent_decides_what_rules_cannot(agent: Client, banks: Banks, tmp_pa
     asked = agent.text("pending_judgements")
     assert f"older [{a}]" in asked
     assert f"newer [{b}]" in asked
-    agent.text("resolve_judgement", older=a, newer=b, decision="SUPERSEDED")
+    assert "decision" in refused(agent, "resolve_judgement", older=a, newer=b, decision="perhaps")
+    told = agent.text("resolve_judgement", older=a, newer=b, decision="superseded")  # in whatever case
+    assert told.startswith("SUPERSEDED")
 
     assert agent.text("pending_judgements") == "nothing waits to be decided"
     assert f"replaced by [{b}]" in agent.text("search_memory", query="when does the office close")

@@ -68,7 +68,7 @@ class Skep:
         "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags. Where ids alone "
         "are asked for, through `rank`, which gives those of `recall` in its order.",
         "With the optional package skep-native where it is installed (`versions` says so); without it searches of the"
-        " index cost two to three times as much.",
+        " index cost five to seven times as much.",
         "A vector is handed over as a view of the memory in which it lies, not as an array of numpy's, which most"
         " embedders give and which takes two microseconds more to make.",
         "Synced writes do not look for conflicts, as no peer does; the line with conflicts is what `remember` "

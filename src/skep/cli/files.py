@@ -48,7 +48,7 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     else:
         target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
     there = target.exists()
-    with Bank.open(target, opener=opener()) as bank:
+    with Bank.open(target, create=not there, opener=opener()) as bank:
         if project and asked is None and not (target.parent / ".gitignore").exists():
             (target.parent / ".gitignore").write_text("*\n")
         actor = bank.actor
@@ -68,7 +68,7 @@ def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> No
         named = outer_bank() if bank_path is None else bank_path
         count, lost = Bank.salvage(find_bank(named, os.environ, Path.cwd()), path)
         if lost:
-            click.echo(f"{lost} events could not be read", err=True)
+            click.echo(f"{lost} events at least could not be read", err=True)
     else:
         with open_bank(bank_path, create=False) as bank:
             if path == "-":

@@ -217,6 +217,7 @@ def _conflict_line(conflict: Conflict) -> str:
 @click.option("--agent", help="Only what this one learnt.")
 @click.option("--since", help="Made at or after this time (ISO 8601).")
 @click.option("--until", help="Made before this time (ISO 8601).")
+@click.option("--valid-at", help="What held at that time, as far as it is known now.")
 @click.option("--as-of", help="Answer as the bank would have at that time.")
 @click.option("--min-confidence", type=float, help="Only what is at least so sure, 0 to 1.")
 @click.option("--min-importance", type=float, help="Only what is at least so important, 0 to 1.")
@@ -314,6 +315,7 @@ def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
 @click.option("--agent", help="Only what this one learnt.")
 @click.option("--since", help="Made at or after this time (ISO 8601).")
 @click.option("--until", help="Made before this time (ISO 8601).")
+@click.option("--valid-at", help="What held at that time, as far as it is known now.")
 @click.option("--cursor", help="Go on where the last page ended.")
 @asked_scope
 @common

@@ -105,10 +105,13 @@ def opener() -> Opener:
 
 @contextlib.contextmanager
 def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
-    """The bank a command works on. A command is over too soon to embed what waits, unless it writes."""
+    """The bank a command works on. A command is over too soon to embed what waits, unless it writes.
+
+    One is made only where there is nothing: an empty file was a bank, or is about to become one.
+    """
     options.setdefault("settings", BRIEF)
     path = outer_bank() if bank_path is None else bank_path
-    with Bank.open(path, create=create, opener=opener(), **options) as bank:
+    with Bank.open(path, create=create and not bank_exists(bank_path), opener=opener(), **options) as bank:
         yield bank
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from skep.cli.shared import common, open_bank, print_json, progress_bar
-from skep.errors import InvalidInputError
+from skep.cli.shared import bank_exists, common, open_bank, print_json, progress_bar
+from skep.errors import BankNotFoundError, InvalidInputError
 
 if TYPE_CHECKING:
     from skep.hive.replica import Transfer
@@ -116,18 +116,23 @@ def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool
     _report("taken", taken)
     if lacking:
         click.echo(
-            f"the other side lacks {lacking.count()} events; send them with: skep sync export --since {path}"
+            f"the other side lacks {lacking.count()} events; send them with: skep sync export FILE --since {path}"
         )
 
 
 @group.command(name="with")
 @click.argument("other", type=click.Path())
+@click.option("--create", is_flag=True, help="Make the bank OTHER if it is not there.")
 @keys_option
 @common
-def with_(other: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool) -> None:
+def with_(other: str, create: bool, keys: tuple[str, ...], bank_path: str | None, as_json: bool) -> None:
     """Exchange events with the bank file OTHER, both ways."""
     from skep.hive.replica import sync
 
+    if not (create or bank_exists(other)):
+        raise BankNotFoundError(
+            f"there is no bank at {other}; check the path, or make one there with `skep sync with --create {other}`"
+        )
     with open_bank(bank_path) as bank, open_bank(other) as peer:
         if bank.file is not None and peer.file is not None and bank.file.resolve() == peer.file.resolve():
             raise InvalidInputError("a bank cannot be synced with itself; name another file", field="other")

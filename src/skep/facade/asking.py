@@ -47,6 +47,7 @@ class Asking(msgspec.Struct, frozen=True):
     min_importance: float | None
     since: Time | None
     until: Time | None
+    valid_at: Time | None
     include_superseded: bool
     preset: str | None
     config: Mapping[str, Any] | None
@@ -82,6 +83,7 @@ class Asking(msgspec.Struct, frozen=True):
             include_shared=self.include_shared,
             since=self.since,
             until=self.until,
+            valid_at=self.valid_at,
             min_confidence=self.min_confidence,
             min_importance=self.min_importance,
             current=True,

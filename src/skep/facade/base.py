@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Callable, Generator, Mapping
+from functools import wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from skep.engine import Engine
@@ -21,6 +23,8 @@ Sees = Callable[[Memory], bool]
 """Whether a read may show a memory."""
 BULK = 2000
 """Memories per transaction in bulk work."""
+AFTER_ALL = ("close",)
+"""What may be called of a bank that was closed."""
 
 
 @contextlib.contextmanager
@@ -39,10 +43,37 @@ def file_errors(path: Path) -> Generator[None]:
         raise StorageError(f"{why}; choose a file in a folder that exists") from error
 
 
+def released(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a bank after which nothing stays open or locked, wherever an interrupt comes.
+
+    Python looks for signals on entering a function, so that one may end `__exit__` before its first line.
+    """
+
+    @wraps(method)
+    def call(self: Base, *args: Any, **named: Any) -> Any:
+        connection = self.engine.store.connection
+        if connection.mine:
+            return method(self, *args, **named)
+        try:
+            return method(self, *args, **named)
+        except BaseException:
+            if connection.mine:
+                connection.let_go()
+            raise
+
+    return call
+
+
 class Base:
     """Holds the engine."""
 
     _engine: Engine
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, method in list(vars(cls).items()):
+            if isinstance(method, FunctionType) and not name.startswith("_") and name not in AFTER_ALL:
+                setattr(cls, name, released(method))
 
     @property
     def engine(self) -> Engine:

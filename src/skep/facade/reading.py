@@ -184,6 +184,7 @@ class Reading(History):
         min_importance: float | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        valid_at: Time | None = None,
         as_of: Time | None = None,
         include_superseded: bool = False,
         preset: str | None = None,
@@ -209,6 +210,7 @@ class Reading(History):
             min_importance: Only memories at least this important.
             since: Only memories made at or after this time.
             until: Only memories made before this time.
+            valid_at: What held at this time (`valid_from`, `valid_to`), as far as it is known now; now, if not said.
             as_of: Answer as the bank would have at that time.
             include_superseded: Also memories that were replaced.
             preset: A named way to rank; see `docs/reference/recall-config.md`.
@@ -227,7 +229,7 @@ class Reading(History):
         share = clean_number("withhold", withhold, 0.0, 1.0)
         asking = Asking(
             scope, limit, kind, tags, domain, agent, include_shared, min_confidence, min_importance, since, until,
-            include_superseded, preset, config, expand,
+            valid_at, include_superseded, preset, config, expand,
         )  # fmt: skip
         found: Recalled = self._ask("recall", query, asking, as_of, reranker, {"explain": explain})
         return _withholding(found, share, rng) if share and as_of is None else found
@@ -247,6 +249,7 @@ class Reading(History):
         min_importance: float | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        valid_at: Time | None = None,
         as_of: Time | None = None,
         include_superseded: bool = False,
         preset: str | None = None,
@@ -262,7 +265,7 @@ class Reading(History):
         """
         asking = Asking(
             scope, limit, kind, tags, domain, agent, include_shared, min_confidence, min_importance, since, until,
-            include_superseded, preset, config, expand,
+            valid_at, include_superseded, preset, config, expand,
         )  # fmt: skip
         return self._ask("rank", query, asking, as_of, reranker, {})
 
@@ -304,7 +307,8 @@ class Reading(History):
             _refuse_no_config(config)
         limit = asking.most(deployed)
         where = asking.where(self._engine.settings, self._engine.now(), deployed)
-        return self._recall.question(where, limit, preset, config, asking.expand, deployed)
+        current = asking.valid_at is None
+        return self._recall.question(where, limit, preset, config, asking.expand, deployed, current=current)
 
     def close(self) -> None:
         """Write what is still in memory and release the file; whatever is asked of the bank then is refused."""

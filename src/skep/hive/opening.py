@@ -42,7 +42,7 @@ class Opening(Reviewing):
 
     def open_member(self, name: str) -> Member:
         """Open the bank of a member, and let it answer."""
-        bank = Bank.open(self._path(name), embedder=self.embedder, now=self.now)
+        bank = self._opened(self._path(name))
         if len(self.layout.members) > FEW and self.store is not None:
             bank.engine.store.connection.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
         member = Member(
@@ -136,7 +136,12 @@ class Opening(Reviewing):
         path = self._path(agent, PRIVATE_SUFFIX)
         if not create and (path == MEMORY or not Path(path).exists()):
             return None
-        return Bank.open(path, embedder=self.embedder, now=self.now)
+        return self._opened(path)
+
+    def _opened(self, path: str) -> Bank:
+        """A bank of the hive, made only where there is nothing: an empty file was one."""
+        create = path == MEMORY or not Path(path).exists()
+        return Bank.open(path, embedder=self.embedder, now=self.now, create=create)
 
 
 def file_name(member: str, suffix: str = "") -> str:

@@ -118,7 +118,7 @@ def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -
     path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
     if not path.is_file():
         return Captured()
-    with Bank.open(path, opener=from_environment(environ)) as opened:
+    with Bank.open(path, create=False, opener=from_environment(environ)) as opened:
         return capture(opened, client, payload)
 
 

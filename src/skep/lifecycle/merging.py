@@ -21,7 +21,16 @@ from skep.lifecycle.queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.report import Action
 from skep.loading import undisturbed
 from skep.model import Conflict, Memory
-from skep.semantics.conflicts import CANDIDATE, OVERLAP, age, comparable, holds, judge_many, older_first
+from skep.semantics.conflicts import (
+    CANDIDATE,
+    COMPARED,
+    OVERLAP,
+    age,
+    comparable,
+    holds,
+    judge_many,
+    older_first,
+)
 from skep.storage.sqlite import Plan
 
 SHORT = 12
@@ -34,8 +43,6 @@ CONFIDENT = 0.6
 LENGTH_RATIO = 3.0
 MOST_WAITING = 4
 """In how many of the unsure pairs of a run a memory may be."""
-COMPARED = 1024
-"""Pairs that are compared at once."""
 
 
 class Sorted(msgspec.Struct, kw_only=True):

@@ -168,7 +168,7 @@ def _gives_way(asks: Query, older: Hit, newer: Hit) -> bool:
     from skep.words import STOP, query_terms, terms
 
     one, other = older.memory, newer.memory
-    if asks.former:
+    if asks.of_before((one.text, other.text)):
         return False
     in_its_place = asks_whether(asks.text) and _one_value_replaced(one.text, other.text)
     if newer.score < CLOSE * older.score and not in_its_place:

@@ -34,9 +34,9 @@ class Question(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.where, now=now)
 
 
-def made(where: Filter, limit: int, config: RecallConfig) -> Question:
-    """A question from a filter of any time."""
-    current = where.valid_at is not None and where.valid_at == where.now
+def made(where: Filter, limit: int, config: RecallConfig, *, current: bool = True) -> Question:
+    """A question from a filter of any time; `current` if what it says of validity is meant for the time of asking."""
+    current = current and where.valid_at is not None and where.valid_at == where.now
     timeless = msgspec.structs.replace(where, now=0.0, valid_at=None if current else where.valid_at)
     timeless = narrowed(timeless, config)
     return Question(timeless, limit, config, _pack((timeless, limit, config, current)), current)

@@ -111,7 +111,12 @@ class Recaller:
         deployed: Mapping[str, Any] | None = None,
     ) -> RecallConfig:
         """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
-        chosen = config if isinstance(config, RecallConfig) else self._merged(preset, config, deployed)
+        if isinstance(
+            config, RecallConfig
+        ):  # what follows from it is kept, and its weights are the caller's to change
+            chosen = msgspec.structs.replace(config, weights=dict(config.weights))
+        else:
+            chosen = self._merged(preset, config, deployed)
         if expand is None or (expand is False and chosen.expand is None):
             return chosen
         if expand is False:
@@ -152,9 +157,21 @@ class Recaller:
         config: Mapping[str, Any] | RecallConfig | None = None,
         expand: Any = None,
         deployed: Mapping[str, Any] | None = None,
+        *,
+        current: bool = True,
     ) -> Question:
-        """What is asked but for its words. `deployed` is the bank's own config, where that has been read already."""
-        return made(where, limit, self.config(preset, config, expand, deployed))
+        """What is asked but for its words.
+
+        Args:
+            where: What may be in the answer.
+            limit: At most so many hits.
+            preset: A named way to rank.
+            config: Fields that override it.
+            expand: How to follow links.
+            deployed: The bank's own config, where that has been read already.
+            current: Whether a filter for what is valid is for the time of asking, whenever that is.
+        """
+        return made(where, limit, self.config(preset, config, expand, deployed), current=current)
 
     def run(
         self,
@@ -356,12 +373,11 @@ class Recaller:
         """A recent answer, if nothing was written since and it is not too old to be true."""
         turn = self._engine.store.turn()
         if turn != self._turn:
-            self._turn = turn
             position = self._engine.position()
             if position != self._position:
                 self._answers.clear()
                 self._position = position
-                return None
+            self._turn = turn  # last: an interrupt in between must not pass for a look
         kept = self._answers.get(key)
         if kept is None or not kept.since <= now < kept.until:
             return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skep.patterns import lazy
+from skep.retrieval.reading import terms_of
 from skep.words import STOP, query_terms
 
 if TYPE_CHECKING:
@@ -26,9 +27,14 @@ _name = lazy(r"\b[A-Z][\w'’-]*(?:\.[A-Z])*\.?(?: (?:of |the |de |van |von |al 
 _blanks = lazy(r"\s+")
 _compound = lazy(r"(?=[\d@./_-]*[^\W\d_])[^\W_]+(?:[@./_-]+[^\W_]+)+|\b(?:[^\W\d_]+\d|\d+[^\W\d_])[^\W_]*")
 _former = lazy(
-    r"\b(?:previous(?:ly)?|former(?:ly)?|original(?:ly)?|initial(?:ly)?|used to|old(?:er)?|earlier|before|"
-    r"at first|first|history|historical(?:ly)?|over time|change[ds]?|evolve[ds]?|back then|past)\b"
+    r"\b(?:previous(?:ly)?|formerly|originally|initially|used to|earlier|before|at first|history|historical(?:ly)?|"
+    r"over time|evolve[ds]?|back then|past)\b"
 )
+_perhaps_former = lazy(
+    r"\b(?:former|original|initial|(?<!how )(?<!years )(?<!year )old(?:er)?|first|change[ds]?)\b"
+)
+"""Words that tell of before as well, unless what they go with is called so: an initial capacity, a first aid kit."""
+_presently = lazy(r"\b(?:now|nowadays|currently|today|these days|at the moment|at present)\b")
 _past = lazy(r"\b(?:did|was|were|had|used to|(?:has|have) .*\b(?:been|done|made))\b")
 _over_all = lazy(r"\b(?:in total|altogether|between|total|different|across|combined|overall)\b")
 _asks: tuple[tuple[re.Pattern[str], Wants], ...] = (
@@ -106,6 +112,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     wants: Wants = "thing"
     former: bool = False
     """It asks for what held before, or for how things changed."""
+    perhaps_former: tuple[str, ...] = ()
+    """Terms by which it does so as well, unless they are part of what it asks about."""
     present: bool = True
     """It is not about the past by its verb."""
     over_all: bool = False
@@ -120,6 +128,15 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if "terms" not in kept:
             kept["terms"] = tuple(query_terms(self.about))
         return kept["terms"]
+
+    def of_before(self, texts: Sequence[str]) -> bool:
+        """Whether it asks for what held before, given what the first hits say.
+
+        Where two of them hold the word that says so, it is part of what both are about.
+        """
+        if self.former or not self.perhaps_former:
+            return self.former
+        return sum(set(terms_of(text)).issuperset(self.perhaps_former) for text in texts) < 2
 
     def names_time_of(self, moment: float) -> bool:
         """Whether the moment lies in a time that it names."""
@@ -151,10 +168,17 @@ def understand(text: str, now: float) -> Query:
         spans=named,
         wants=_wanted(lowered),
         former=_former.search(lowered) is not None,
+        perhaps_former=_perhaps_before(lowered),
         present=_past.search(lowered) is None,
         over_all=_over_all.search(lowered) is not None,
         time_alone=bool(named) and _leaves_open(lowered, [span.text for span in named]),
     )
+
+
+def _perhaps_before(lowered: str) -> tuple[str, ...]:
+    if _presently.search(lowered) is not None:
+        return ()
+    return tuple(term for word in _perhaps_former.findall(lowered) for term in query_terms(word))
 
 
 def asks_whether(text: str) -> bool:

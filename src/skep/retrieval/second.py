@@ -382,6 +382,8 @@ def _current(found: Candidates, call: Call) -> Candidates:
     if not terms or size < 2:
         return found
     texts = call.sources.texts(head)
+    if call.asked.of_before(texts):
+        return found
     wants = call.asked.wants if call.asked.present else "thing"
     matched = call.sources.impacts(terms, head) > 0
     exact = identifiers(call.asked.text)

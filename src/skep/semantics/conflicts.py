@@ -7,8 +7,10 @@ quadratic; each pair is then judged by `compare`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +18,7 @@ import msgspec
 from skep.clock import AHEAD_SECONDS
 from skep.embedding import Embedder, default_embedder
 from skep.engine import Engine, Progress
+from skep.loading import undisturbed
 from skep.model import CURRENT, Conflict, Memory, Scope
 from skep.patterns import lazy
 from skep.storage.base import Filter
@@ -45,6 +48,8 @@ SURE = 0.90
 LIKELY = 1 / 3
 """How sure a contradiction or an update has to be to count as one: the likeliest of three is. What may hold beside the
 other (who speaks French may speak German) is not."""
+COMPARED = 1024
+"""Pairs that are compared at once where many are."""
 _WORD = lazy(r"\w+")
 
 
@@ -75,7 +80,12 @@ def find_for(
     )
     if not near:
         return []
-    judged = judge_many([(existing, memory, similarity) for existing, similarity in near], contradiction_fn)
+    return _surest_first(
+        judge_many([(existing, memory, similarity) for existing, similarity in near], contradiction_fn)
+    )
+
+
+def _surest_first(judged: Iterable[Conflict | None]) -> list[Conflict]:
     found = [conflict for conflict in judged if conflict is not None]
     return sorted(found, key=lambda c: (-c.confidence, c.existing.id))
 
@@ -182,18 +192,45 @@ def scan(
     progress: Progress | None = None,
     shared: bool = True,
 ) -> Iterator[Conflict]:
-    """The conflicts among many memories, each pair once; the newer one stands as `memory`."""
-    seen: set[tuple[str, str]] = set()
-    for number, memory in enumerate(memories, 1):
-        for conflict in find_for(
-            engine, memory, threshold=threshold, contradiction_fn=contradiction_fn, shared=shared
-        ):
-            pair = tuple(sorted((memory.id, conflict.existing.id)))
-            if pair not in seen:
-                seen.add(pair)  # type: ignore[arg-type]
-                yield _newer_last(conflict, memory, engine.now())
-        if progress is not None:
-            progress(number, len(memories))
+    """The conflicts among many memories, each pair once; the newer one stands as `memory`.
+
+    Pairs of several memories are compared at once, and one that was found to be in conflict not again from its other
+    side.
+    """
+    most = COMPARED if contradiction_fn is None else 1  # one that is asked may take its time
+    seen: set[frozenset[str]] = set()
+    done = 0
+    while done < len(memories):
+        pairs: list[tuple[Memory, Memory, float]] = []
+        counts: list[tuple[Memory, int]] = []
+        with nullcontext() if contradiction_fn else undisturbed():  # what is made stays: it holds no garbage
+            while done + len(counts) < len(memories) and len(pairs) < most:
+                memory, before = memories[done + len(counts)], len(pairs)
+                pairs += _new_pairs(engine, memory, threshold, seen, shared=shared)
+                counts.append((memory, len(pairs) - before))
+            judged = iter(judge_many(pairs, contradiction_fn) if pairs else ())
+        for memory, count in counts:
+            for conflict in _surest_first(islice(judged, count)):
+                pair = frozenset((memory.id, conflict.existing.id))
+                if pair not in seen:  # both sides may have come at once
+                    seen.add(pair)
+                    yield _newer_last(conflict, memory, engine.now())
+            done += 1
+            if progress is not None:
+                progress(done, len(memories))
+
+
+def _new_pairs(
+    engine: Engine, memory: Memory, threshold: float, seen: set[frozenset[str]], *, shared: bool
+) -> list[tuple[Memory, Memory, float]]:
+    """A memory with those worth comparing with it, but for pairs that were found to be in conflict."""
+    limit = engine.settings.conflict_candidates
+    near = _candidates(engine, memory, threshold, limit, shared=shared, vector=None)
+    return [
+        (existing, memory, similarity)
+        for existing, similarity in near
+        if frozenset((existing.id, memory.id)) not in seen
+    ]
 
 
 def _newer_last(conflict: Conflict, memory: Memory, now: float) -> Conflict:

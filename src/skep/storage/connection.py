@@ -41,9 +41,13 @@ whoever uses the handle holds `Connection.lock` anyway. To look whether a transa
 class Connection:
     """A connection that is safe to share between threads and notices a fork."""
 
-    def __init__(self, path: str, *, busy_seconds: float, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, *, busy_seconds: float, read_only: bool = False, cut_short: bool = False
+    ) -> None:
         self.path = path
         self.read_only = read_only
+        self._cut = cut_short and read_only
+        """Whether the file may be shorter than it says and is read as far as it goes; never where it is written."""
         self._busy_ms = int(busy_seconds * 1000)
         self.lock = threading.RLock()
         self._came_along = False
@@ -143,7 +147,7 @@ class Connection:
             self.where, flags=apsw.SQLITE_OPEN_READONLY | UNSHARED, statementcachesize=PREPARED
         )
         try:
-            db.execute("PRAGMA schema_version").fetchall()
+            self._look(db)
         except apsw.CantOpenError:
             if not unchanging(self.where):
                 raise
@@ -153,7 +157,14 @@ class Connection:
             name = f"file:{quote(self.where)}?immutable=1"
             flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | UNSHARED
             db = apsw.Connection(name, flags=flags, statementcachesize=PREPARED)
+            self._look(db)
         return db
+
+    def _look(self, db: Any) -> None:
+        """Have SQLite look at a file that is only read. Of one that is too short it refuses all, unless told not to."""
+        if self._cut:
+            db.execute("PRAGMA writable_schema=ON").fetchall()
+        db.execute("PRAGMA schema_version").fetchall()
 
     def read_as_it_is(self, stand_ins: StandIns) -> None:
         """Read through views, now and on every later handle of this connection, such as one that a child opens."""

@@ -423,17 +423,16 @@ class Reads(Linked):
             self._active = next((space for space in self._spaces if space.state == "active"), None)
             self._seen = version
         if self._dirty:
-            self._dirty = False
             self._turn += 1
             newest = self.log.newest
             known = newest.stands(version)  # nobody but ourselves has written since
             self._head, self._last = (newest.change, newest.seq) if known else (None, None)
             self._row = newest.row
             if self._beyond:
-                self._beyond = False
                 self._boundary = self._queued = None
                 self._read_before = False
                 self._settings.clear()
+            self._beyond = self._dirty = False  # last: an interrupt in between must not pass for a look
         self._moment = moment
 
     def _wrote(self, *, beyond: bool) -> None:

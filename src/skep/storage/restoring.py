@@ -1,30 +1,22 @@
-"""Putting a copy in the place of a bank, and saving what can be read of a damaged one."""
+"""Putting a copy in the place of a bank."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from skep.errors import CorruptBankError, InvalidInputError, NotFoundError, StorageError, SyncError
-from skep.model import Event
-from skep.storage.checking import checked
+from skep.errors import CorruptBankError, InvalidInputError, NotFoundError, StorageError
 from skep.storage.connection import Connection
-from skep.storage.log import COLUMNS, place_of
 from skep.storage.opening import connect, copy_file, prepare
-from skep.storage.rows import event_of
-from skep.storage.runs import END, PLACE, within
+from skep.storage.runs import END, within
 from skep.storage.sqlite import SqliteStore
-from skep.storage.transfer import FORMAT, VERSION, Header, encode_event, write_lines
 
 WAIT_SECONDS = 5.0
 FORGETTING = {"forget", "supersede", "merge"}
 """What `forget` writes into a copy."""
-STRETCH = 500
-"""Events that are read together before they are tried one by one."""
 
 
 def put_back(copy: Path, bank: Path, now: float) -> Path | None:
@@ -143,83 +135,3 @@ def forgotten_since(copy: Path, store: SqliteStore) -> list[str]:
         return [i for (i,) in connection.rows(sql, (msgspec.json.encode(gone).decode(),))]
     finally:
         connection.close()
-
-
-def salvage(bank: Path, target: Path) -> tuple[int, int]:
-    """Write what can be read of a bank's log to a file; how many events that are, and how many cannot be read.
-
-    Nothing but the log is looked at: it alone decides what a bank holds, and any other table may be damaged.
-    """
-    connection = Connection(prepare(str(bank), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
-    lines: list[bytes] = []
-    lost = 0
-    try:
-        try:
-            name = str(connection.one("SELECT value FROM meta WHERE key = 'bank'") or "")
-        except CorruptBankError:
-            name = ""
-        for event in _readable(connection):
-            if event is None or not _sound(event):
-                lost += 1
-            else:
-                lines.append(encode_event(event))
-    finally:
-        connection.close()
-    header = Header(format=FORMAT, version=VERSION, bank=name, events=len(lines), salvaged=True)
-    write_lines(target, [msgspec.json.encode(header), *lines])
-    return len(lines), lost
-
-
-def _sound(event: Event) -> bool:
-    """Whether an event that could be read can be one: damage may leave a row readable, and no import would take it."""
-    try:
-        checked(event)
-    except SyncError:
-        return False
-    return True
-
-
-def _readable(connection: Connection) -> Iterator[Event | None]:
-    """Every event that can still be read, in order of arrival; None for each one that cannot."""
-    last = _last(connection)
-    for first in range(1, last + 1, STRETCH):
-        final = min(first + STRETCH - 1, last)
-        try:
-            yield from _events(connection, first, final)
-        except CorruptBankError:
-            for seq in range(first, final + 1):
-                try:
-                    yield from _events(connection, seq, seq)
-                except CorruptBankError:
-                    yield None
-
-
-def _last(connection: Connection) -> int:
-    """The last event; where that cannot be read, what the other tables say of it."""
-    for say in (_by_the_log, _by_the_actors, _by_what_it_speaks_of):
-        try:
-            return say(connection)
-        except CorruptBankError:
-            continue
-    return connection.one("SELECT max(changed) FROM memories") or 0
-
-
-def _by_the_log(connection: Connection) -> int:
-    return connection.one("SELECT max(seq) FROM events") or 0
-
-
-def _by_the_actors(connection: Connection) -> int:
-    """As many as the actors have written."""
-    return connection.one("SELECT sum(counter) FROM actors") or 0
-
-
-def _by_what_it_speaks_of(connection: Connection) -> int:
-    """The one that created the newest memory, or a later one that speaks of any; how often it was read is not kept."""
-    spoken = connection.one("SELECT max(seq) FROM subjects") or 0
-    named = place_of(connection.one("SELECT id FROM memories ORDER BY row DESC LIMIT 1") or "")
-    return spoken if named is None else max(spoken, connection.one(f"SELECT {PLACE}", named) or 0)
-
-
-def _events(connection: Connection, first: int, last: int) -> list[Event]:
-    sql = f"SELECT {COLUMNS} FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq"
-    return [event_of(row) for row in connection.rows(sql, (first, last))]

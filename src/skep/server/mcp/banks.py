@@ -124,4 +124,7 @@ def _open(path: str, environ: Mapping[str, str]) -> Bank:
     from skep.config import Settings
     from skep.embedding.environment import from_environment
 
-    return Bank.open(path, settings=Settings(pure_reads=True), opener=from_environment(environ))
+    create = not os.path.exists(path)  # an empty file was a bank
+    return Bank.open(
+        path, settings=Settings(pure_reads=True), create=create, opener=from_environment(environ)
+    )

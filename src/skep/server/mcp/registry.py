@@ -7,7 +7,7 @@ A tool is a function whose first argument is the `Call`; the rest are its argume
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, cast, get_type_hints
 
 import msgspec
@@ -104,6 +104,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         }
         for name in self.ids & cleaned.keys():
             cleaned[name] = _bare(cleaned[name])
+        for name, value in cleaned.items():
+            cleaned[name] = _spelt(value, properties.get(name, {}).get("enum", ()))
         try:
             return msgspec.convert(cleaned, cast("type[msgspec.Struct]", self.arguments), strict=False)
         except (msgspec.ValidationError, RecursionError) as error:
@@ -127,6 +129,14 @@ def _bare(value: object) -> object:
     if isinstance(value, str):
         return value.strip().removeprefix("[").removesuffix("]")
     return [_bare(one) for one in cast("list[object]", value)] if isinstance(value, list) else value
+
+
+def _spelt(value: object, options: Collection[object]) -> object:
+    """One of several words as it is written there, whatever the case it came in."""
+    if isinstance(value, str) and value not in options:
+        asked = value.strip().lower()
+        return next((one for one in options if isinstance(one, str) and one.lower() == asked), value)
+    return value
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):

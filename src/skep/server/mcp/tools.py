@@ -139,6 +139,7 @@ def recall(
     scope: Within = None,
     since: When = None,
     until: When = None,
+    valid_at: When = None,
     include_superseded: Annotated[
         bool, Meta(description="Also what was replaced, marked as outdated.")
     ] = False,
@@ -160,6 +161,7 @@ def recall(
         include_shared=scope is not None,
         since=since,
         until=until,
+        valid_at=valid_at,
         include_superseded=include_superseded,
     )
     now = bank.engine.now()
@@ -268,7 +270,8 @@ def memory_status(call: Call) -> str:
         lines.append(
             f"{waiting} pairs wait for a decision; the tools of `skep mcp --profile full` offer them"
         )
-    lines.append(f"{status.links} links, {status.events} events, {status.size_bytes // 1024} KiB")
+    size = f", {status.size_bytes // 1024} KiB" if status.path else ""  # no file has none
+    lines.append(f"{status.links} links, {status.events} events{size}")
     lines.append(f"bank: {status.path or f'{call.place}, which the first remember makes'}")
     return "\n".join(lines)
 

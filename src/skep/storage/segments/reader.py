@@ -182,8 +182,8 @@ class Segment:
     def impacts(self, mean_length: float) -> NDArray[np.float32]:
         """What a posting of each class gives to BM25 before the weight of the term."""
         if mean_length != self._mean_length:
-            self._mean_length = mean_length
             self._impacts = impact(self.words.class_count, self.words.class_length, mean_length)
+            self._mean_length = mean_length  # last: an interrupt in between must not pass for a result
         return self._impacts
 
     def tagged(self, key: int) -> NDArray[np.uint32]:
