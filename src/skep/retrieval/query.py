@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skep.patterns import lazy
-from skep.retrieval.reading import terms_of
 from skep.words import STOP, query_terms
 
 if TYPE_CHECKING:
@@ -136,6 +135,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         if self.former or not self.perhaps_former:
             return self.former
+        from skep.retrieval.reading import terms_of  # few questions hold such a word
+
         return sum(set(terms_of(text)).issuperset(self.perhaps_former) for text in texts) < 2
 
     def names_time_of(self, moment: float) -> bool:
