@@ -13,7 +13,6 @@ import pytest
 from tests.conftest import Clock
 
 from skep.bank import Bank
-from skep.recall.search import Recaller
 from skep.storage.holding import Held
 from skep.storage.segments import reader
 
@@ -121,14 +120,3 @@ def test_words_weigh_right_after_an_interrupt_while_they_were_weighed(
     with Bank.open(tmp_path / "bank.skep", now=lambda: 1e9) as again:
         right = again.recall("cat number 7", preset="hybrid")
     assert [(hit.memory.id, hit.score) for hit in found] == [(hit.memory.id, hit.score) for hit in right]
-
-
-def test_a_recaller_keeps_no_weights_that_the_caller_may_change(tmp_path: Path) -> None:
-    with Bank.open(tmp_path / "bank.skep") as bank:
-        bank.remember_many(["the cat sleeps", "a dog barks at the cat", "cats and dogs and cats"])
-        config = Recaller(bank.engine).config("hybrid")
-        before = bank.recall("cat dog", config=config)  # type: ignore[arg-type]
-        config.weights["lexical"] = 0.0
-        after = bank.recall("cat dog", config=config)  # type: ignore[arg-type]
-        fresh = bank.recall("cat dog", preset="hybrid", config={"weights": dict(config.weights)})
-    assert [hit.score for hit in after] == [hit.score for hit in fresh] != [hit.score for hit in before]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from tests.conftest import Clock
@@ -185,3 +186,15 @@ def test_what_is_refused_is_refused_though_something_spelt_alike_was_taken(bank:
     for _ in range(2):
         with pytest.raises(WrongTypeError):
             bank.recall("cat", min_confidence=bytearray(number.tobytes()))  # type: ignore[arg-type]
+
+
+def test_weights_of_a_config_count_as_they_are_when_it_is_handed_over(clock: Clock) -> None:
+    with Bank.open(":memory:", now=clock) as bank:
+        bank.remember_many(["the cat sleeps", "a dog barks at the cat", "cats and dogs and cats"])
+        shared = preset("hybrid")
+        config = msgspec.structs.replace(shared, weights=dict(shared.weights))
+        before = bank.recall("cat dog", config=config)  # type: ignore[arg-type]
+        config.weights["lexical"] = 0.0
+        after = bank.recall("cat dog", config=config)  # type: ignore[arg-type]
+        fresh = bank.recall("cat dog", preset="hybrid", config={"weights": dict(config.weights)})
+    assert [hit.score for hit in after] == [hit.score for hit in fresh] != [hit.score for hit in before]
