@@ -348,10 +348,10 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
             field=field,
         )
     for part in Scope.__struct_fields__:
-        text = getattr(value, part)
-        if text is None:
+        if (text := getattr(value, part)) is None:
             continue
-        value = msgspec.structs.replace(value, **{part: clean_line(f"{field}.{part}", text, limit)})
+        plain = clean_line(f"{field}.{part}", text, limit)
+        value = value if plain is text else msgspec.structs.replace(value, **{part: plain})
         if marked(text) and not asked:
             raise InvalidInputError(
                 f"{field}.{part} is marked <private>, which is never stored; name it in the clear, or leave it out",

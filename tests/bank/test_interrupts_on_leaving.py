@@ -14,6 +14,7 @@ from tests.conftest import Clock
 
 from skep.bank import Bank
 from skep.storage.holding import Held
+from skep.storage.newest import Newest
 from skep.storage.segments import reader
 
 LEAVING = {
@@ -95,6 +96,29 @@ def test_what_another_has_forgotten_is_not_shown_after_an_interrupt_while_that_w
             raise KeyboardInterrupt
 
         monkeypatch.setattr(bank.engine, "position", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            bank.recall(asked)
+
+        assert gone not in [hit.memory.id for hit in bank.recall(asked)]
+        assert gone not in bank.rank(asked, preset="hybrid").ids
+
+
+def test_what_another_has_forgotten_is_not_shown_after_an_interrupt_while_the_store_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bank.open(tmp_path / "bank.skep") as bank, Bank.open(tmp_path / "bank.skep") as other:
+        for text in ("The cat is grey", "The cat is fat"):
+            bank.remember(text, on_conflict="ignore")
+        asked = "which cat is grey?"
+        gone = bank.recall(asked)[0].memory.id
+        other.forget(gone)
+        stands = Newest.stands
+
+        def interrupt(*_: Any) -> bool:
+            monkeypatch.setattr(Newest, "stands", stands)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Newest, "stands", interrupt)
         with pytest.raises(KeyboardInterrupt):
             bank.recall(asked)
 

@@ -120,9 +120,8 @@ def _readable(connection: Connection) -> Iterator[Event | None]:
                     yield None
         else:
             yield from found
-            yield from [None] * (
-                final + 1 - first - len(found)
-            )  # no number is left out, unless a page is blank
+            missing = final + 1 - first - len(found)  # no number is left out, unless a page is blank
+            yield from [None] * missing
 
 
 def _last(connection: Connection) -> int:
