@@ -31,6 +31,3 @@ def audit(path: Path, source: str | None, as_json: bool) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:
         click.echo(report(found))
-
-
-commands = [audit]

@@ -20,6 +20,3 @@ def hook(ctx: click.Context, client: str, bank_path: str | None) -> None:
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     bank = bank_path or (outer if isinstance(outer, str) else None)
     main([client, *(["--bank", bank] if bank else [])])
-
-
-commands = [hook]

@@ -65,6 +65,3 @@ def import_read(
 
     done = import_items(bank, items, dry_run=dry_run, progress=progress)
     return {"from": name, "new": done.new, "known": done.known, "links": done.links}
-
-
-commands: list[click.Command] = []

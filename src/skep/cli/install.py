@@ -112,6 +112,3 @@ def _advise(chosen: Client, command: str | None, absolute: bool) -> None:
     click.echo(chosen.after)
     if command is None and not absolute and shutil.which("skep") is None:
         click.echo("skep is not on PATH; install it there, or use --absolute or --command", err=True)
-
-
-commands = [install, uninstall]

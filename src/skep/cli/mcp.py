@@ -68,6 +68,3 @@ def _serve_http(
         click.echo(f"bearer token: {token}", err=True)
     click.echo(f"serving http://{host}:{port}/mcp", err=True)
     serve_http(server, host=host, port=port, token=token, origins=origins)
-
-
-commands = [mcp]

@@ -69,7 +69,7 @@ def versions(bank_path: str | None, as_json: bool) -> None:
         click.echo(f"{actor}  {', '.join(f'{low}-{high}' for low, high in found.ranges[actor])}")
 
 
-@group.command()
+@group.command("export")
 @click.argument("path", type=click.Path())
 @click.option(
     "--since",
