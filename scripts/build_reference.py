@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from skep.bank import Bank
-from skep.cli import COMMANDS, app
-from skep.server.mcp.profiles import PROFILES
-from skep.server.mcp.registry import Tool
+from skep.bank.bank import Bank
+from skep.cli.app import COMMANDS, app
+from skep.server.mcp.tool_calls import Tool
+from skep.server.mcp.tool_profiles import PROFILES
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 GROUPS = (

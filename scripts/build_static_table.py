@@ -18,7 +18,7 @@ import minilm
 import numpy as np
 from numpy.typing import NDArray
 
-from skep.embedding.vocabulary import pack
+from skep.embedding.wordpiece import pack
 
 DIM = 256
 SIF = 1e-4

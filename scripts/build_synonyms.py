@@ -17,7 +17,7 @@ from pathlib import Path
 from conflict_pairs import read
 
 from skep.semantics import lexicon as lx
-from skep.semantics import scorer
+from skep.semantics import pair_model
 
 OUT = Path(__file__).resolve().parent.parent / "src/skep/semantics/data/synonyms.txt"
 NEAR, NEAR_IF_SINGLE = 0.45, 0.30
@@ -44,7 +44,7 @@ temp temporary; week workweek; number numeral; second secondment; march marchlan
 
 def pairs(root: Path) -> list[tuple[str, str]]:
     """The pairs to keep, sorted."""
-    _, words = scorer.load()
+    _, words = pair_model.load()
     together: Counter[tuple[str, str, str]] = Counter()
     senses: Counter[tuple[str, str]] = Counter()
     for row in read(root, "wordnet", "corpus"):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from conflict_memories import memories
 
-from skep.embedding.static import StaticEmbedder
+from skep.embedding.static_table import StaticEmbedder
 from skep.semantics import lexicon as lx
 
 MIX = "pairmix3"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rs_bpe import openai  # pyright: ignore
 
-from skep.tokens import LONGEST, PIECES, kind_of
+from skep.text.terms import LONGEST, PIECES, kind_of
 
 tokenizer = openai.o200k_base()  # pyright: ignore
 Totals = tuple[Counter[str], Counter[str]]

@@ -23,11 +23,10 @@ import numpy as np
 from conflict_pairs import CORPORA, LONG, Pair, components, labelled, made, read
 from sklearn.metrics import f1_score
 
-from skep.embedding.static import StaticEmbedder
-from skep.semantics.arrays import write_arrays
-from skep.semantics.features import NAMES, examine
-from skep.semantics.reading import analyse
-from skep.semantics.scorer import CLASSES, LEVELS, WordTable, word_table
+from skep.embedding.static_table import StaticEmbedder
+from skep.semantics.pair_features import NAMES, examine
+from skep.semantics.pair_model import CLASSES, LEVELS, WordTable, word_table, write_arrays
+from skep.semantics.parse_text import analyse
 
 OUT = Path(__file__).resolve().parent.parent / "src/skep/semantics/data/conflicts.trees"
 FAMILIES = {

@@ -9,7 +9,7 @@ Few weights and coarse steps are on purpose: boosted trees and freely fitted lin
 worse on families they had not seen than the weights set by hand.
 
 Printed are the weights, and for each family the figures with weights that were fitted without it.
-The chosen weights stand in `skep.retrieval.presets`; nothing is written.
+The chosen weights stand in `skep.retrieval.recall_config`; nothing is written.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.quality import sets
 from benchmarks.quality.sets import Question
 
-from skep.embedding import default_embedder
-from skep.retrieval import candidates, fusion, pipeline, reading
-from skep.retrieval.inmemory import InMemorySources
-from skep.retrieval.presets import PRESETS
+from skep.embedding.embedder import default_embedder
+from skep.retrieval import candidates, pipeline, query
+from skep.retrieval import score as score_module
 from skep.retrieval.query import understand
-from skep.retrieval.second import second_look
+from skep.retrieval.recall_config import PRESETS
+from skep.retrieval.shortlist import second_look
+from skep.retrieval.sources import InMemorySources
 
 FAMILIES = {"locomo": "locomo", "amplihack": "amplihack", "scifact": "scifact", "factcon": "factcon"}
 """Sets whose names begin alike share texts or makers: they are held out together."""
@@ -91,9 +92,9 @@ def signals_of(
     found = second_look(found, call) if len(found) else found
     size = min(ASKED.shortlist, len(found))
     kept = {name: values[:size] for name, values in found.signals.items() if name in SIGNALS}
-    kept["semantic"] = fusion.minmax(found.cosine, ~np.isnan(found.cosine))[:size]
-    if asked.wants in reading.READERS and size:
-        kept["wanted"] = reading.wanted(asked.wants, sources.texts(found.rows[:size]))
+    kept["semantic"] = score_module.minmax(found.cosine, ~np.isnan(found.cosine))[:size]
+    if asked.wants in query.READERS and size:
+        kept["wanted"] = query.wanted(asked.wants, sources.texts(found.rows[:size]))
     times = found.created_at[:size]
     inside = [(times >= span.start) & (times < span.end) for span in asked.spans]
     if inside:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from skep import kernels
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep import runtime
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 
 SEARCH = int(os.environ.get("SKEP_SEARCH", "0"))
 """0: the same examples on every machine, so that a red run is the change's own. `make test-full` looks further."""
@@ -48,7 +48,7 @@ class Clock:
 def native() -> Any:
     """The compiled loops; a test that compares them with numpy is skipped without."""
     found: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
-    if found is not kernels.native:
+    if found is not runtime.native:
         pytest.skip("switched off, or of another version: `pip install ./native` again")
     return found
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from skep.loading import PATIENCE, undisturbed
+from skep.runtime import BLAS_TIMEOUT, undisturbed
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_blocks_may_lie_within_one_another() -> None:
 
 PROBE = """
 import os, sys
-from skep.loading import PATIENCE, undisturbed
+from skep.runtime import PATIENCE, undisturbed
 with undisturbed():
     during = os.environ.get(PATIENCE)
     import numpy
@@ -96,9 +96,9 @@ with undisturbed():
 def test_threads_of_the_blas_sleep_soon_unless_somebody_says_otherwise(
     given: str | None, seen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(PATIENCE, raising=False)
+    monkeypatch.delenv(BLAS_TIMEOUT, raising=False)
     if given is not None:
-        monkeypatch.setenv(PATIENCE, given)
+        monkeypatch.setenv(BLAS_TIMEOUT, given)
 
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
 

@@ -19,12 +19,12 @@ from typing import Any
 from benchmarks.given import folder_of_sets, to_write
 from benchmarks.hive.data import FILES, POLICY, build, environment, fill, read
 from benchmarks.speed import worker
-from skep.bank import Bank
-from skep.embedding import default_embedder
-from skep.embedding.hashing import HashingEmbedder
-from skep.hive import scatter as scatter_module
+from skep.bank.bank import Bank
+from skep.embedding.embedder import default_embedder
+from skep.embedding.static_table import HashingEmbedder
+from skep.hive import hive_recall as scatter_module
 from skep.hive.hive import Hive
-from skep.hive.replica import sync
+from skep.hive.replication import sync
 
 SET = "locomo_obs"
 """What the shards hold that are asked."""

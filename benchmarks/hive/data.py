@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.speed import machine
-from skep.embedding import default_embedder
+from skep.embedding.embedder import default_embedder
+from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.policy import HivePolicy
 
 POLICY = HivePolicy(
     rate=1e9, burst=10**9, quality_at=0.0, promote_at=0.0, deadline=60.0, hedge_after=30.0, broadcast_at=1.0

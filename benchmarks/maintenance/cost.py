@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.maintenance.planted import planted
-from skep import kernels
-from skep.bank import Bank
-from skep.semantics.compare import compare
+from skep import runtime
+from skep.bank.bank import Bank
+from skep.semantics.compare_texts import compare
 
 CORPORA = (
     "msc_personas", "locomo_obs", "so_titles", "hotpot_distractor", "commits", "debian", "wordnet", "rules", "realmem",
@@ -91,9 +91,9 @@ def measure(root: Path | None, size: int, new: int, rounds: int = ROUNDS, turns:
 
 def processor() -> dict[str, Any]:
     """What the compiled loops find here: whether they are used, and how they look for neighbours."""
-    if kernels.native is None:
+    if runtime.native is None:
         return {"compiled": False}
-    return {"compiled": True, "neighbours": ("lens", "AVX-512", "tiles (AMX)")[kernels.native.crossing()]}
+    return {"compiled": True, "neighbours": ("lens", "AVX-512", "tiles (AMX)")[runtime.native.crossing()]}
 
 
 def _round(bank: Bank, fresh: list[str]) -> dict[str, float]:

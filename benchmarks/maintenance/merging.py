@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.maintenance.planted import Planted, planted
-from skep.bank import Bank
-from skep.embedding import default_embedder
-from skep.lifecycle.merging import MERGE_SIMILARITY
-from skep.semantics.compare import compare
+from skep.bank.bank import Bank
+from skep.embedding.embedder import default_embedder
+from skep.lifecycle.resolve_conflicts import MERGE_SIMILARITY
+from skep.semantics.compare_texts import compare
 
 
 def planted_copies(originals: int, seed: int, *, edits: int = 1) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality.sets import EvalSet, Question, load
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.lifecycle.judge import RulesJudge
 
 PRESETS = ("default", "semantic")

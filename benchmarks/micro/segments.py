@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.speed.workload import DIM, Workload
+from skep.filters import Filter, IndexRow
+from skep.index.index import SegmentIndex
 from skep.model import ANY, Scope
-from skep.storage.base import Filter, IndexRow
-from skep.storage.segments import SegmentIndex
-from skep.words import query_terms
+from skep.text.terms import query_terms
 
 QUERIES = 300
 WANTED = 50

@@ -19,7 +19,7 @@ from benchmarks.quality.report import markdown, summary
 from benchmarks.quality.through_bank import prepare_bank
 from benchmarks.speed import machine
 from skep.errors import EmbedderUnavailableError
-from skep.retrieval.presets import PRESETS
+from skep.retrieval.recall_config import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).parent / "results"

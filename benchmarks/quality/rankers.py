@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.quality.sets import EvalSet, Question
-from skep.embedding import default_embedder, open_embedder
+from skep.embedding.embedder import default_embedder, open_embedder
 from skep.model import Recalled
-from skep.retrieval.config import RecallConfig
-from skep.retrieval.inmemory import InMemorySources
 from skep.retrieval.pipeline import run
-from skep.retrieval.presets import PRESETS, preset
-from skep.words import query_terms
+from skep.retrieval.recall_config import PRESETS, RecallConfig, preset
+from skep.retrieval.sources import InMemorySources
+from skep.text.terms import query_terms
 
 POOL = 60
 """mem0 asks its vector store for max(4 * limit, 60) memories and scores only those."""

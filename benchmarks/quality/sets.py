@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from skep.filters import Filter
 from skep.model import Memory, Scope
-from skep.storage.base import Filter
 
 OWN = Path(__file__).parent / "own.json"
 EPOCH = 1_735_689_600.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.quality.rankers import Answer, Ranker
 from benchmarks.quality.sets import EvalSet, Question
 from skep import Bank
-from skep.retrieval.presets import PRESETS
+from skep.retrieval.recall_config import PRESETS
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters a bank refuses, which some public texts hold."""

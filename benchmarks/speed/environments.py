@@ -36,7 +36,7 @@ def _needed() -> tuple[str, ...]:
 
 
 SPECS: tuple[Spec, ...] = (
-    Spec("skep", "skep", _needed(), "skep.bank", folder=ROOT / "native"),
+    Spec("skep", "skep", _needed(), "skep.bank.bank", folder=ROOT / "native"),
     Spec("floor", "FTS5 + numpy scan (floor)", ("apsw>=3.51.3", "numpy>=2"), "apsw, numpy"),
     Spec("sqlitevec", "FTS5 + sqlite-vec", ("apsw>=3.51.3", "sqlite-vec>=0.1.6"), "apsw, sqlite_vec"),
     Spec("chroma", "Chroma", ("chromadb>=1.5,<2",), "chromadb"),

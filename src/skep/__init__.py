@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skep.aio import AsyncBank
-    from skep.bank import Bank, BankStatus, Page
+    from skep.bank.async_bank import AsyncBank
+    from skep.bank.bank import Bank
+    from skep.bank.bank_file import BankStatus
+    from skep.bank.read import Page
     from skep.config import Settings
-    from skep.embedding.base import Embedder
+    from skep.embedding.embedder import Embedder
     from skep.errors import ConflictError, InvalidInputError, NotFoundError, SkepError, StorageError
     from skep.model import (
         Conflict,
@@ -31,18 +33,19 @@ if TYPE_CHECKING:
         Remembered,
         Scope,
     )
-    from skep.recall.budget import build_context
-    from skep.retrieval.config import RecallConfig
+    from skep.recall.context_budget import build_context
+    from skep.retrieval.recall_config import RecallConfig
+
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AsyncBank": "aio",
-    "Bank": "bank",
-    "BankStatus": "bank",
+    "AsyncBank": "bank.async_bank",
+    "Bank": "bank.bank",
+    "BankStatus": "bank.bank",
     "Conflict": "model",
     "ConflictError": "errors",
-    "Embedder": "embedding.base",
+    "Embedder": "embedding.embedder",
     "Event": "model",
     "Graph": "model",
     "Hit": "model",
@@ -51,9 +54,9 @@ _HOMES = {
     "Memory": "model",
     "NotFoundError": "errors",
     "Outcome": "model",
-    "Page": "bank",
+    "Page": "bank.bank",
     "Ranked": "model",
-    "RecallConfig": "retrieval.config",
+    "RecallConfig": "retrieval.recall_config",
     "Recalled": "model",
     "Receipt": "model",
     "Remembered": "model",
@@ -61,7 +64,7 @@ _HOMES = {
     "Settings": "config",
     "SkepError": "errors",
     "StorageError": "errors",
-    "build_context": "recall.budget",
+    "build_context": "recall.context_budget",
 }
 
 __all__ = [
@@ -100,7 +103,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'skep' has no attribute {name!r}")
     import importlib
 
-    from skep.loading import undisturbed
+    from skep.runtime import undisturbed
 
     with undisturbed():
         value = getattr(importlib.import_module(f"skep.{home}"), name)

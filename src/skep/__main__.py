@@ -6,10 +6,10 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from skep.loading import undisturbed
+from skep.runtime import undisturbed
 
 if TYPE_CHECKING:
-    from skep.server.mcp.launch import Plain
+    from skep.server.mcp.start import Plain
 
 
 def main() -> None:
@@ -37,21 +37,21 @@ def _run(words: list[str]) -> None:
         hook(words[1:])
         return
     if "mcp" in words:
-        from skep.server.mcp.launch import read_plain
+        from skep.server.mcp.start import read_plain
 
         plain = read_plain(words)
         if plain is not None:
             _serve(plain)
             return
     with undisturbed():
-        from skep.cli import main as command
+        from skep.cli.app import main as command
 
     command()
 
 
 def _serve(plain: Plain) -> None:
     from skep.errors import SkepError
-    from skep.server.mcp.launch import serve_plain
+    from skep.server.mcp.start import serve_plain
 
     try:
         serve_plain(plain)

@@ -14,6 +14,7 @@ from skep.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 BANK_NAME = "bank.skep"
 PROJECT_FOLDER = ".skep"
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from skep import Bank, kernels, words
-from skep.embedding.hashing import HashingEmbedder
+from skep import Bank, runtime
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import EmptyTextError
+from skep.index.catch_up import Upkeep
+from skep.index.columns import key_of
 from skep.lifecycle.maintain import MaintainConfig
-from skep.storage import numbering
-from skep.storage.segments.hashing import key_of
-from skep.storage.segments.upkeep import Upkeep
+from skep.text import terms
 
 EPISODES = [
     "The nightly build failed because the disk was full on node 3",
@@ -80,14 +80,14 @@ def test_an_interrupt_while_texts_are_cut_leaves_every_later_word_in_its_place(
         calls[0] += 1
         if calls[0] == 50:
             raise KeyboardInterrupt
-        return words.analysed(chunk)
+        return terms.analysed(chunk)
 
     texts = [f"alpha_{n} beta{n} gamma_{n}" for n in range(300)]
-    if compiled and kernels.native is None:
+    if compiled and runtime.native is None:
         pytest.skip("the compiled package is not there")
     if not compiled:
-        monkeypatch.setattr(kernels, "native", None)
-    monkeypatch.setattr(numbering, "analysed" if compiled else "joined_chunk", interrupted)
+        monkeypatch.setattr(runtime, "native", None)
+    monkeypatch.setattr(terms, "analysed" if compiled else "joined_chunk", interrupted)
     with opened(":memory:") as bank:
         with pytest.raises(KeyboardInterrupt):
             bank.remember_many(texts)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 
 YEAR = 365 * 86_400.0
 

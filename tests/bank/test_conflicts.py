@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ConflictError, InvalidInputError, UnknownKeyError
 from skep.model import Memory
-from skep.semantics.compare import Asked, Verdict, compare_many
-from skep.semantics.writing import ATTEMPTS
+from skep.semantics.compare_texts import Asked, Verdict, compare_many
+from skep.semantics.conflict_policy import ATTEMPTS
 
 DAY = 86_400.0
 
@@ -385,7 +385,7 @@ def test_a_look_through_the_bank_finds_what_a_look_at_each_memory_finds_and_comp
             for memory in bank.find(limit=200)
             for conflict in bank.find_conflicts(memory.id)
         }
-        monkeypatch.setattr("skep.semantics.compare.compare_many", counted)
+        monkeypatch.setattr("skep.semantics.compare_texts.compare_many", counted)
         found = bank.find_conflicts(progress=lambda done, total: told.append((done, total)))
     pairs = [frozenset((c.existing.id, c.memory.id)) for c in found if c.memory is not None]
     assert len(pairs) == len(set(pairs)) == len(found)

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from skep import Bank
-from skep.embedding.hashing import HashingEmbedder
-from skep.engine import Engine, forgetting
+from skep.embedding.static_table import HashingEmbedder
+from skep.engine import engine as engine_module
+from skep.engine.engine import Engine
 from skep.errors import InvalidInputError, NotFoundError, StorageError, SyncError
 
 COPIER = """
@@ -250,14 +251,14 @@ def test_what_was_forgotten_before_a_copy_was_there_is_erased_from_it_whatever_i
             other.forget(secret)
             fsync(descriptor)
 
-        meanwhile = forgetting.forget_meanwhile
+        meanwhile = engine_module.forget_meanwhile
 
         def later(engine: Engine, target: Path) -> None:
             assert other.forget(also).erased["backups"] == 1
             meanwhile(engine, target)
 
         monkeypatch.setattr(os, "fsync", slowly)
-        monkeypatch.setattr(forgetting, "forget_meanwhile", later)
+        monkeypatch.setattr(engine_module, "forget_meanwhile", later)
         bank.backup(copy)
     assert holders(tmp_path) == []
     with opened(copy) as bank:
@@ -281,7 +282,7 @@ def test_a_copy_of_a_bank_that_holds_single_events_of_another_is_replaced(tmp_pa
 FORGETTER = """
 import sys
 from skep import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 with Bank.open(sys.argv[1], embedder=HashingEmbedder(16)) as bank:
     for number in range(12):
         memory = bank.remember(f"{sys.argv[3]} {number}", on_conflict="ignore").memory.id

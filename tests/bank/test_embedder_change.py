@@ -10,8 +10,8 @@ import numpy as np
 from tests.conftest import Clock
 from tests.embedding.slow import NotInstant
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import EmbedderUnavailableError
 
 

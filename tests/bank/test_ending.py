@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import EmptyTextError
 from skep.model import Memory
 

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import Clock
 from tests.storage.older import make_older
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import InvalidInputError, NotFoundError
 from skep.storage.schema import VERSION
 

@@ -11,16 +11,15 @@ import apsw
 import numpy as np
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.clock import pack
-from skep.embedding.hashing import HashingEmbedder
-from skep.embedding.static import StaticEmbedder
+from skep.embedding.static_table import HashingEmbedder, StaticEmbedder
+from skep.index import row_table
 from skep.model import Event
-from skep.semantics.scorer import WordTable
-from skep.storage import wording
-from skep.storage.connection import Connection
-from skep.storage.segments import tail
-from skep.storage.wording import TAIL
+from skep.semantics.pair_model import WordTable
+from skep.storage import full_text
+from skep.storage.full_text import TAIL
+from skep.storage.sqlite_connection import Connection
 
 
 def opened(path: Path) -> Bank:
@@ -88,14 +87,14 @@ def test_an_interrupt_while_the_index_catches_up_is_made_good(
     with opened(bank_path) as bank:
         for i in range(6):
             bank.remember(f"the ledger of case k{i}", on_conflict="ignore")
-        whole, calls = tail.Entry, iter(range(100))
+        whole, calls = row_table.Entry, iter(range(100))
 
-        def interrupted(*parts: Any) -> tail.Entry:
+        def interrupted(*parts: Any) -> row_table.Entry:
             if next(calls) == 2:
                 raise KeyboardInterrupt
             return whole(*parts)
 
-        monkeypatch.setattr(tail, "Entry", interrupted)
+        monkeypatch.setattr(row_table, "Entry", interrupted)
         with pytest.raises(KeyboardInterrupt):
             bank.recall("ledger of case k3", limit=10, preset="hybrid")
 
@@ -130,14 +129,14 @@ def test_a_lost_word_index_is_seen_and_stops_nobody(bank_path: Path) -> None:
 def test_words_and_rows_are_of_one_moment(bank_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(bank_path) as bank, opened(bank_path) as other:
         memory = bank.remember("alpha", on_conflict="ignore").memory
-        whole = wording.waiting
+        whole = full_text.waiting
 
         def revised(connection: Connection) -> list[tuple[int, frozenset[str]]]:
             found = whole(connection)
             other.revise(memory.id, text="beta")
             return found
 
-        monkeypatch.setattr(wording, "waiting", revised)
+        monkeypatch.setattr(full_text, "waiting", revised)
         assert [found.text for found in bank.find("alpha")] == ["alpha"]
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.storage.holding import Held
-from skep.storage.newest import Newest
-from skep.storage.segments import reader
+from skep.bank.bank import Bank
+from skep.index import segment_reader
+from skep.storage.event_log import Newest
+from skep.storage.sqlite_connection import Held
 
 LEAVING = {
     Held.__exit__.__code__,
@@ -131,13 +131,13 @@ def test_words_weigh_right_after_an_interrupt_while_they_were_weighed(
 ) -> None:
     with Bank.open(tmp_path / "bank.skep", now=lambda: 1e9) as bank:
         bank.remember_many([f"The cat number {number} sleeps" for number in range(300)])
-        weigh = reader.impact
+        weigh = segment_reader.impact
 
         def interrupt(*_: Any) -> Any:
-            monkeypatch.setattr(reader, "impact", weigh)
+            monkeypatch.setattr(segment_reader, "impact", weigh)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(reader, "impact", interrupt)
+        monkeypatch.setattr(segment_reader, "impact", interrupt)
         with contextlib.suppress(KeyboardInterrupt):
             bank.recall("cat number 7", preset="hybrid")
         found = bank.recall("cat number 7", preset="hybrid")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ForgottenError, LineageError
 
 

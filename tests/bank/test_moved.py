@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ClosedError, MovedError
 
 VERBS: dict[str, Callable[[Bank], object]] = {
@@ -125,7 +125,7 @@ def test_who_may_not_look_has_not_seen_the_file_go(tmp_path: Path, monkeypatch: 
     with Bank.open(tmp_path / "bank.skep") as bank:
         bank.remember("The harbour opens at five")
         with monkeypatch.context() as patch:
-            patch.setattr("skep.storage.places.os.stat", refused)
+            patch.setattr("skep.storage.sqlite_connection.os.stat", refused)
             assert not bank.engine.store.connection.moved
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.conftest import SEARCH
 
 from skep import AsyncBank, Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import ClosedError, SkepError
 from skep.validation import REVISABLE
 

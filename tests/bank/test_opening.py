@@ -12,7 +12,7 @@ import pytest
 
 from skep import AsyncBank, Bank
 from skep.config import Settings, find_bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import ConfigError
 
 READING_MODULES = 93
@@ -197,7 +197,7 @@ def test_answering_one_question_imports_no_more_than_it_needs(tmp_path: Path) ->
     )
     assert {
         *(f"skep.{room}" for room in rooms),
-        "skep.embedding.queue",
+        "skep.embedding.embedding_queue",
         "random",
         "hashlib",
         "pathlib",

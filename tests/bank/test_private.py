@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.bank import Bank
-from skep.cli import app
+from skep.bank.bank import Bank
+from skep.cli.app import app
 from skep.errors import InvalidInputError
-from skep.integrations.importers import markdown, plain
-from skep.integrations.transfer import import_items
-from skep.private import public, whole_lines, without_private
+from skep.integrations.importers import text_files
+from skep.integrations.importers.registry import import_items
+from skep.private_parts import public, whole_lines, without_private
 from skep.tuning.documents import read_document
 
 HIDDEN = "s3cret"
@@ -122,9 +122,9 @@ def test_imports_cut_it_before_they_split_a_file(bank: Bank, tmp_path: Path) -> 
         f'{{"text": "x {PART}", "tags": ["{PART}", "b"], "title": "{PART}"}}\n"{PART}"\n'
     )
 
-    import_items(bank, markdown.read_markdown(tmp_path / "a.md"))
-    import_items(bank, plain.read_lines(tmp_path / "a.txt"))
-    import_items(bank, plain.read_jsonl(tmp_path / "a.jsonl"))
+    import_items(bank, text_files.read_markdown(tmp_path / "a.md"))
+    import_items(bank, text_files.read_lines(tmp_path / "a.txt"))
+    import_items(bank, text_files.read_jsonl(tmp_path / "a.jsonl"))
 
     assert not leaks(bank)
     assert "three" in {memory.text.strip("- ") for memory in bank.find(limit=100)}

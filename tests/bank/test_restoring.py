@@ -13,9 +13,9 @@ import apsw
 import pytest
 
 from skep import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import CorruptBankError, InvalidInputError, NotABankError, NotFoundError, SkepError
-from skep.storage.connection import Connection
+from skep.storage.sqlite_connection import Connection
 
 WRITER = """
 import os, signal, sys

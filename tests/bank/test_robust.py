@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Clock
 
 from skep import AsyncBank, Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import EmptyTextError, InvalidInputError, SyncError
 from skep.model import Event
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import NotFoundError
 from skep.model import SHARED, Scope
 

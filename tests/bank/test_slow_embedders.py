@@ -15,14 +15,13 @@ from tests.conftest import Clock
 from tests.embedding.slow import NotInstant
 from tests.embedding.stub import KEY, Reply, Stub, serving
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.clock import Now, system_now
 from skep.config import Settings
-from skep.embedding import open_embedder
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.embedder import open_embedder
 from skep.embedding.remote import OLLAMA, OPENAI, RemoteEmbedder
-from skep.engine.outages import OUTAGE_SECONDS
-from skep.engine.waiting import LEASE_SECONDS
+from skep.embedding.static_table import HashingEmbedder
+from skep.engine.embeddings import LEASE_SECONDS, OUTAGE_SECONDS
 from skep.errors import ConflictError, EmbedderUnavailableError, EmbeddingError
 
 QUIET = Settings(embed_when_read=False)
@@ -425,7 +424,7 @@ def test_what_an_embedder_raises_is_shown_and_tried_again(clock: Clock) -> None:
 KILLED = """
 import sys, time
 from skep import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 
 class Slow(HashingEmbedder):
     instant = False

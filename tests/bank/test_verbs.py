@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import (
     ForgottenError,
     InvalidInputError,

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import InvalidInputError, NotFoundError, OutOfRangeError, SkepError, SyncError
 from skep.validation import REVISABLE
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.cli import bench as module
-from skep.cli.shared import opener
+from skep.cli.app import opener
 from skep.errors import InvalidInputError
 
 

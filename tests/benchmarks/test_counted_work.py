@@ -23,12 +23,12 @@ from typing import Any
 import apsw
 import pytest
 
-from skep.bank import Bank
-from skep.embedding import default_embedder
-from skep.embedding.hashing import HashingEmbedder
-from skep.kernels import native
-from skep.storage.base import Filter
-from skep.storage.segments import index as segment_index
+from skep.bank.bank import Bank
+from skep.embedding.embedder import default_embedder
+from skep.embedding.static_table import HashingEmbedder
+from skep.filters import Filter
+from skep.index import index as segment_index
+from skep.runtime import native
 
 WORDS = """
 cache queue ledger token schema worker mailer report cluster parser index folder branch tenant
@@ -521,9 +521,9 @@ LOADED = """
 import sys
 def loaded():
     return sorted(sys.modules)
-from skep.bank import Bank
+from skep.bank.bank import Bank
 said = {"import": loaded()}
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 with Bank.open(sys.argv[1], embedder=HashingEmbedder(64)) as bank:
     said["open"] = loaded()
     bank.recall("worker retries of case k12", preset="rrf")
@@ -605,8 +605,8 @@ def test_counting_a_use_writes_nothing_until_a_batch_is_full(bank: Bank) -> None
 
 SCRIPT = """
 import json, sys
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 path, how, count = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
 with Bank.open(path, embedder=HashingEmbedder(256), now=lambda: 1750000000.0, read_only=True) as bank:
     for n in range(count):

@@ -22,7 +22,7 @@ from benchmarks.speed.worker import BATCHES, Worker, disk
 from benchmarks.speed.workload import DIM, Workload, save
 
 HERE = [
-    Spec("skep", "skep", (), "skep.bank", own=False),
+    Spec("skep", "skep", (), "skep.bank.bank", own=False),
     Spec("floor", "the floor", (), "apsw", own=False),
 ]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from skep.cli import app
+from skep.cli.app import app
 
 
 @pytest.fixture

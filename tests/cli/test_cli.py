@@ -13,10 +13,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from skep.bank import Bank
-from skep.cli import COMMANDS, MEANT, app
+from skep.bank.bank import Bank
+from skep.cli.app import COMMANDS, MEANT, app
 from skep.errors import ConfigError, SkepError
-from skep.storage import opening
+from skep.storage import sqlite_file
 
 
 def as_json(result: Any) -> Any:
@@ -223,7 +223,7 @@ def test_what_is_left_of_a_bank_that_was_cut_short_is_saved(
 def test_a_bank_that_was_cut_to_nothing_is_not_taken_for_a_new_one(
     run: Any, bank_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite_file, "FIRST_SECONDS", 0.0)
     run("add", "the kettle is blue")
     os.truncate(bank_path, 0)
     failed = run(*command, code=1)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from tests.embedding.stub import KEY, Stub, serving
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import find_bank
-from skep.server.mcp.banks import _open
+from skep.server.mcp.start import _open
 
 NOBODY = "http://127.0.0.1:1"
 """Where no service listens."""

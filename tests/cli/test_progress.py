@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 
 pty = pytest.importorskip("pty")
 

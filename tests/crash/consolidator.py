@@ -7,9 +7,9 @@ import signal
 import sys
 from typing import Any
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
-from skep.lifecycle import consolidating
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+from skep.lifecycle import reflect
 from skep.lifecycle.maintain import MaintainConfig
 
 
@@ -18,17 +18,17 @@ def die(*_args: Any, **_options: Any) -> None:
 
 
 def main(path: str, moment: str) -> None:
-    forget = consolidating.forget
+    forget = reflect.forget
     with Bank.open(path, embedder=HashingEmbedder(64)) as bank:
         bank.remember_many(
             [{"text": f"Backup to nas3 failed again, attempt {n}", "kind": "episode"} for n in range(4)]
         )
         if moment == "marked":
-            consolidating._repointed = die  # type: ignore[assignment] # pyright: ignore[reportPrivateUsage]
+            reflect._repointed = die  # type: ignore[assignment] # pyright: ignore[reportPrivateUsage]
         elif moment == "repointed":
-            consolidating.forget = die  # type: ignore[assignment]
+            reflect.forget = die  # type: ignore[assignment]
         elif moment == "forgotten":
-            consolidating.forget = lambda *args: die(forget(*args))  # type: ignore[assignment]
+            reflect.forget = lambda *args: die(forget(*args))  # type: ignore[assignment]
         bank.maintain(MaintainConfig(steps=("reflect",), consolidate="hard"))
 
 

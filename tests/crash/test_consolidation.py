@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.lifecycle.maintain import MaintainConfig
 
 CONSOLIDATOR = Path(__file__).with_name("consolidator.py")

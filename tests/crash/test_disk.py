@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import (
     BankNotFoundError,
     CorruptBankError,
@@ -24,7 +24,7 @@ from skep.errors import (
     StorageError,
 )
 from skep.storage.schema import VERSION
-from skep.storage.sqlite import SqliteStore
+from skep.storage.sqlite_store import SqliteStore
 
 
 def filled(path: Path, count: int = 300) -> list[str]:
@@ -173,12 +173,12 @@ def test_a_copied_bank_draws_a_name_of_its_own(bank_path: Path, tmp_path: Path) 
 
 
 def test_an_older_bank_is_migrated_after_a_copy(bank_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from skep.storage import opening
+    from skep.storage import sqlite_file
 
     filled(bank_path, 5)
-    steps = (*opening.STEPS, "CREATE TABLE of_the_future(x);")
-    monkeypatch.setattr(opening, "STEPS", steps)
-    monkeypatch.setattr(opening, "VERSION", len(steps))
+    steps = (*sqlite_file.STEPS, "CREATE TABLE of_the_future(x);")
+    monkeypatch.setattr(sqlite_file, "STEPS", steps)
+    monkeypatch.setattr(sqlite_file, "VERSION", len(steps))
     with opened(bank_path) as bank:
         assert bank.status().memories == 5
         assert bank.status().schema == len(steps)
@@ -188,12 +188,14 @@ def test_an_older_bank_is_migrated_after_a_copy(bank_path: Path, monkeypatch: py
 
 
 def test_a_migration_that_fails_changes_nothing(bank_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from skep.storage import opening
+    from skep.storage import sqlite_file
 
     filled(bank_path, 5)
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "STEPS", (*opening.STEPS, "CREATE TABLE fine(x); CREATE TABLE broken("))
-        patch.setattr(opening, "VERSION", VERSION + 1)
+        patch.setattr(
+            sqlite_file, "STEPS", (*sqlite_file.STEPS, "CREATE TABLE fine(x); CREATE TABLE broken(")
+        )
+        patch.setattr(sqlite_file, "VERSION", VERSION + 1)
         with pytest.raises(StorageError):
             opened(bank_path)
     with opened(bank_path) as bank:

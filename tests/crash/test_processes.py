@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 
 BODY = """
 import sys
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 
 path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with Bank.open(path, embedder=HashingEmbedder(64)) as bank:

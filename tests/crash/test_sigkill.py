@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.storage.older import make_older
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.storage.schema import VERSION
 
 WRITER = Path(__file__).with_name("writer.py")
@@ -75,8 +75,8 @@ def test_a_killed_writer_leaves_the_bank_free_for_the_next(bank_path: Path) -> N
 
 OPENER = """
 import sys
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 embedder = HashingEmbedder(64)
 print("ready", flush=True)
 Bank.open(sys.argv[1], embedder=embedder)

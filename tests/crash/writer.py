@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 
 
 def main(path: str, name: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import skep
-from skep.cli import app
+from skep.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -86,14 +86,14 @@ def test_every_public_name_is_sorted_and_importable() -> None:
 
 
 def test_every_command_is_in_the_reference() -> None:
-    from skep.cli import COMMANDS
+    from skep.cli.app import COMMANDS
 
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"`skep {name}" not in page] == []
 
 
 def test_every_method_of_a_bank_is_in_the_reference() -> None:
-    from skep.bank import Bank
+    from skep.bank.bank import Bank
 
     page = (ROOT / "docs" / "reference" / "bank.md").read_text(encoding="utf-8")
     methods = [name for name in dir(Bank) if not name.startswith("_")]

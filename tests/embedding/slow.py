@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 
 
 class NotInstant(HashingEmbedder):

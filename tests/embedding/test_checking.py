@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skep.embedding.checking import checked, guarded
+from skep.embedding.embedder import checked, guarded
 from skep.errors import EmbedderFailedError, EmbedderMismatchError, EmbeddingError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.embedding.stub import KEY, Stub, serving
 
-from skep.embedding.environment import from_environment, ollama_address
+from skep.embedding.remote import from_environment, ollama_address
 from skep.errors import ConfigError
 
 

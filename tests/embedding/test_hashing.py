@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skep.embedding import open_embedder
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.embedder import open_embedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import ConfigError
 
 

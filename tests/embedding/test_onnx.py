@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skep.embedding import open_embedder
+from skep.embedding.embedder import open_embedder
 from skep.embedding.onnx import OnnxEmbedder, digest_of, models_folder, open_minilm
 from skep.errors import EmbedderMismatchError, EmbedderUnavailableError, MissingExtraError
 

@@ -16,14 +16,9 @@ from benchmarks.maintenance.planted import planted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import kernels
-from skep.embedding.static import DATA, StaticEmbedder
-from skep.embedding.vocabulary import pack
-from skep.embedding.wordpiece import (
-    MAX_WORD,
-    WordPiece,
-    _normal_form,  # pyright: ignore[reportPrivateUsage]
-)
+from skep import runtime
+from skep.embedding.static_table import DATA, StaticEmbedder
+from skep.embedding.wordpiece import MAX_WORD, WordPiece, _normal_form, pack
 
 ALL = sys.maxsize
 BLANKS = " \t\n\r\x0b\x0c\x1c\x85\u00a0\u2003\u2028\u3000"
@@ -53,7 +48,7 @@ def both(call: Any, *given: Any) -> tuple[Any, Any]:
     """What a call gives with the compiled loops and without."""
     compiled = call(*given)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "native", None)
+        patch.setattr(runtime, "native", None)
         return compiled, call(*given)
 
 
@@ -198,7 +193,7 @@ def test_pieces_that_mean_something_are_those_of_python(native: Any, embedder: S
     assert [each.tolist() for each in both(embedder.pieces, [], 9)[1]] == [[], []]
 
 
-GENERATIONS = getattr(kernels.native, "generations", tuple)()
+GENERATIONS = getattr(runtime.native, "generations", tuple)()
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, indirect=True)

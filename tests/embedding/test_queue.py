@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.embedding.hashing import HashingEmbedder
-from skep.embedding.queue import BackOff, EmbedWorker, Pending, Step
+from skep.embedding.embedding_queue import BackOff, EmbedWorker, Pending, Step
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import BusyError, EmbedderUnavailableError, EmbeddingError
 
 

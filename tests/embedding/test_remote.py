@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from tests.embedding.stub import KEY, Stub, serving
 
-from skep.embedding import open_embedder
-from skep.embedding.http import Retry, retry_after
-from skep.embedding.remote import GEMINI, OLLAMA, OPENAI, RemoteEmbedder, Service
+from skep.embedding.embedder import open_embedder
+from skep.embedding.remote import GEMINI, OLLAMA, OPENAI, RemoteEmbedder, Retry, Service, retry_after
 from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 
 

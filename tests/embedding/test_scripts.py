@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skep.embedding.static import StaticEmbedder
+from skep.embedding.static_table import StaticEmbedder
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 WORDS = 40

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.embedding import Embedder, default_embedder
-from skep.embedding.static import DATA as FOLDER
-from skep.embedding.static import StaticEmbedder
+from skep.embedding.embedder import Embedder, default_embedder
+from skep.embedding.static_table import DATA as FOLDER
+from skep.embedding.static_table import StaticEmbedder
 from skep.errors import EmbedderUnavailableError
 
 DATA = Path(FOLDER)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.embedding.static import DATA
-from skep.embedding.vocabulary import MOST, PackedVocabulary, pack
-from skep.embedding.wordpiece import MANY, MAX_WORD, WordPiece, split_words
+from skep.embedding.static_table import DATA
+from skep.embedding.wordpiece import MANY, MAX_WORD, MOST, PackedVocabulary, WordPiece, pack, split_words
 
 # What the reference tokenizer printed for these texts.
 # fmt: off

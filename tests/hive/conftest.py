@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.policy import HivePolicy
 
 AGENTS = ("ana", "bob", "cy", "dora", "eve", "fay")
 GROUPS = {"infra": ("ana", "bob"), "people": ("cy", "dora"), "sales": ("eve", "fay")}

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from skep.errors import ForgottenError, InvalidInputError, NotFoundError
-from skep.hive.bus.local import LocalBus
-from skep.hive.frames import RepairRequest
+from skep.hive.bus.in_process import LocalBus
+from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.mending import lacking_of
-from skep.hive.policy import HivePolicy
-from skep.hive.replica import seen
+from skep.hive.members import lacking_of
+from skep.hive.messages import RepairRequest
+from skep.hive.replication import seen
 
 from .conftest import AGENTS, EMBEDDER, GROUPS
 

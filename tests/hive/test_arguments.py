@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.bank.test_wrong_types import WRONG, arguments, call, names, refusal
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.hive.hive import Hive
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from skep.hive.policy import HivePolicy
-from skep.hive.pool import Ask, Slice
-from skep.hive.shelf import Shelf
+from skep.hive.gateway import HivePolicy
+from skep.hive.messages import Ask, Slice
+from skep.hive.shard_index import Shelf
 
 from .conftest import MakeHive
 

@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import NotFoundError, SkepError, SyncError
-from skep.hive.bus import BackPressureError, BadSubjectError, Bus, ConsumerConfig, LocalBus, StreamConfig
-from skep.hive.bus.base import matches, safe_part
-from skep.hive.frames import (
+from skep.hive.bus.bus import (
+    BackPressureError,
+    BadSubjectError,
+    Bus,
+    ConsumerConfig,
+    StreamConfig,
+    matches,
+    safe_part,
+)
+from skep.hive.bus.in_process import LocalBus
+from skep.hive.messages import (
     AgentOnline,
     AgentProgress,
     AgentReady,
@@ -27,7 +35,7 @@ from skep.hive.frames import (
     encode,
     name_of,
 )
-from skep.hive.tracing import current_trace, tracer
+from skep.hive.traces import current_trace, tracer
 
 
 class Clock:

@@ -12,11 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from skep.bank import Bank
-from skep.cli import app
+from skep.bank.bank import Bank
+from skep.cli.app import app
+from skep.cli.bank_file import sync_group
 from skep.cli.hive import group as hive_group
-from skep.cli.sync import group as sync_group
-from skep.storage import opening
+from skep.storage import sqlite_file
 
 pytest.importorskip("yaml")
 
@@ -156,7 +156,7 @@ def test_two_files_meet(run: Run, two: tuple[str, str]) -> None:
 def test_a_bank_to_sync_with_is_made_only_on_purpose(
     run: Run, two: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite_file, "FIRST_SECONDS", 0.0)
     refused = run("sync", "with", "typo.skep", "--bank", two[0], ok=False)
     assert refused.exit_code == 1
     assert "there is no bank at typo.skep" in str(refused.exception)
@@ -172,7 +172,7 @@ def test_a_bank_to_sync_with_is_made_only_on_purpose(
 def test_a_member_that_was_cut_to_nothing_is_not_taken_for_a_new_one(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite_file, "FIRST_SECONDS", 0.0)
     run("hive", "apply")
     bank = tmp_path / "banks" / "infra.skep"
     assert bank.stat().st_size > 0

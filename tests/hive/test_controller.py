@@ -9,7 +9,7 @@ import pytest
 
 from skep.errors import ConfigError
 from skep.hive.controller import Controller
-from skep.hive.manifest import parse
+from skep.hive.hive_manifest import parse
 
 from .conftest import EMBEDDER
 
@@ -153,9 +153,9 @@ def test_a_store_in_memory_can_be_opened_and_leaves_nothing(tmp_path: Path, cloc
 
 def test_signatures_named_in_the_manifest_are_demanded(tmp_path: Path, clock: Any) -> None:
     pytest.importorskip("nacl")
-    from skep.bank import Bank
-    from skep.hive.replica import sync
-    from skep.hive.signing import Signer
+    from skep.bank.bank import Bank
+    from skep.hive.replication import sync
+    from skep.hive.signatures import Signer
 
     seed = "ab" * 32
     key = Signer(bytes.fromhex(seed)).public.hex()

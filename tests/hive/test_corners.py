@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from skep.agent.orchestrator import Orchestrator
 from skep.errors import InvalidInputError, NotFoundError
 from skep.hive.controller import Controller
-from skep.hive.frames import Envelope, FactPromoted, FactsChanged, Frame, Query, ShardQuery
+from skep.hive.gateway import HivePolicy
 from skep.hive.gossip import Gossip
 from skep.hive.hive import Hive
-from skep.hive.layout import Federated
-from skep.hive.manifest import AgentSpec, GatewaySpec, Manifest
-from skep.hive.orchestrator import Orchestrator
-from skep.hive.policy import HivePolicy
+from skep.hive.hive_manifest import AgentSpec, GatewaySpec, Manifest
+from skep.hive.layouts import Federated
+from skep.hive.messages import Envelope, FactPromoted, FactsChanged, Frame, Query, ShardQuery
 from skep.model import Event
 
 from .conftest import EMBEDDER, FAST, MakeHive, build

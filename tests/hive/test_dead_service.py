@@ -10,7 +10,7 @@ from tests.conftest import Clock
 from tests.embedding.slow import NotInstant
 from tests.hive.conftest import MakeHive
 
-from skep.engine.outages import OUTAGE_SECONDS
+from skep.engine.embeddings import OUTAGE_SECONDS
 from skep.errors import EmbedderUnavailableError
 
 

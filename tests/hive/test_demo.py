@@ -5,8 +5,7 @@ from __future__ import annotations
 import xml.dom.minidom as dom
 
 import skep.hive
-from skep.hive.plot import bars, curve, curve_svg
-from skep.hive.story import story
+from skep.cli.demo import bars, curve, curve_svg, story
 
 
 def test_a_story_has_as_many_different_parts_as_asked_for_and_is_always_the_same() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import OutOfRangeError, SyncError
-from skep.hive.digest import Bloom
+from skep.hive.gossip import Bloom
 
 
 @given(st.sets(st.text(max_size=12), max_size=50))

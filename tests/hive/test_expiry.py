@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from skep.errors import InvalidInputError
-from skep.hive.expiry import effective_confidence
+from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.policy import HivePolicy
+from skep.hive.members import effective_confidence
 from skep.model import Memory
 
 from .conftest import FAST, MakeHive

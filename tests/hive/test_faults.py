@@ -10,13 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from skep.hive.bus.local import LocalInbox
-from skep.hive.frames import Envelope, Frame, Query, QueryResponse, ShardQuery, ShardResponse
+from skep.hive.bus.in_process import LocalInbox
+from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.policy import HivePolicy
-from skep.hive.pool import Ask, Slice
-from skep.hive.scatter import SUSPECT_AFTER, Health, all_missing
-from skep.hive.sense import out_of_range, sound
+from skep.hive.hive_recall import SUSPECT_AFTER, Health, all_missing, out_of_range, sound
+from skep.hive.messages import Ask, Envelope, Frame, Query, QueryResponse, ShardQuery, ShardResponse, Slice
 
 from .conftest import AGENTS, MakeHive
 

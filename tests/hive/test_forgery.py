@@ -8,15 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from skep.bank import Bank
+from skep.agent.orchestrator import Orchestrator
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, SyncError
-from skep.hive.frames import Envelope, FactPromoted, FactsChanged, ShardStore, ShardStored
 from skep.hive.gossip import Gossip
 from skep.hive.hive import Hive
-from skep.hive.orchestrator import Orchestrator
-from skep.hive.replica import SyncServer, sync, sync_over, take
-from skep.hive.signing import Keyring, Signer
-from skep.hive.transfer import apply_changes, export_changes
+from skep.hive.messages import Envelope, FactPromoted, FactsChanged, ShardStore, ShardStored
+from skep.hive.replication import SyncServer, apply_changes, export_changes, sync, sync_over, take
+from skep.hive.signatures import Keyring, Signer
 from skep.model import Event
 
 from .conftest import EMBEDDER, MakeHive
@@ -111,7 +110,7 @@ def test_a_bank_with_a_keyring_refuses_forgeries_by_gossip_sync_and_bus(banks: A
     assert [refused.fault for refused in done.sent.refused] == ["unknown actor"]
     assert not done.equal
 
-    from skep.hive.bus.local import LocalBus
+    from skep.hive.bus.in_process import LocalBus
 
     bus = LocalBus("a", wire=True)
     server = SyncServer(target, bus, hive="h", member="b", keyring=ring)
@@ -123,7 +122,7 @@ def test_a_bank_with_a_keyring_refuses_forgeries_by_gossip_sync_and_bus(banks: A
 
 
 def test_refused_events_do_not_hold_up_those_behind_them(banks: Any, clock: Any) -> None:
-    from skep.hive.bus.local import LocalBus
+    from skep.hive.bus.in_process import LocalBus
 
     source, target = banks(), banks()
     take(source, [forged(clock, counter=n) for n in range(1, 8)])

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from skep.errors import NotFoundError
+from skep.hive.gateway import Decision, HivePolicy, Standing
 from skep.hive.hive import Hive
-from skep.hive.policy import Decision, HivePolicy, Standing
 from skep.model import Memory
 
 from .conftest import FAST, MakeHive

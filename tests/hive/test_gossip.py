@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
+from skep.hive.gateway import HivePolicy
 from skep.hive.gossip import Gossip, choose, convergence, known_ids
-from skep.hive.policy import HivePolicy
 
 from .conftest import EMBEDDER, MakeHive
 

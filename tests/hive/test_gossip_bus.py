@@ -9,18 +9,17 @@ from typing import Any, Literal
 
 import pytest
 
-from skep.bank import Bank
+from skep.agent.orchestrator import Orchestrator
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, SyncError
-from skep.hive.bus.local import LocalBus
-from skep.hive.frames import Envelope, Frame, GossipDigest, GossipHeard, GossipRequest, Query, ShardUsed
-from skep.hive.frames import Gossip as Message
-from skep.hive.gossip import Gossip, convergence, known_ids
-from skep.hive.hearing import GossipServer, Listener, gossip_subject
+from skep.hive.bus.in_process import LocalBus
+from skep.hive.gateway import HivePolicy
+from skep.hive.gossip import Gossip, GossipServer, Listener, convergence, gossip_subject, known_ids
 from skep.hive.hive import Hive
-from skep.hive.orchestrator import Orchestrator
-from skep.hive.policy import HivePolicy
-from skep.hive.signing import Keyring, Signer
-from skep.hive.versions import Versions
+from skep.hive.messages import Envelope, Frame, GossipDigest, GossipHeard, GossipRequest, Query, ShardUsed
+from skep.hive.messages import Gossip as Message
+from skep.hive.signatures import Keyring, Signer
+from skep.hive.version_vectors import Versions
 from skep.model import Event
 
 from .conftest import AGENTS, EMBEDDER

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFoundError
+from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.policy import HivePolicy
 
 from .conftest import AGENTS, MakeHive
 

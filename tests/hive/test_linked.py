@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from skep.hive.pool import Fetched
-from skep.hive.scatter import Scatter
+from skep.hive.hive_recall import Scatter
+from skep.hive.messages import Fetched
 
 from .conftest import MakeHive
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import MissingExtraError, NotFoundError, SkepError
-from skep.hive.manifest import ManifestError, load, parse
+from skep.hive.hive_manifest import ManifestError, load, parse
 
 pytest.importorskip("yaml")
 

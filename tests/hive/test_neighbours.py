@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skep.hive.policy import HivePolicy
+from skep.hive.gateway import HivePolicy
 
 from .conftest import MakeHive
 

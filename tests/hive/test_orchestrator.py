@@ -7,8 +7,11 @@ import random
 import msgspec
 import pytest
 
-from skep.hive.bus import LocalBus
-from skep.hive.frames import (
+from skep.agent.orchestrator import Orchestrator
+from skep.hive.bus.in_process import LocalBus
+from skep.hive.gateway import PromotionPolicy, Standing
+from skep.hive.hive import Hive
+from skep.hive.messages import (
     AgentOnline,
     AgentProgress,
     AgentReady,
@@ -21,9 +24,6 @@ from skep.hive.frames import (
     Query,
     QueryResponse,
 )
-from skep.hive.hive import Hive
-from skep.hive.orchestrator import Orchestrator
-from skep.hive.policy import PromotionPolicy, Standing
 from skep.model import Memory
 
 from .conftest import MakeHive

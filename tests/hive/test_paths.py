@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.hive.gossip import Gossip
 from skep.hive.hive import Hive
-from skep.hive.paths import Paths
-from skep.hive.replica import sync, take
-from skep.hive.transfer import apply_changes, export_changes
+from skep.hive.replication import apply_changes, export_changes, sync, take
+from skep.hive.trust import Paths
 
 from .conftest import EMBEDDER, MakeHive, build
 

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import ConfigError
-from skep.hive.policy import Decision, HivePolicy, PromotionPolicy, RateLimit, Standing, policy_problems
-from skep.hive.quality import PROMOTE_AT, assess
+from skep.hive.gateway import (
+    PROMOTE_AT,
+    Decision,
+    HivePolicy,
+    PromotionPolicy,
+    RateLimit,
+    Standing,
+    assess,
+    policy_problems,
+)
 from skep.model import Conflict, Memory
 
 GOOD = "The staging database runs PostgreSQL 16 on port 5433."

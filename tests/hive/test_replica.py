@@ -10,14 +10,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ForgottenError, NotFoundError, SyncError
-from skep.hive.bus import LocalBus
-from skep.hive.frames import Envelope, Frame, SyncEvents, SyncRequest
-from skep.hive.replica import SyncServer, lacking, pull, seen, sync, sync_over, sync_subject, take
-from skep.hive.signing import Keyring, Signer
-from skep.hive.transfer import apply_changes, export_changes, read_changes
-from skep.hive.versions import Versions
+from skep.hive.bus.in_process import LocalBus
+from skep.hive.messages import Envelope, Frame, SyncEvents, SyncRequest
+from skep.hive.replication import (
+    SyncServer,
+    apply_changes,
+    export_changes,
+    lacking,
+    pull,
+    read_changes,
+    seen,
+    sync,
+    sync_over,
+    sync_subject,
+    take,
+)
+from skep.hive.signatures import Keyring, Signer
+from skep.hive.version_vectors import Versions
 
 from .conftest import EMBEDDER
 

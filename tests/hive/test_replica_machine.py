@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.conftest import SEARCH
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import SkepError
-from skep.hive.replica import seen, sync, take
+from skep.hive.replication import seen, sync, take
 from skep.model import Event
 
 from .conftest import EMBEDDER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.conftest import Clock
 
-from skep.embedding import default_embedder
+from skep.embedding.embedder import default_embedder
 from skep.hive.hive import Hive
 from skep.model import Scope
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import OutOfRangeError
+from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.policy import HivePolicy
-from skep.hive.shards import Ring, owners, share
+from skep.hive.layouts import Ring, owners, share
 
 from .conftest import EMBEDDER
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import InvalidInputError, MissingExtraError, SyncError
-from skep.hive.signing import Keyring, Refused, Signer, canonical
+from skep.hive.signatures import Keyring, Refused, Signer, canonical
 from skep.model import Event
 
 pytest.importorskip("nacl")

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.policy import HivePolicy
-from skep.hive.pool import Ask, Slice
-from skep.hive.scatter import Scatter
-from skep.hive.sense import sound
-from skep.hive.shelf import Shelf
+from skep.hive.hive_recall import Scatter, sound
+from skep.hive.messages import Ask, Slice
+from skep.hive.shard_index import Shelf
 
 from .conftest import AGENTS, MakeHive
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from skep.hive import tracing
-from skep.hive.tracing import Span, Tracer, current_trace
+from skep.hive import traces
+from skep.hive.traces import Span, Tracer, current_trace
 
 
 def make(spans: list[Span]) -> Tracer:
@@ -63,7 +63,7 @@ def test_open_telemetry_gets_every_span_when_it_is_installed(monkeypatch: pytest
     exporter = export.InMemorySpanExporter()
     provider = sdk.TracerProvider()
     provider.add_span_processor(processor.SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(tracing, "_otel_module", [provider])
+    monkeypatch.setattr(traces, "_otel_module", [provider])
     with Tracer(lambda span: None).span("hive.recall", members=20) as span:
         pass
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from skep.cli.install import install
+from skep.cli.clients import install
 from skep.integrations.clients import CLIENTS
-from skep.server.mcp.profiles import PROFILES
+from skep.server.mcp.tool_profiles import PROFILES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -62,7 +62,7 @@ def test_the_reference_of_the_tools_is_what_a_model_reads() -> None:
 
 
 def test_the_page_of_imports_names_every_source() -> None:
-    from skep.integrations.importers import SOURCES
+    from skep.integrations.importers.registry import SOURCES
 
     page = (DOCS / "how-to" / "import.md").read_text()
 

@@ -12,14 +12,13 @@ from typing import Any
 import apsw
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
 from skep.errors import NotABankError
 from skep.integrations.capture import capture, episodes
 from skep.integrations.capture import run as keep
-from skep.integrations.hooks import Payload, opening, respond, speaks_to
-from skep.integrations.transcripts import Turn, read_turns, without_private
-from skep.storage.sqlite import SqliteStore
+from skep.integrations.hooks import Payload, Turn, opening, read_turns, respond, speaks_to, without_private
+from skep.storage.sqlite_store import SqliteStore
 
 NOW = 1_790_000_000.0
 
@@ -171,7 +170,7 @@ def test_a_hook_exits_with_0_whatever_it_is_given(words: list[str], tmp_path: Pa
 def test_nothing_is_kept_in_a_bank_that_was_cut_to_nothing(
     tmp_path: Path, transcript: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skep.storage.opening.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("skep.storage.sqlite_file.FIRST_SECONDS", 0.0)
     path = tmp_path / "bank.skep"
     path.touch()
     payload = {"hook_event_name": "Stop", "session_id": "s9", "transcript_path": str(transcript)}
@@ -200,7 +199,7 @@ def test_a_hook_needs_neither_numpy_nor_the_index(tmp_path: Path) -> None:
         bank.remember("The staging database runs PostgreSQL 16 on port 5433")
     code = (
         "import sys; from skep.integrations.hooks import main; main(sys.argv[1:]); "
-        "sys.exit(any(name in sys.modules for name in ('numpy', 'skep.bank', 'click', 'subprocess')))"
+        "sys.exit(any(name in sys.modules for name in ('numpy', 'skep.bank.bank', 'click', 'subprocess')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "claude-code", "--bank", str(bank_path)],
@@ -217,7 +216,7 @@ def test_a_hook_needs_neither_numpy_nor_the_index(tmp_path: Path) -> None:
 def test_the_command_exits_with_0_whatever_it_is_given(arguments: list[str], tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from skep.cli.hook import hook
+    from skep.cli.clients import hook
 
     done = CliRunner().invoke(hook, arguments, input="{", env={"SKEP_BANK": str(tmp_path / "none.skep")})
 

@@ -18,12 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, NotFoundError
-from skep.integrations.importers import SOURCES, detect, read
-from skep.integrations.importers.base import item, moment, source_of
-from skep.integrations.importers.markdown import front_matter, sections
-from skep.integrations.transfer import import_items
+from skep.integrations.importers.item import item, moment, source_of
+from skep.integrations.importers.registry import SOURCES, detect, import_items, read
+from skep.integrations.importers.text_files import front_matter, sections
 
 # The shapes below were checked against mem0ai 2.2, qdrant-client 1.20, claude-mem 13.25, graphiti-core 0.31,
 # basic-memory 0.24 and the reference memory server 2026.8.

@@ -10,11 +10,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from skep.cli.install import install as command
+from skep.cli.clients import install as command
 from skep.errors import ConfigError, NotFoundError
-from skep.integrations import jsonc
-from skep.integrations.clients import CLIENTS, Place, client, edits, traces
-from skep.integrations.install import plan_install, plan_uninstall, write
+from skep.integrations import config_files
+from skep.integrations.clients import (
+    CLIENTS,
+    Place,
+    client,
+    edits,
+    plan_install,
+    plan_uninstall,
+    traces,
+    write,
+)
 
 NAMES = [one.name for one in CLIENTS]
 
@@ -63,7 +71,7 @@ def test_uninstalling_leaves_what_was_there_and_nothing_of_ours(name: str, place
     install(name, place)
     uninstall(name, place)
 
-    read = tomllib.loads if first.format == "toml" else jsonc.parse
+    read = tomllib.loads if first.format == "toml" else config_files.parse_jsonc
     left = read(first.file.read_text())
     assert left == read(before)
 
@@ -175,11 +183,11 @@ def test_opencode_keeps_the_shape_its_file_has(place: Place) -> None:
 
     install("opencode", place)
 
-    servers = jsonc.parse(file.read_text())["mcp"]["servers"]
+    servers = config_files.parse_jsonc(file.read_text())["mcp"]["servers"]
     assert servers["skep"] == {"type": "local", "command": ["skep", "mcp"]}
     assert install("opencode", place) == []
     uninstall("opencode", place)
-    assert jsonc.parse(file.read_text()) == {
+    assert config_files.parse_jsonc(file.read_text()) == {
         "mcp": {"servers": {"other": {"type": "local", "command": ["x"]}}}
     }
     assert "// version 2" in file.read_text()
@@ -188,12 +196,14 @@ def test_opencode_keeps_the_shape_its_file_has(place: Place) -> None:
 def test_opencode_is_taken_out_of_either_shape(place: Place) -> None:
     file = place.home / ".config" / "opencode" / "opencode.json"
     install("opencode", place)
-    both = jsonc.put(file.read_text(), ("mcp", "servers"), {"other": {"type": "local", "command": ["x"]}})
+    both = config_files.put(
+        file.read_text(), ("mcp", "servers"), {"other": {"type": "local", "command": ["x"]}}
+    )
     file.write_text(both)
 
     uninstall("opencode", place)
 
-    assert list(jsonc.parse(file.read_text())["mcp"]) == ["servers"]
+    assert list(config_files.parse_jsonc(file.read_text())["mcp"]) == ["servers"]
 
 
 def test_a_projects_opencode_file_with_comments_is_the_one_that_is_edited(place: Place) -> None:

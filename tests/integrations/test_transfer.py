@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from skep.bank import Bank
-from skep.cli import app
-from skep.cli.importers import import_foreign, is_export
+from skep.bank.bank import Bank
+from skep.cli.app import app
+from skep.cli.clients import import_foreign, is_export
 from skep.errors import InvalidInputError
 from skep.integrations.audit import audit, junk_of, report
-from skep.integrations.importers import read
-from skep.integrations.importers.base import item
+from skep.integrations.importers.item import item
+from skep.integrations.importers.registry import read
 
 NOW = 1_790_000_000.0
 

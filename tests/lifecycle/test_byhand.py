@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Clock
 from tests.lifecycle.test_verdicts import FAILS, PASSES, told
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.lifecycle.judge import RulesJudge
 from skep.lifecycle.maintain import MaintainConfig
 

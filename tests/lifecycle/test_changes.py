@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.model import Hit, Link, Memory
-from skep.recall.marking import newest_first
-from skep.semantics.links import MARKED, UPDATES
+from skep.recall.conflict_marks import newest_first
+from skep.semantics.link_graph import MARKED, UPDATES
 
 OLD = "I'm planning a movie night for the family, and the snack budget is $50, so what should we get for everybody?"
 NEW = "Thinking about drinks for Friday: I've adjusted the snack budget to $75, can you suggest some that go with it?"

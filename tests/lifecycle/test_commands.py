@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from skep.bank import Bank
-from skep.cli import app
+from skep.bank.bank import Bank
+from skep.cli.app import app
 from skep.errors import InvalidInputError
 from skep.lifecycle.maintain import MaintainConfig
 

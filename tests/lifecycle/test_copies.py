@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.lifecycle.maintain import DEFAULT_STEPS, MaintainConfig
-from skep.lifecycle.running import Run
+from skep.lifecycle.maintenance_run import Run
 from skep.model import Event
 from skep.storage.fold import fold
 
@@ -87,14 +87,14 @@ def test_only_what_stood_beside_copies_is_looked_at_again(bank: Bank, clock: Clo
     office(bank, clock, 10, "Lisbon")
     bank.remember_many([f"Room {n} of the harbour house has a view of lake {n}" for n in range(9)])
     compared: list[int] = []
-    from skep.lifecycle import merging
+    from skep.lifecycle import resolve_conflicts
 
-    original = merging.judge_many
+    original = resolve_conflicts.judge_many
     try:
-        merging.judge_many = lambda pairs: compared.append(len(pairs)) or original(pairs)  # type: ignore[assignment,func-returns-value]
+        resolve_conflicts.judge_many = lambda pairs: compared.append(len(pairs)) or original(pairs)  # type: ignore[assignment,func-returns-value]
         bank.maintain(MaintainConfig(steps=DEFAULT_STEPS))
     finally:
-        merging.judge_many = original
+        resolve_conflicts.judge_many = original
     assert len(compared) == 1
 
 

@@ -10,13 +10,14 @@ import pytest
 from benchmarks.maintenance.planted import planted
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.lifecycle import evidence, extraction, merging
+from skep.bank.bank import Bank
+from skep.index import neighbour_join
+from skep.index.index import SegmentIndex
+from skep.index.quantisation import FineCodes
+from skep.lifecycle import extract_facts, resolve_conflicts
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
 from skep.model import Memory
-from skep.semantics.supporting import Said, supports_many
-from skep.storage.segments import SegmentIndex, joining
-from skep.storage.segments.codes import FineCodes
+from skep.semantics.evidence import Said, supports_many
 
 NEW = 200
 
@@ -30,13 +31,13 @@ class Counted:
         bank.engine.store.connection.trace = self._statement
         for owner, name in ((SegmentIndex, "search"), (SegmentIndex, "near_pairs")):
             self._count(owner, name, monkeypatch)
-        judge_many = merging.judge_many
+        judge_many = resolve_conflicts.judge_many
 
         def comparing(pairs: Sequence[tuple[Memory, Memory, float]]) -> object:
             self.work["compared"] += len(pairs)
             return judge_many(pairs)
 
-        monkeypatch.setattr(merging, "judge_many", comparing)
+        monkeypatch.setattr(resolve_conflicts, "judge_many", comparing)
 
     def _statement(self, sql: str, _bindings: object) -> None:
         self.work["statements"] += 1
@@ -101,13 +102,13 @@ def test_what_is_compared_follows_what_is_new_and_not_the_size_of_the_bank(count
 def test_where_many_are_alike_a_vector_is_read_once_and_not_once_for_each_pair(
     counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decode, rows = joining.decode, []
+    decode, rows = neighbour_join.decode, []
 
     def counting(codes: FineCodes) -> object:
         rows.append(len(codes.scale))
         return decode(codes)
 
-    monkeypatch.setattr(joining, "decode", counting)
+    monkeypatch.setattr(neighbour_join, "decode", counting)
     counted.bank.remember_many(
         [f"The mail-{n} worker polls tokens in Oslo every {n} seconds" for n in range(NEW)]
     )
@@ -136,7 +137,7 @@ def test_what_episodes_cost_follows_what_is_new(
         asked.append(len(said))
         return supports_many(said)
 
-    for module in (extraction, evidence):
+    for module in (extract_facts, extract_facts):
         monkeypatch.setattr(module, "supports_many", counting)
     counted.bank.remember_many([{"text": text, "kind": "episode"} for text in texts(size, 1)])
     counted.bank.maintain(MaintainConfig(steps=STEPS))
@@ -150,7 +151,7 @@ def test_what_episodes_cost_follows_what_is_new(
     )
     report = counted.bank.maintain(MaintainConfig(steps=STEPS))
     assert [step.looked_at for step in report.steps if step.step in ("extract", "reflect")] == [3, 3]
-    assert sum(asked) <= 3 * (2 * extraction.NEAREST + evidence.SUPPORTED)
+    assert sum(asked) <= 3 * (2 * extract_facts.NEAREST + extract_facts.SUPPORTED)
     assert counted.work["near_pairs"] <= 8
     assert counted.work["statements"] <= 400
 

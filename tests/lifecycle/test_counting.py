@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.engine import Engine
-from skep.lifecycle import queue
+from skep.bank.bank import Bank
+from skep.engine.engine import Engine
+from skep.lifecycle import judgement_queue
 from skep.lifecycle.maintain import MaintainConfig
 
 WAITING = 40
@@ -25,7 +25,7 @@ class Reads:
 
     def _statement(self, sql: str, bindings: object) -> None:
         self.statements += 1
-        self.whole += "settings WHERE key >=" in sql and queue.PREFIX in str(bindings)
+        self.whole += "settings WHERE key >=" in sql and judgement_queue.PREFIX in str(bindings)
 
 
 @pytest.fixture
@@ -39,10 +39,10 @@ def waiting(bank: Bank, count: int = WAITING) -> list[str]:
     made = bank.remember_many({"text": f"lamp number {n}", "kind": "document"} for n in range(2 * count))
     ids = [done.memory.id for done in made]
     for older, newer in zip(ids[::2], ids[1::2], strict=True):
-        case = queue.Case(
+        case = judgement_queue.Case(
             older=bank.get(older), newer=bank.get(newer), kind="update", similarity=0.9, confidence=0.5
         )
-        bank.engine.write([queue.queue_plan(case)])
+        bank.engine.write([judgement_queue.queue_plan(case)])
     return ids
 
 
@@ -100,11 +100,11 @@ def test_decisions_are_let_go_in_time_though_nothing_happens(bank: Bank, clock: 
     bank.resolve_judgement(one, other, "KEEP_BOTH")
     config = MaintainConfig(judgement_days=30, decay_per_day=0.0)
     bank.maintain(config)
-    assert queue.key_of(one, other) in queue.judgements(bank.engine)
+    assert judgement_queue.key_of(one, other) in judgement_queue.judgements(bank.engine)
     bank.maintain(config)
     clock.pass_seconds(31 * 86_400)
     bank.maintain(config)
-    assert queue.key_of(one, other) not in queue.judgements(bank.engine)
+    assert judgement_queue.key_of(one, other) not in judgement_queue.judgements(bank.engine)
 
 
 def test_after_very_many_events_counting_again_is_cheaper(
@@ -112,10 +112,10 @@ def test_after_very_many_events_counting_again_is_cheaper(
 ) -> None:
     waiting(bank)
     bank.maintain()
-    monkeypatch.setattr(queue, "MANY", 3)
-    assert queue.counted(bank.engine) is not None
+    monkeypatch.setattr(judgement_queue, "MANY", 3)
+    assert judgement_queue.counted(bank.engine) is not None
     bank.remember_many([f"note {n} of {n * n}" for n in range(4)])
-    assert queue.counted(bank.engine) is None
+    assert judgement_queue.counted(bank.engine) is None
 
 
 def test_what_others_queue_while_it_is_counted_is_counted_next_time(
@@ -123,14 +123,14 @@ def test_what_others_queue_while_it_is_counted_is_counted_next_time(
 ) -> None:
     waiting(bank)
     with Bank.open(tmp_path / "bank.skep", now=clock) as other:
-        read = queue.Kept.__init__
+        read = judgement_queue.Kept.__init__
 
-        def slowly(kept: queue.Kept, engine: Engine) -> None:
+        def slowly(kept: judgement_queue.Kept, engine: Engine) -> None:
             read(kept, engine)
             monkeypatch.undo()
             waiting(other, 1)
 
         steps = MaintainConfig(steps=("expire", "prune"))
-        monkeypatch.setattr(queue.Kept, "__init__", slowly)
+        monkeypatch.setattr(judgement_queue.Kept, "__init__", slowly)
         assert bank.maintain(steps).queued == WAITING
         assert bank.maintain(steps).queued == WAITING + 1

@@ -11,13 +11,12 @@ from click.testing import CliRunner, Result
 from tests.lifecycle.endpoint import Server
 from tests.lifecycle.test_lease import doubtful
 
-from skep.bank import Bank
-from skep.cli import app
+from skep.bank.bank import Bank
+from skep.cli.app import app
 from skep.errors import ConfigError, DistilError
-from skep.lifecycle.distillers import CommandDistiller, EndpointDistiller, prompt_for, read_answer
-from skep.lifecycle.endpoints import Endpoint
-from skep.lifecycle.judge import EndpointJudge
+from skep.lifecycle.judge import Endpoint, EndpointJudge
 from skep.lifecycle.maintain import MaintainConfig
+from skep.lifecycle.summarise import CommandDistiller, EndpointDistiller, prompt_for, read_answer
 
 SAID = ("The customer asked for invoices in PDF format", "Deploying on Friday broke the login page")
 EXTRACT = MaintainConfig(steps=("embed", "extract"))

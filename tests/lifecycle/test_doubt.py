@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.lifecycle.maintain import STEPS, MaintainConfig
 
 SAID = ("The API costs 14 euros a month", "Seen again: the API costs 14 euros a month")

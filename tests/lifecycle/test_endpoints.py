@@ -11,9 +11,8 @@ import pytest
 from tests.lifecycle.endpoint import Server
 
 from skep.errors import ConfigError
-from skep.lifecycle import endpoints
-from skep.lifecycle.commands import FailedError
-from skep.lifecycle.endpoints import Endpoint
+from skep.lifecycle import judge
+from skep.lifecycle.judge import Endpoint, FailedError
 
 KEY = "sk-very-secret"
 
@@ -86,7 +85,7 @@ def test_what_may_be_a_key_in_the_address_is_not_told(endpoint: Server) -> None:
 def test_an_answer_that_does_not_end_is_not_read_to_its_end(
     endpoint: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "LONGEST", 1000)
+    monkeypatch.setattr(judge, "LONGEST", 1000)
     endpoint.says("x" * 1000)
     said = Endpoint(endpoint.url, "m").ask("hello", 10)
     assert said.text is None

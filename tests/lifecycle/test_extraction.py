@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.embedding.static import StaticEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import StaticEmbedder
 from skep.lifecycle.maintain import STEPS, MaintainConfig
 from skep.model import Memory
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.confidence import effective
 from skep.lifecycle.judge import RulesJudge
 from skep.lifecycle.maintain import STEPS, MaintainConfig

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.confidence import effective, failed, procedure_score, supported
 from skep.errors import InvalidInputError, NotFoundError
-from skep.lifecycle.learning import Candidate, best_of
-from skep.lifecycle.utility import Effect, compared, difference, effects, withhold
+from skep.lifecycle.learn import Candidate, Effect, best_of, compared, difference, effects, withhold
 from skep.model import Event, Hit, Memory
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import LeaseHeldError, MovedError
 from skep.lifecycle.judge import Case, Verdicts
-from skep.lifecycle.lease import JOB, SECONDS, Held
 from skep.lifecycle.maintain import MaintainConfig
-from skep.storage import leases
+from skep.lifecycle.maintenance_run import JOB, SECONDS, Held
+from skep.storage import sqlite_store
 
 EPISODES = [
     "The customer asked for invoices in PDF format",
@@ -27,7 +27,7 @@ EPISODES = [
 ]
 HOLD = """
 import sys
-from skep.bank import Bank
+from skep.bank.bank import Bank
 
 def distil(groups):
     print("at work", flush=True)
@@ -104,7 +104,7 @@ def test_a_run_that_was_killed_blocks_the_next_one_only_until_its_lease_ends(pat
 
 def test_a_service_goes_on_once_the_lease_of_a_crashed_run_ends(path: Path) -> None:
     with Bank.open(path) as bank:
-        leases.claim(bank.engine.store.connection, JOB, "1@gone/0", now=bank.engine.now(), seconds=6.0)
+        sqlite_store.claim(bank.engine.store.connection, JOB, "1@gone/0", now=bank.engine.now(), seconds=6.0)
     service = subprocess.Popen(
         [sys.executable, "-m", "skep", "--bank", str(path), "maintain", "--every", "1h"],
         stdout=subprocess.PIPE,
@@ -162,7 +162,7 @@ class Priced:
 
 
 def doubtful(bank: Bank, count: int) -> None:
-    from skep.lifecycle.queue import queue_plan
+    from skep.lifecycle.judgement_queue import queue_plan
 
     for number in range(count):
         a = bank.remember(f"the code of door {number} is {number}", on_conflict="ignore").memory

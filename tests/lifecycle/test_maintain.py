@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ConfigError, ForgottenError, InvalidInputError, JudgeError, NotFoundError
 from skep.lifecycle.judge import Case, RulesJudge, Verdicts, prompt_for, read_answer
 from skep.lifecycle.maintain import STEPS, MaintainConfig
@@ -254,7 +254,7 @@ class Scripted:
 
 def queued(bank: Bank) -> tuple[str, str]:
     """Put one undecided pair into the queue."""
-    from skep.lifecycle.queue import queue_plan
+    from skep.lifecycle.judgement_queue import queue_plan
 
     a = bank.remember("the door code is 1234", on_conflict="ignore").memory
     b = bank.remember("the door code might have changed", on_conflict="ignore").memory

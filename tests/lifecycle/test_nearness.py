@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from benchmarks.maintenance.planted import planted
 
-from skep.bank import Bank
-from skep.embedding.static import StaticEmbedder
-from skep.engine import Engine
-from skep.lifecycle.nearness import neighbours, raw_bar, sharing_words
+from skep.bank.bank import Bank
+from skep.embedding.static_table import StaticEmbedder
+from skep.engine.engine import Engine
+from skep.filters import Filter
+from skep.index import bm25, catch_up
+from skep.index import neighbour_join as join_module
+from skep.index.index import SegmentIndex
+from skep.lifecycle.similar_memories import neighbours, raw_bar, sharing_words
 from skep.model import CURRENT, Memory
-from skep.storage.base import Filter
-from skep.storage.segments import SegmentIndex, matching, upkeep
-from skep.storage.segments import joining as join_module
-from skep.words import query_terms
+from skep.text.terms import query_terms
 
 
 def filled(bank: Bank, count: int) -> list[Memory]:
@@ -56,7 +57,7 @@ def test_the_pass_finds_what_comparing_all_with_all_finds(
         monkeypatch.setattr(join_module, "_crossing", lambda: 0)
     monkeypatch.setattr(join_module, "BLOCK", 50)
     monkeypatch.setattr(join_module, "ASKED", 70)
-    monkeypatch.setattr(upkeep, "WORTH_SHARING", 1 << 20)
+    monkeypatch.setattr(catch_up, "WORTH_SHARING", 1 << 20)
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 300)
         engine = indexed(bank, tmp_path / "index", tail)
@@ -154,8 +155,8 @@ def test_a_lens_loses_no_pair(
 def test_words_of_many_queries_are_searched_as_those_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: int, read: int
 ) -> None:
-    monkeypatch.setattr(matching, "READ", read)
-    monkeypatch.setattr(matching, "MANY_TIMES", 2)
+    monkeypatch.setattr(bm25, "READ", read)
+    monkeypatch.setattr(bm25, "MANY_TIMES", 2)
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 300)
         for memory in memories[::9]:

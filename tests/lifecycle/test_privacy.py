@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.bank import Bank
-from skep.cli import app
+from skep.bank.bank import Bank
+from skep.cli.app import app
 from skep.errors import InvalidInputError
-from skep.lifecycle.privacy import KINDS, redact
-from skep.private import without_private
+from skep.private_parts import without_private
+from skep.text.redaction import KINDS, redact
 
 SECRETS = [
     ("api-key", "key sk-ant-api03-" + "a1B2" * 8),

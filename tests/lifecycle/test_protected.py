@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError
 from skep.lifecycle.maintain import DEFAULT_STEPS, MaintainConfig
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.lifecycle.test_reflection import TOLD, tell
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.lifecycle.maintain import STEPS, MaintainConfig
 
 DERIVE = MaintainConfig(steps=("embed", "rederive"))

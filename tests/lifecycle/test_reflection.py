@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.lifecycle.distil import summary
+from skep.bank.bank import Bank
 from skep.lifecycle.maintain import STEPS, MaintainConfig
+from skep.lifecycle.summarise import summary
 from skep.model import Memory
 
 REFLECT = MaintainConfig(steps=("embed", "reflect"))
@@ -56,8 +56,8 @@ def test_three_summaries_become_one_of_the_next_level_in_the_same_run(bank: Bank
 
 def test_what_is_near_by_way_of_an_earlier_episode_belongs_to_it(bank: Bank) -> None:
     def near(a: Memory, b: Memory) -> bool:
-        from skep.lifecycle.extraction import SAME_EVENT
-        from skep.lifecycle.nearness import neighbours
+        from skep.lifecycle.extract_facts import SAME_EVENT
+        from skep.lifecycle.similar_memories import neighbours
 
         found = neighbours(bank.engine, [a], threshold=SAME_EVENT, limit=16)
         return b.id in {other.id for other, _ in found[a.id]}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.lifecycle import queue, running
+from skep.bank.bank import Bank
+from skep.lifecycle import judgement_queue, maintenance_run
 
 SERIES = [f"user {n} of the portal is an admin of team {n % 3}" for n in range(14)]
 
@@ -33,7 +33,7 @@ def run(
             return write(plans, **options)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
-            patch.setattr(running, "BATCH", 2)
+            patch.setattr(maintenance_run, "BATCH", 2)
             patch.setattr(bank.engine, "write", counted)
             if after is None:
                 bank.maintain()
@@ -42,7 +42,7 @@ def run(
                     bank.maintain()
         clock.pass_seconds(120)
         bank.maintain()
-        kept = queue.judgements(bank.engine).values()
+        kept = judgement_queue.judgements(bank.engine).values()
         return {frozenset((bank.get(j.older).text, bank.get(j.newer).text)) for j in kept}, writes[0]
 
 

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import kernels
-from skep.lifecycle.nearness import _by_word, _few_words, _sharing  # pyright: ignore[reportPrivateUsage]
-from skep.words import STOP, query_terms
+from skep import runtime
+from skep.lifecycle.similar_memories import (
+    _by_word,
+    _few_words,
+    _sharing,  # pyright: ignore[reportPrivateUsage]
+)
+from skep.text.terms import STOP, query_terms
 
 WORDS = st.lists(
     st.sampled_from(["ab", "AB", "a_1", "b", "9", "é", "the", "x-y", "fooBar", "don't"]), max_size=14
@@ -26,7 +30,7 @@ TEXTS = st.builds(joined, WORDS, st.sampled_from([" ", "\t", ".", "\x00", "\x1c"
 
 def plainly(work: Any, *given: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "native", None)
+        patch.setattr(runtime, "native", None)
         return work(*given)
 
 

@@ -11,10 +11,10 @@ import pytest
 from tests.lifecycle.endpoint import Server
 from tests.lifecycle.test_lease import doubtful
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.lifecycle.judge import Case, CommandJudge, EndpointJudge, Verdicts, fitting, prompt_for, read_answer
 from skep.lifecycle.maintain import DEFAULT_STEPS, MaintainConfig
-from skep.lifecycle.report import MaintainReport
+from skep.lifecycle.maintenance_run import MaintainReport
 from skep.model import Memory
 
 KEEP = '{"decisions": [{"pair": 1, "decision": "KEEP_BOTH"}]}'

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError
 from skep.lifecycle.judge import DECISIONS, Case, Judge, RulesJudge, Verdicts, read_answer
 from skep.lifecycle.maintain import MaintainConfig
-from skep.lifecycle.merging import MOST_WAITING
+from skep.lifecycle.resolve_conflicts import MOST_WAITING
 from skep.model import STATUSES, Memory
 
 PASSES = "The test suite passes on Windows"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import Clock
 from tests.recall.test_neighbours import filled
 
-from skep.bank import Bank
-from skep.recall.sources import BankSources
-from skep.storage.base import Filter
+from skep.bank.bank import Bank
+from skep.filters import Filter
+from skep.retrieval.sources import BankSources
 
 
 def classes(values: Sequence[Hashable]) -> list[list[int]]:

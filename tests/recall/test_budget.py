@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError
-from skep.recall.budget import build_context
-from skep.tokens import PIECES, Counter, count_tokens
+from skep.recall.context_budget import build_context
+from skep.text.terms import PIECES, Counter, count_tokens
 
 
 def words(text: str) -> int:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import InvalidInputError
-from skep.recall.search import Recaller
+from skep.recall.recaller import Recaller
 
 
 class Counting(HashingEmbedder):

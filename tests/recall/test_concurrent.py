@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
-from skep.recall.search import Recaller
-from skep.storage.base import Filter
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+from skep.filters import Filter
+from skep.recall.recaller import Recaller
 
 
 def test_forgetting_while_others_recall_breaks_no_answer(bank: Bank) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ConfigError
 from skep.model import Link
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.recall import marking
-from skep.semantics.conflicts import judge_many
+from skep.bank.bank import Bank
+from skep.recall import conflict_marks
+from skep.semantics.find_conflicts import judge_many
 
 
 def told(bank: Bank, clock: Clock, *texts: str, **how: object) -> list[str]:
@@ -273,7 +273,7 @@ def test_all_hits_of_a_recall_are_compared_at_once_and_two_that_were_compared_no
         asked.append(len(pairs))
         return judge_many(pairs)
 
-    monkeypatch.setattr(marking, "judge_many", counted)
+    monkeypatch.setattr(conflict_marks, "judge_many", counted)
     for port in (8080, 9090, 7070):
         bank.remember(f"The gateway of the shop listens on port {port}", on_conflict="ignore")
     assert len(bank.recall("which port does the gateway of the shop listen on?", preset="hybrid")) == 3

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import InvalidInputError
-from skep.recall.budget import build_context
+from skep.recall.context_budget import build_context
 
 CALL: dict[str, Any] = {
     "id": "1",

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from skep import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import ConfigError
-from skep.recall.search import Recaller
-from skep.retrieval.presets import PRESETS, preset
+from skep.recall.recaller import Recaller
+from skep.retrieval.recall_config import PRESETS, preset
 
 
 class Model(HashingEmbedder):

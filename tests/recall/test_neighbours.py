@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+from skep.filters import Filter
+from skep.index import columns
 from skep.model import CURRENT
-from skep.recall.sources import BankSources
-from skep.storage.base import Filter
-from skep.storage.segments import timelines
+from skep.retrieval.sources import BankSources
 
 SCOPES = (None, {"user": "ana"}, {"user": "ana", "session": "one"}, {"project": "hive"}, {"user": "bo"})
 
@@ -69,7 +69,7 @@ def test_a_question_about_many_scopes_of_a_large_bank_is_left_to_the_store(
         near = sources.around(every, 2, Filter(now=clock()))
         bank.remember("A turn that makes what was kept untrue", on_conflict="ignore")
         bank.engine.index.refresh()
-        monkeypatch.setattr(timelines, "MOST", 100)
+        monkeypatch.setattr(columns, "MOST", 100)
 
         assert bank.engine.index.around(every, 2, 3600.0, Filter(now=clock())) is None
         assert (sources.around(every, 2, Filter(now=clock())) == near).all()

@@ -12,13 +12,12 @@ import pytest
 from tests.conftest import Clock
 
 from skep import Bank, Scope
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.read import QUESTIONS
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import SkepError, WrongTypeError
-from skep.facade.reading import QUESTIONS
-from skep.recall.question import made
-from skep.recall.search import CONFIG_KEY
-from skep.retrieval.presets import preset
-from skep.storage.base import Filter
+from skep.filters import Filter
+from skep.recall.recaller import CONFIG_KEY, made
+from skep.retrieval.recall_config import preset
 
 
 @pytest.fixture

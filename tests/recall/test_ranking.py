@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import Clock
 
-from skep.aio import AsyncBank
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.async_bank import AsyncBank
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import ConfigError, InvalidInputError
 from skep.model import Ranked, Recalled
-from skep.retrieval.presets import PRESETS
+from skep.retrieval.recall_config import PRESETS
 
 
 def longest(_query: str, texts: Sequence[str]) -> list[float]:

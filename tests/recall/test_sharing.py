@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import kernels
-from skep.recall.marking import ROUGHLY, roughly_alike
+from skep import runtime
+from skep.recall.conflict_marks import ROUGHLY, roughly_alike
 
 TEXTS = st.lists(st.text(alphabet="abAB \t\n\x0b\x1c\x1f\x00.,éİ", max_size=30), max_size=12)
 
 
 def in_python(texts: list[str]) -> list[tuple[int, int]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "native", None)
+        patch.setattr(runtime, "native", None)
         return roughly_alike(texts)
 
 
@@ -30,7 +30,7 @@ def test_texts_that_share_some_of_their_words_are_alike_whatever_their_case() ->
 @pytest.fixture(scope="module")
 def sharing() -> Any:
     native: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
-    if native is not kernels.native:
+    if native is not runtime.native:
         pytest.skip("switched off, or of another version: `pip install ./native` again")
     return native.sharing
 

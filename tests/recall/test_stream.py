@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ClosedError, WrongTypeError
-from skep.recall.stream import Stream
-from skep.storage.base import Filter
+from skep.filters import Filter
+from skep.recall.memory_stream import Stream
 
 
 def filled(bank: Bank) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.conftest import Clock
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 
 
 def at(year: int, month: int, day: int) -> float:

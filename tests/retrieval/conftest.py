@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from skep.model import Memory
-from skep.retrieval.inmemory import InMemorySources
-from skep.words import terms
+from skep.retrieval.sources import InMemorySources
+from skep.text.terms import terms
 
 NOW = 1_750_000_000.0
 DAY = 86_400.0

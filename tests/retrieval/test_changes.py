@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skep.retrieval.changes import around_changes, of_a_namesake
-from skep.retrieval.currency import Facts, renew
+from skep.retrieval.currency import Facts, around_changes, of_a_namesake, renew
 from skep.retrieval.query import understand
 
 

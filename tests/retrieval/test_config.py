@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skep.errors import ConfigError
-from skep.retrieval.config import SIGNALS, Expand, RecallConfig, content_hash, from_dict, merge, to_dict
-from skep.retrieval.presets import PRESETS, preset
+from skep.retrieval.recall_config import (
+    PRESETS,
+    SIGNALS,
+    Expand,
+    RecallConfig,
+    content_hash,
+    from_dict,
+    merge,
+    preset,
+    to_dict,
+)
 
 
 @pytest.mark.parametrize("name", list(PRESETS))

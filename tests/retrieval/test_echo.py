@@ -7,10 +7,10 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from skep.retrieval.echo import WORDS, echo, voices
-from skep.retrieval.inmemory import InMemorySources
 from skep.retrieval.pipeline import run
-from skep.retrieval.presets import PRESETS
+from skep.retrieval.recall_config import PRESETS
+from skep.retrieval.shortlist_features import WORDS, echo, voices
+from skep.retrieval.sources import InMemorySources
 
 World = Callable[..., InMemorySources]
 NOW = 1_750_000_000.0

@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skep.model import Link
-from skep.retrieval.config import Expand
-from skep.retrieval.expansion import expand
+from skep.retrieval.recall_config import Expand
+from skep.retrieval.selection import expand
 
 LINKS = [
     Link(src="a", dst="b"),

@@ -10,45 +10,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import ConfigError
-from skep.retrieval import fusion, selection, signals
-from skep.retrieval.distraction import disagreeing, disagreement
+from skep.retrieval import score, selection
+from skep.retrieval.pipeline import disagreeing, disagreement
 
 NOW = 1_750_000_000.0
 DAY = 86_400.0
 
 
 def test_semantic_clips_at_zero_and_reads_a_missing_vector_as_zero() -> None:
-    assert signals.semantic([-0.3, 0.4, math.nan]).tolist() == [0.0, 0.4, 0.0]
+    assert score.semantic([-0.3, 0.4, math.nan]).tolist() == [0.0, 0.4, 0.0]
 
 
 def test_lexical_is_the_share_of_the_best_of_the_pool() -> None:
-    assert signals.lexical([8.0, 2.0, 0.0]).tolist() == [1.0, 0.25, 0.0]
-    assert signals.lexical([0.0, 0.0]).tolist() == [0.0, 0.0]
+    assert score.lexical([8.0, 2.0, 0.0]).tolist() == [1.0, 0.25, 0.0]
+    assert score.lexical([0.0, 0.0]).tolist() == [0.0, 0.0]
 
 
 def test_recency_falls_by_a_tenth_of_a_nat_per_day_and_never_exceeds_one() -> None:
-    values = signals.recency([NOW, NOW - 10 * DAY, NOW + 99 * DAY], NOW)
+    values = score.recency([NOW, NOW - 10 * DAY, NOW + 99 * DAY], NOW)
 
     assert [1.0, pytest.approx(math.exp(-1)), 1.0] == values.tolist()
 
 
 def test_effective_confidence_after_thirty_days_is_0_593() -> None:
-    assert round(float(signals.confidence([0.8], [NOW - 30 * DAY], NOW)[0]), 3) == 0.593
+    assert round(float(score.confidence([0.8], [NOW - 30 * DAY], NOW)[0]), 3) == 0.593
 
 
 def test_confirmations_trust_and_usage_saturate_as_written() -> None:
-    assert signals.confirmations([0, 2, 9]).tolist() == [0.0, 0.4, 1.0]
-    assert signals.trust([1.0, 2.0]).tolist() == [0.5, 1.0]
-    assert [0.0, pytest.approx(math.log(4) / math.log(10)), 1.0] == signals.usage([0, 3, 9]).tolist()
-    assert signals.usage([0, 0]).tolist() == [0.0, 0.0]
+    assert score.confirmations([0, 2, 9]).tolist() == [0.0, 0.4, 1.0]
+    assert score.trust([1.0, 2.0]).tolist() == [0.5, 1.0]
+    assert [0.0, pytest.approx(math.log(4) / math.log(10)), 1.0] == score.usage([0, 3, 9]).tolist()
+    assert score.usage([0, 0]).tolist() == [0.0, 0.0]
 
 
 def test_ranks_are_shared_by_equals_and_absent_ones_come_after_the_list() -> None:
-    assert signals.ranks([5, 5, 2, 9], [True, True, True, False]).tolist() == [1, 1, 3, 4]
+    assert score.ranks([5, 5, 2, 9], [True, True, True, False]).tolist() == [1, 1, 3, 4]
 
 
 def test_rrf_sums_reciprocal_ranks_and_a_missing_document_takes_the_rank_after_the_list() -> None:
-    fused = fusion.fuse_ranks({"lexical": ["a", "b", "c"], "semantic": ["b"]})
+    fused = score.fuse_ranks({"lexical": ["a", "b", "c"], "semantic": ["b"]})
 
     assert fused["a"] == 1 / 61 + 1 / 62
     assert fused["b"] == 1 / 62 + 1 / 61
@@ -56,14 +56,14 @@ def test_rrf_sums_reciprocal_ranks_and_a_missing_document_takes_the_rank_after_t
 
 
 def test_rrf_on_arrays_agrees_with_rrf_on_names() -> None:
-    named = fusion.fuse_ranks({"x": ["a", "b", "c"], "y": ["c", "a"]})
-    arrays = fusion.reciprocal([np.array([1, 2, 3]), np.array([2, 3, 1])], [1.0, 1.0])
+    named = score.fuse_ranks({"x": ["a", "b", "c"], "y": ["c", "a"]})
+    arrays = score.reciprocal([np.array([1, 2, 3]), np.array([2, 3, 1])], [1.0, 1.0])
 
     assert list(named.values()) == pytest.approx(arrays.tolist())
 
 
 def test_a_missing_signal_leaves_the_other_weights_renormalised() -> None:
-    only = fusion.weighted({"semantic": np.array([0.4, 0.8])}, {"semantic": 0.55, "lexical": 0.2})
+    only = score.weighted({"semantic": np.array([0.4, 0.8])}, {"semantic": 0.55, "lexical": 0.2})
 
     assert pytest.approx(only.tolist()) == [0.4, 0.8]
 
@@ -71,11 +71,11 @@ def test_a_missing_signal_leaves_the_other_weights_renormalised() -> None:
 @pytest.mark.parametrize("weights", [{"a": 0.0}, {"a": -1.0}, {"a": math.nan}])
 def test_weights_that_cannot_rank_are_refused(weights: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        fusion.weighted({"a": np.array([1.0])}, weights)
+        score.weighted({"a": np.array([1.0])}, weights)
 
 
 def test_ties_break_by_importance_then_newer_then_id() -> None:
-    order = fusion.total_order(
+    order = score.total_order(
         np.array([1.0, 1.0, 1.0, 1.0, 2.0]),
         np.array([0.5, 0.9, 0.5, 0.5, 0.0]),
         np.array([10.0, 10.0, 20.0, 10.0, 0.0]),

@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from skep.embedding import default_embedder
-from skep.retrieval.guidance import guidance, is_standing, occasion, states_preference
-from skep.retrieval.inmemory import InMemorySources
+from skep.embedding.embedder import default_embedder
 from skep.retrieval.pipeline import run
-from skep.retrieval.presets import PRESETS
+from skep.retrieval.recall_config import PRESETS
+from skep.retrieval.shortlist_features import guidance, is_standing, occasion, states_preference
+from skep.retrieval.sources import InMemorySources
 
 World = Callable[..., InMemorySources]
 NOW = 1_750_000_000.0

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import kernels
+from skep import runtime
 from skep.model import Hit, Memory
 from skep.retrieval import pipeline
 from skep.retrieval.candidates import Candidates, Columns
-from skep.retrieval.distraction import SURE
+from skep.retrieval.pipeline import SURE
 
 COUNT = 8
 fraction = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, float("inf"), 1e-320]))
@@ -50,7 +50,7 @@ def hits_of(found: Candidates, memories: dict[int, Memory], threshold: float = 0
 
 def in_python(found: Candidates, memories: dict[int, Memory], threshold: float = 0.7) -> tuple[Hit, ...]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "native", None)
+        patch.setattr(runtime, "native", None)
         return hits_of(found, memories, threshold)
 
 

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from skep.model import Memory, Scope
-from skep.retrieval.config import RecallConfig
-from skep.retrieval.home import TALK, VOTERS, belonging, home
-from skep.retrieval.inmemory import InMemorySources
 from skep.retrieval.pipeline import run
-from skep.retrieval.presets import PRESETS
-from skep.retrieval.reading import author
-from skep.retrieval.second import thread
-from skep.retrieval.sources import Scopes
+from skep.retrieval.query import author
+from skep.retrieval.recall_config import PRESETS, RecallConfig
+from skep.retrieval.shortlist import thread
+from skep.retrieval.shortlist_features import TALK, VOTERS, belonging, home
+from skep.retrieval.sources import InMemorySources, Scopes
 
 from .conftest import memory
 

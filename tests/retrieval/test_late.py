@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import kernels
-from skep.embedding.static import StaticEmbedder
-from skep.retrieval import late
-from skep.retrieval.late import Matches, close_together, late_scores, matches, whole_texts
-from skep.retrieval.reading import subject, wanted
+from skep import runtime
+from skep.embedding.static_table import StaticEmbedder
+from skep.retrieval import shortlist_features
+from skep.retrieval.query import subject, wanted
+from skep.retrieval.shortlist_features import Matches, close_together, late_scores, matches, whole_texts
 
 
 def test_late_interaction_sees_related_words_that_a_search_for_words_misses() -> None:
@@ -92,19 +92,19 @@ def test_scores_are_the_same_with_and_without_compiled_loops(
     for score in (whole_texts, close_together):
         compiled = score(found)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernels, "native", None)
+            patch.setattr(runtime, "native", None)
             assert score(found).tobytes() == compiled.tobytes()
 
 
 def test_weights_are_added_one_after_the_other_in_every_version_of_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kernels, "native", None)
+    monkeypatch.setattr(runtime, "native", None)
     found = [made(seed, 12, [1, 3, 2]) for seed in range(20)]
     before = [close_together(each).tolist() for each in found]
 
     monkeypatch.setattr(
-        late, "sum", math.fsum, raising=False
+        shortlist_features, "sum", math.fsum, raising=False
     )  # from 3.12 on, `sum` makes up for what is rounded
 
     assert [close_together(each).tolist() for each in found] == before

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from skep import Bank
+from skep.filters import Filter
 from skep.retrieval.candidates import Call, Candidates, Columns
-from skep.retrieval.config import merge
-from skep.retrieval.parties import BESIDE, GLANCE, PARTY, another, opening, parties
 from skep.retrieval.pipeline import WITNESSES
 from skep.retrieval.pipeline import _without_others as without_others  # pyright: ignore[reportPrivateUsage]
-from skep.retrieval.presets import preset
 from skep.retrieval.query import plain
-from skep.storage.base import Filter
+from skep.retrieval.recall_config import merge, preset
+from skep.retrieval.shortlist_features import BESIDE, GLANCE, PARTY, another, opening, parties
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skep import Bank
-from skep.retrieval.phrases import holding
+from skep.retrieval.query import holding
 
 TEXTS = (
     "The blue green deployment went out on Friday",

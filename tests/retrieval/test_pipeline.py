@@ -6,14 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from skep.embedding import default_embedder
+from skep.embedding.embedder import default_embedder
+from skep.filters import Filter
 from skep.model import Link, Scope
-from skep.retrieval.config import Expand, RecallConfig
-from skep.retrieval.inmemory import InMemorySources
 from skep.retrieval.pipeline import run
-from skep.retrieval.presets import PRESETS
-from skep.retrieval.second import coverage, filled
-from skep.storage.base import Filter
+from skep.retrieval.recall_config import PRESETS, Expand, RecallConfig
+from skep.retrieval.shortlist import coverage, filled
+from skep.retrieval.sources import InMemorySources
 
 from .conftest import DAY, NOW, Bag, memory
 

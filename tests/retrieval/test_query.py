@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from skep.retrieval.dates import EVER, holds_until, spans
 from skep.retrieval.query import names, subject_matter, understand
+from skep.text.dates import EVER, holds_until, spans
 
 NOW = datetime(2025, 6, 18, 15, 30, tzinfo=UTC).timestamp()
 """A Wednesday."""

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import kernels
-from skep.embedding.calibration import Calibration
+from skep import runtime
+from skep.embedding.embedder import Calibration
 from skep.engine.embeddings import read_off
 from skep.errors import ConfigError
-from skep.retrieval import fusion, signals
+from skep.index.index import Pool
+from skep.retrieval import score as score_module
 from skep.retrieval.candidates import COLUMNS, Columns, found_in, rated
-from skep.retrieval.config import RecallConfig
-from skep.storage.segments import Pool
+from skep.retrieval.recall_config import RecallConfig
 
 NAN, INFINITY = float("nan"), float("inf")
 FEW = st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0, 3.0])
@@ -28,7 +28,7 @@ MANY = 5000
 
 def in_numpy(call: Any, *given: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "native", None)
+        patch.setattr(runtime, "native", None)
         return call(*given)
 
 
@@ -43,11 +43,11 @@ def test_signals_are_the_same_in_one_pass(native: Any, pairs: list[tuple[float, 
     words, cosine = (np.array(values) for values in zip(*pairs, strict=True))
 
     for mine, theirs in zip(
-        signals.by_query(words, cosine), in_numpy(signals.by_query, words, cosine), strict=True
+        score_module.by_query(words, cosine), in_numpy(score_module.by_query, words, cosine), strict=True
     ):
         assert_same(mine, theirs)
     np.testing.assert_array_equal(
-        fusion.stretched(cosine[cosine > -3]), in_numpy(fusion.stretched, cosine[cosine > -3])
+        score_module.stretched(cosine[cosine > -3]), in_numpy(score_module.stretched, cosine[cosine > -3])
     )
 
 
@@ -55,23 +55,27 @@ def test_signals_are_left_out_where_nothing_has_them(native: Any) -> None:
     nothing, somewhere = np.array([0.0, -1.0]), np.array([NAN, NAN])
 
     def measured(words: Any, cosine: Any) -> dict[str, list[float]]:
-        return {name: values.tolist() for name, values in signals.by_query(words, cosine)[0].items()}
+        return {name: values.tolist() for name, values in score_module.by_query(words, cosine)[0].items()}
 
     assert measured(nothing, somewhere) == in_numpy(measured, nothing, somewhere) == {}
     assert measured(np.array([0.0, 2.0]), somewhere) == {"lexical": [0.0, 1.0]}
     assert measured(nothing, np.array([NAN, 2.0])) == {"semantic": [0.0, 1.0]}
-    assert fusion.stretched(np.array([NAN, 2.0, 2.0])).tolist() == [0.0, 0.0, 0.0]
+    assert score_module.stretched(np.array([NAN, 2.0, 2.0])).tolist() == [0.0, 0.0, 0.0]
 
 
 @given(st.lists(COSINES, max_size=60))
 def test_places_are_the_same_in_one_pass(native: Any, values: list[float]) -> None:
-    assert signals.ranks(values).tolist() == in_numpy(signals.ranks, values).tolist()
+    assert score_module.ranks(values).tolist() == in_numpy(score_module.ranks, values).tolist()
 
 
 def test_what_is_no_number_shares_the_last_place(native: Any) -> None:
     values = [NAN, 2.0, -INFINITY, 2.0, 1.0, NAN]
 
-    assert signals.ranks(values).tolist() == in_numpy(signals.ranks, values).tolist() == [4, 1, 4, 1, 3, 4]
+    assert (
+        score_module.ranks(values).tolist()
+        == in_numpy(score_module.ranks, values).tolist()
+        == [4, 1, 4, 1, 3, 4]
+    )
 
 
 @given(st.lists(st.tuples(SCORES, FEW, FEW), max_size=60), st.randoms(use_true_random=False))
@@ -84,7 +88,7 @@ def test_the_order_is_the_same_in_one_pass(
     some = len(each) // 2
     for count in (len(each), some):
         given = (score[:count], at[:count], importance, created_at, rows)
-        mine, theirs = fusion.best_first(*given), in_numpy(fusion.best_first, *given)
+        mine, theirs = score_module.best_first(*given), in_numpy(score_module.best_first, *given)
 
         assert mine[0].tolist() == theirs[0].tolist()
         np.testing.assert_array_equal(mine[1], theirs[1])
@@ -171,7 +175,7 @@ def test_a_pool_of_the_index_is_ranked_as_its_columns_are(
     pool = Pool(lines, 0, 0)
     named = {name: w for name, w in zip(("lexical", "semantic"), weights, strict=True) if w}
     config = RecallConfig(fusion="weighted" if k < 0 else "rrf", weights=named, rrf_k=max(k, 1))
-    fusing = fusion.by_query_alone(config.fusion, config.weights, config.rrf_k)
+    fusing = score_module.by_query_alone(config.fusion, config.weights, config.rrf_k)
     sources = SimpleNamespace(calibrate=scale.many)
     vector = np.ones(1, np.float32) if by_meaning else None
     for shown in (True, False):
@@ -211,7 +215,7 @@ def test_an_order_of_many_is_the_same_alone(native: Any, k: int) -> None:
     words, cosine = draw.integers(0, 40, MANY) / 8, draw.random(MANY)
     ties = draw.integers(0, 3, MANY) / 2, draw.random(MANY), draw.permutation(MANY)
     given = (words, cosine, (0.3, 0.7), k, *ties)
-    shown, alone = signals.ranked(*given, shown=True), signals.ranked(*given, shown=False)
+    shown, alone = score_module.ranked(*given, shown=True), score_module.ranked(*given, shown=False)
 
     assert alone[2].tolist() == shown[2].tolist()
     assert alone[3].tobytes() == shown[3].tobytes()
@@ -223,8 +227,10 @@ def test_many_are_sorted_alike(native: Any) -> None:
     created_at, rows = draw.integers(0, 9, MANY).astype(np.float64), draw.permutation(MANY)
     given = (score, np.arange(MANY), importance, created_at, rows)
 
-    assert signals.ranks(score).tolist() == in_numpy(signals.ranks, score).tolist()
-    assert fusion.best_first(*given)[0].tolist() == in_numpy(fusion.best_first, *given)[0].tolist()
+    assert score_module.ranks(score).tolist() == in_numpy(score_module.ranks, score).tolist()
+    assert (
+        score_module.best_first(*given)[0].tolist() == in_numpy(score_module.best_first, *given)[0].tolist()
+    )
 
 
 FLOATS, INTS, SINGLES = np.zeros(4), np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.float32)

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from skep.retrieval.inmemory import InMemorySources
 from skep.retrieval.pipeline import run
-from skep.retrieval.presets import PRESETS
-from skep.retrieval.second import contrast, peers
+from skep.retrieval.recall_config import PRESETS
+from skep.retrieval.shortlist import contrast, peers
+from skep.retrieval.sources import InMemorySources
 
 World = Callable[..., InMemorySources]
 NOW = 1_750_000_000.0

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from skep.embedding import default_embedder
+from skep.embedding.embedder import default_embedder
 from skep.model import Memory
-from skep.retrieval.config import RecallConfig
-from skep.retrieval.inmemory import InMemorySources
 from skep.retrieval.pipeline import run
-from skep.retrieval.presets import PRESETS
-from skep.retrieval.titles import bridge, named, title
+from skep.retrieval.recall_config import PRESETS, RecallConfig
+from skep.retrieval.score import bridge, named, title
+from skep.retrieval.sources import InMemorySources
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skep.semantics.arrays import read_arrays, write_arrays
-from skep.semantics.scorer import MODEL_FILE
+from skep.semantics.pair_model import MODEL_FILE, read_arrays, write_arrays
 
 
 def test_arrays_of_any_shape_come_back(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.embedding.static import StaticEmbedder
-from skep.semantics.compare import Verdict, compare
-from skep.semantics.measuring import in_one_unit
+from skep.embedding.static_table import StaticEmbedder
+from skep.semantics.compare_texts import Verdict, compare
+from skep.semantics.same_value import in_one_unit
 
 EMBEDDER = StaticEmbedder()
 CONFLICT = ("contradiction", "update")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.embedding.static import StaticEmbedder
-from skep.semantics import scorer
-from skep.semantics.arrays import read_arrays
-from skep.semantics.compare import REASONS, THRESHOLDS, Verdict, compare
-from skep.semantics.dating import in_one_notation
-from skep.semantics.editing import blocks_of
+from skep.embedding.static_table import StaticEmbedder
+from skep.semantics import pair_model
+from skep.semantics.compare_texts import REASONS, THRESHOLDS, Verdict, compare
+from skep.semantics.pair_features import blocks_of
+from skep.semantics.pair_model import read_arrays
+from skep.semantics.same_value import in_one_notation
 
 EMBEDDER = StaticEmbedder()
 
@@ -193,7 +193,7 @@ def test_a_text_repeats_itself(text: str) -> None:
 
 
 def test_the_model_was_trained_with_the_table_that_ships() -> None:
-    assert EMBEDDER.fingerprint == bytes(read_arrays(scorer.MODEL_FILE)["fingerprint"]).decode()
+    assert EMBEDDER.fingerprint == bytes(read_arrays(pair_model.MODEL_FILE)["fingerprint"]).decode()
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=7), st.lists(st.sampled_from("abcdefghij"), max_size=7))

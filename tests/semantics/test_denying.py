@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skep.embedding import default_embedder
-from skep.semantics.compare import Verdict, compare
+from skep.embedding.embedder import default_embedder
+from skep.semantics.compare_texts import Verdict, compare
 
 BESIDE = [
     ("I want to have kids", "I have no kids"),

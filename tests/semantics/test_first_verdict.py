@@ -9,8 +9,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.patterns import MONTH
-from skep.semantics import dating, measuring
+from skep.runtime import MONTH
+from skep.semantics import same_value
 
 _PARTS = """
 20 3 1,000 2.5 2024 2024-05-05 degrees degree C F ° º celsius Fahrenheit % percent half a one two quarter thirds of
@@ -26,20 +26,20 @@ DAY = re.compile(rf"[\d.]+(?:date|day|year)|{MONTH}|(?:mon|tues|wednes|thurs|fri
 def test_no_measure_and_no_day_is_passed_over(parts: list[str], between: str) -> None:
     text = between.join(parts)
 
-    assert measuring._may_name_one(text) or not measuring._measure.search(text)
-    assert dating._may_name_one(text) or not dating._date.search(text)
+    assert same_value._may_name_one_quantity(text) or not same_value._measure.search(text)
+    assert same_value._may_name_one(text) or not same_value._date.search(text)
 
 
 @given(st.sampled_from(PARTS) | st.from_regex(DAY, fullmatch=True) | st.from_regex(PERIOD, fullmatch=True))
 def test_periods_and_days_are_those_of_the_patterns(word: str) -> None:
-    assert dating.period(word) == bool(PERIOD.fullmatch(word))
-    assert dating.of_a_day(word) == bool(DAY.fullmatch(word))
+    assert same_value.period(word) == bool(PERIOD.fullmatch(word))
+    assert same_value.of_a_day(word) == bool(DAY.fullmatch(word))
 
 
 def test_the_long_patterns_are_compiled_where_a_text_may_match_them() -> None:
     code = """
 from skep.semantics import dating, measuring
-from skep.semantics.compare import compare
+from skep.semantics.compare_texts import compare
 compare("Ana’s 2 dogs live in Rome at 1024 High Street", "Ana’s 2 dogs live at 1024 High Street", similarity=0.9)
 print(vars(measuring._measure).keys() & {"finditer"}, vars(dating._date).keys() & {"finditer"})
 compare("Keep 2 kg since May 2024", "Keep 3 kg since May 2024", similarity=0.9)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from skep.bank import Bank
-from skep.embedding import default_embedder
-from skep.semantics.compare import compare
+from skep.bank.bank import Bank
+from skep.embedding.embedder import default_embedder
+from skep.semantics.compare_texts import compare
 
 APART = [
     ("pytest failed in test_a", "pytest failed in test_b"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skep.bank import Bank
-from skep.semantics.moving import moves, moves_on
+from skep.bank.bank import Bank
+from skep.semantics.value_changes import moves, moves_on
 
 OVER = [
     ("We switched from Jenkins to GitHub Actions", "We use Jenkins for CI"),

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from skep import kernels
-from skep.semantics import aligning, editing, features, scorer
-from skep.semantics.compare import Asked, Verdict, compare_many
-from skep.semantics.reading import analyse
+from skep import runtime
+from skep.semantics import pair_features, pair_model
+from skep.semantics.compare_texts import Asked, Verdict, compare_many
+from skep.semantics.parse_text import analyse
 
 native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
@@ -35,7 +35,7 @@ def asked() -> list[Asked]:
 def test_verdicts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts: list[list[Verdict]] = []
     for loops in (None, native):
-        monkeypatch.setattr(kernels, "native", loops)
+        monkeypatch.setattr(runtime, "native", loops)
         verdicts.append(compare_many(asked()))
     assert {verdict.kind for verdict in verdicts[0]} >= {"duplicate", "contradiction", "neutral"}
     for plain, compiled in zip(*verdicts, strict=True):
@@ -44,14 +44,15 @@ def test_verdicts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_words_meet_as_they_do_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = scorer.load()[1]
+    words = pair_model.load()[1]
     pairs = [
-        (aligning.told(analyse(each.a), words), aligning.told(analyse(each.b), words)) for each in asked()
+        (pair_features.told(analyse(each.a), words), pair_features.told(analyse(each.b), words))
+        for each in asked()
     ]
-    found: list[list[aligning.Alignment]] = []
+    found: list[list[pair_features.Alignment]] = []
     for loops in (None, native):
-        monkeypatch.setattr(kernels, "native", loops)
-        found.append(aligning.align_many(pairs, words))
+        monkeypatch.setattr(runtime, "native", loops)
+        found.append(pair_features.align_many(pairs, words))
     assert sum(len(each.swaps) for each in found[0]) > 100
     for plain, compiled in zip(*found, strict=True):
         assert plain.exact_a == compiled.exact_a
@@ -62,8 +63,8 @@ def test_words_meet_as_they_do_with_numpy(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_numbers_about_a_pair_are_the_same_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "native", native)
-    words = scorer.load()[1]
+    monkeypatch.setattr(runtime, "native", native)
+    words = pair_model.load()[1]
     said = [
         "Never deploy on Fridays", "Deploy on Fridays", "The limit is 30 seconds", "The limit is 2 minutes",
         "Ana prefers Berlin and Oslo", "Oslo and Berlin bore Ana", "Use of ruff is disabled", "Use of ruff is enabled",
@@ -72,15 +73,15 @@ def test_the_numbers_about_a_pair_are_the_same_to_the_last_bit(monkeypatch: pyte
     ]  # fmt: skip
     pairs = [*asked(), *(Asked(a, b, 0.7) for a, b in itertools.combinations(said, 2))]
     given = [(analyse(each.a), analyse(each.b), each.similarity) for each in pairs]
-    sides = [(features._side(a, words), features._side(b, words), near) for a, b, near in given]
-    aligned = aligning.align_many([(a.told, b.told) for a, b, _ in sides], words)
-    edited = editing.edits_many([(a.solid, b.solid) for a, b, _ in sides])
-    met = np.zeros(len(features.NAMES), dtype=bool)
+    sides = [(pair_features._side(a, words), pair_features._side(b, words), near) for a, b, near in given]
+    aligned = pair_features.align_many([(a.told, b.told) for a, b, _ in sides], words)
+    edited = pair_features.edits_many([(a.solid, b.solid) for a, b, _ in sides])
+    met = np.zeros(len(pair_features.NAMES), dtype=bool)
     for (a, b, near), al, ed in zip(sides, aligned, edited, strict=True):
-        row = features._row(a, b, near, al, ed)
-        assert features._row_compiled(a, b, near, al, ed) == row
+        row = pair_features._row(a, b, near, al, ed)
+        assert pair_features._row_compiled(a, b, near, al, ed) == row
         met |= np.array(row) != 0
-    assert [name for name, seen in zip(features.NAMES, met.tolist(), strict=True) if not seen] == []
+    assert [name for name, seen in zip(pair_features.NAMES, met.tolist(), strict=True) if not seen] == []
 
 
 PIECES = (
@@ -97,18 +98,18 @@ def test_a_text_is_taken_apart_as_regular_expressions_do(parts: list[str], betwe
     read: list[Any] = []
     for loops in (None, native):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernels, "native", loops)
+            patch.setattr(runtime, "native", loops)
             read.append(analyse.__wrapped__(text))
     assert read[0] == read[1]
 
 
 def test_what_is_not_two_sides_or_a_text_is_refused() -> None:
-    words = scorer.load()[1]
-    side = features._side(analyse("Tea is hot"), words)
-    (al,) = aligning.align_many([(side.told, side.told)], words)
-    good: list[Any] = [side, side, 0.5, al, editing.NO_EDITS]
-    assert len(native.features(*good)) == len(features.NAMES)
-    swap = aligning.Swap(0, 9, 0.5, opposed=False, exclusive=False)
+    words = pair_model.load()[1]
+    side = pair_features._side(analyse("Tea is hot"), words)
+    (al,) = pair_features.align_many([(side.told, side.told)], words)
+    good: list[Any] = [side, side, 0.5, al, pair_features.NO_EDITS]
+    assert len(native.features(*good)) == len(pair_features.NAMES)
+    swap = pair_features.Swap(0, 9, 0.5, opposed=False, exclusive=False)
     wrong: list[tuple[int, Any]] = [
         (0, ()),
         (0, None),
@@ -120,7 +121,7 @@ def test_what_is_not_two_sides_or_a_text_is_refused() -> None:
         (3, al._replace(swaps=[swap])),  # of a word that is not there
         (3, al._replace(swaps=None)),
         (3, al[:7]),
-        (4, editing.NO_EDITS[:5]),
+        (4, pair_features.NO_EDITS[:5]),
     ]
     for place, value in wrong:
         with pytest.raises((TypeError, ValueError, IndexError)):
@@ -150,19 +151,19 @@ def test_texts_part_where_difflib_says(pairs: list[tuple[list[str], list[str]]])
         for both in pairs
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "native", native)
-        assert editing._blocks_compiled(pairs) == wanted
+        patch.setattr(runtime, "native", native)
+        assert pair_features._blocks_compiled(pairs) == wanted
 
 
 def test_trees_come_to_the_same_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = scorer.load()[0]
+    model = pair_model.load()[0]
     rng = np.random.default_rng(3)
-    rows = rng.choice([0.0, 0.5, 1.0, 3.0], (150, len(features.NAMES))) + rng.random(
-        (150, len(features.NAMES))
+    rows = rng.choice([0.0, 0.5, 1.0, 3.0], (150, len(pair_features.NAMES))) + rng.random(
+        (150, len(pair_features.NAMES))
     )
     scores: list[NDArray[np.float32]] = []
     for loops in (None, native):
-        monkeypatch.setattr(kernels, "native", loops)
+        monkeypatch.setattr(runtime, "native", loops)
         scores.append(model.scores(rows.tolist()))
     assert (scores[0] == scores[1]).all()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.semantics import lexicon as lx
-from skep.semantics.reading import MAX_TOKENS, Quantity, analyse
+from skep.semantics.parse_text import MAX_TOKENS, Quantity, analyse
 
 
 @pytest.mark.parametrize(

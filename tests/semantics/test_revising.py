@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.semantics.revising import announced, revises
+from skep.semantics.value_changes import announced, revises
 
 REVISED = [
     ("The studio rent was raised to $980, can you redo my plan?", "My studio rent is $900, due on the first"),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.semantics.reading import analyse
-from skep.semantics.saying import said_twice
+from skep.semantics.parse_text import analyse
+from skep.semantics.same_statement import said_twice
 
 
 def twice(a: str, b: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skep import kernels
-from skep.semantics.features import NAMES
-from skep.semantics.scorer import Scorer
+from skep import runtime
+from skep.semantics.pair_features import NAMES
+from skep.semantics.pair_model import Scorer
 
 EVERY = (1 << 64) - 1
 
@@ -33,9 +33,9 @@ def model(names: tuple[str, ...] = NAMES) -> Scorer:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_row_ends_in_one_leaf_of_every_tree(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if compiled and kernels.native is None:
+    if compiled and runtime.native is None:
         pytest.skip("skep-native is not installed")
-    monkeypatch.setattr(kernels, "native", kernels.native if compiled else None)
+    monkeypatch.setattr(runtime, "native", runtime.native if compiled else None)
     rows = [[first, second, *[0.0] * (len(NAMES) - 2)] for first in (0.5, 0.6) for second in (0.0, 0.1)]
 
     assert model().scores(rows).tolist() == [[1, 3], [1, 4], [2, 3], [2, 5]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skep.semantics.supporting import Said, against, supports, supports_many, told
+from skep.semantics.evidence import Said, against, supports, supports_many, told
 
 FULL = "The nightly build failed because the disk was full on node 3"
 SUPPORTED = [

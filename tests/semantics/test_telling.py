@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skep.semantics.supporting import sentences, statements, supports, worth_keeping
-from skep.semantics.telling import telling
+from skep.semantics.evidence import sentences, statements, supports, telling, worth_keeping
 
 WORTH = """
 Use ruff for linting

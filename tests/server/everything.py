@@ -17,10 +17,19 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from skep.server.mcp.call import Call, InputRequired, ToolError
 from skep.server.mcp.protocol import INVALID_PARAMS, RpcError
-from skep.server.mcp.registry import Prompt, Registry, Reply, Resource, Tool, tool
 from skep.server.mcp.session import Server
+from skep.server.mcp.tool_calls import (
+    Call,
+    InputRequired,
+    Prompt,
+    Registry,
+    Reply,
+    Resource,
+    Tool,
+    ToolError,
+    tool,
+)
 
 KEY = b"only for tests"
 
@@ -479,11 +488,11 @@ def build() -> Server:
 def main() -> None:
     """Serve."""
     if "--port" in sys.argv:
-        from skep.server.http import serve_http
+        from skep.server.mcp.http import serve_http
 
         serve_http(build(), port=int(sys.argv[sys.argv.index("--port") + 1]), token=None)
     else:
-        from skep.server.mcp.loop import serve_stdio
+        from skep.server.mcp.stdio import serve_stdio
 
         serve_stdio(build())
 

@@ -8,8 +8,8 @@ import os
 import threading
 from typing import Any
 
-from skep.server.mcp.loop import Connection
 from skep.server.mcp.session import Server
+from skep.server.mcp.stdio import Connection
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

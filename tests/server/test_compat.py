@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from mcp_wire import Client
 
-from skep.server.mcp.banks import Banks
-from skep.server.mcp.profiles import build_server
+from skep.server.mcp.start import Banks
+from skep.server.mcp.tool_profiles import build_server
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp_wire import META
 
-from skep.bank import Bank
-from skep.server.mcp.banks import Banks
-from skep.server.mcp.loop import Connection
-from skep.server.mcp.profiles import PROFILES, build_server
-from skep.server.mcp.registry import Tool
+from skep.bank.bank import Bank
 from skep.server.mcp.session import Server
+from skep.server.mcp.start import Banks
+from skep.server.mcp.stdio import Connection
+from skep.server.mcp.tool_calls import Tool
+from skep.server.mcp.tool_profiles import PROFILES, build_server
 
 TOOLS = [(profile, tool) for profile in ("full", "reference", "search") for tool in PROFILES[profile](None)]
 WORDS = st.sampled_from(

@@ -17,12 +17,12 @@ pytest.importorskip("starlette", reason="the http extra is not installed")
 from everything import build
 from mcp_wire import META
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ConfigError
-from skep.server.http import create_app, refusal, serve_http
-from skep.server.mcp.banks import Banks
-from skep.server.mcp.profiles import build_server
+from skep.server.mcp.http import create_app, refusal, serve_http
 from skep.server.mcp.protocol import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from skep.server.mcp.start import Banks
+from skep.server.mcp.tool_profiles import build_server
 
 TOKEN = "let me in"
 BASE = {

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_wire import META, Client, run_frames
 
-from skep.server.mcp.call import Call, no_bank
 from skep.server.mcp.protocol import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -19,6 +18,7 @@ from skep.server.mcp.protocol import (
     UNSUPPORTED_VERSION,
     Envelope,
 )
+from skep.server.mcp.tool_calls import Call, no_bank
 
 
 def frame(message: dict[str, Any]) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from official import node, require
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 
 pytestmark = pytest.mark.slow
 

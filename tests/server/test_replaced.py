@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from mcp_wire import Client
 
-from skep.bank import Bank
-from skep.server.mcp.banks import Banks
-from skep.server.mcp.call import Call
-from skep.server.mcp.profiles import build_server
+from skep.bank.bank import Bank
 from skep.server.mcp.session import Session
+from skep.server.mcp.start import Banks
+from skep.server.mcp.tool_calls import Call
+from skep.server.mcp.tool_profiles import build_server
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there an open file keeps its name")
 

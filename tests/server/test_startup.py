@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 import pytest
 
-from skep.bank import Bank
-from skep.server.mcp.launch import Plain, read_plain
+from skep.bank.bank import Bank
+from skep.server.mcp.start import Plain, read_plain
 
 PROBE = """
 import sys, io
 from pathlib import Path
-from skep.server.mcp.banks import Banks
-from skep.server.mcp.profiles import build_server
-from skep.server.mcp.loop import Connection
+from skep.server.mcp.start import Banks
+from skep.server.mcp.tool_profiles import build_server
+from skep.server.mcp.stdio import Connection
 
 class Wire(io.BytesIO):
     def write(self, data):
-        heavy = [name for name in ("numpy", "apsw", "skep.bank", "json", "asyncio", "logging") if name in sys.modules]
+        heavy = [name for name in ("numpy", "apsw", "skep.bank.bank", "json", "asyncio", "logging") if name in sys.modules]
         print(heavy)
         return len(data)
 
@@ -61,7 +61,7 @@ main()
 print(*(name for name in {names!r} if name in sys.modules), file=sys.stderr)
 """
 IDLE = (
-    "click", "numpy.ma", "skep.semantics.compare", "skep.lifecycle", "difflib", "secrets", "asyncio", "starlette",
+    "click", "numpy.ma", "skep.semantics.compare_texts", "skep.lifecycle", "difflib", "secrets", "asyncio", "starlette",
     "json",
 )  # fmt: skip
 
@@ -117,7 +117,7 @@ def test_the_first_recall_loads_nothing_it_does_not_need(filled: Path) -> None:
 
 SPARED = (
     "pathlib", "urllib", "zipfile", "difflib", "json", "numpy.typing", "numpy.ma", "numpy.random",
-    "skep.semantics.compare", "skep.lifecycle",
+    "skep.semantics.compare_texts", "skep.lifecycle",
 )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def test_a_search_loads_numpy_and_what_it_answers_with(filled: Path) -> None:
 def test_a_version_is_told_without_the_library_that_reads_command_lines() -> None:
     from click.testing import CliRunner
 
-    from skep.cli import app
+    from skep.cli.app import app
 
     told = loaded(("click", "msgspec"), "--version")
 
@@ -140,11 +140,11 @@ def test_comparing_a_new_memory_with_old_ones_needs_no_archives(tmp_path: Path) 
     bank = tmp_path / "bank.skep"
     with Bank.open(bank) as opened:
         opened.remember("Use ruff for linting")
-    names = ("skep.semantics.compare", "zipfile", "pathlib", "importlib.resources")
+    names = ("skep.semantics.compare_texts", "zipfile", "pathlib", "importlib.resources")
 
     found = loaded(names, "--bank", str(bank), "add", "Never use ruff for linting")
 
-    assert found.modules == {"skep.semantics.compare"}
+    assert found.modules == {"skep.semantics.compare_texts"}
 
 
 def test_a_hook_before_a_prompt_answers_from_words_alone(filled: Path) -> None:
@@ -203,13 +203,13 @@ def test_standard_output_carries_frames_and_stray_prints_go_elsewhere(tmp_path: 
     code = """
 import sys
 from everything import build
-from skep.server.mcp.loop import serve_stdio
+from skep.server.mcp.stdio import serve_stdio
 server = build()
 def noisy(call):
     print("stray")
     import os; os.system("echo child"); sys.stdout.write("more")
     return "quiet"
-from skep.server.mcp.registry import Tool
+from skep.server.mcp.tool_calls import Tool
 server.registry.tools["noisy"] = Tool(name="noisy", title="n", description="n", schema={"type": "object"}, run=noisy)
 serve_stdio(server)
 """
@@ -240,7 +240,7 @@ def test_the_command_serves_a_bank_and_makes_it_on_first_use(tmp_path: Path) -> 
         [
             sys.executable,
             "-c",
-            "from skep.cli import main; main()",
+            "from skep.cli.app import main; main()",
             "--bank",
             str(tmp_path / "b.skep"),
             "mcp",

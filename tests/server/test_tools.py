@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from mcp_wire import Client
 
-from skep.bank import Bank
-from skep.server.mcp.banks import Banks
-from skep.server.mcp.profiles import PROFILES, build_server
+from skep.bank.bank import Bank
 from skep.server.mcp.render import tokens
-from skep.storage import opening
+from skep.server.mcp.start import Banks
+from skep.server.mcp.tool_profiles import PROFILES, build_server
+from skep.storage import sqlite_file
 
 DEFAULT = ["remember", "recall", "revise", "forget", "link", "report_outcome", "memory_status"]
 FULL = [
@@ -208,7 +208,7 @@ def test_a_bank_that_is_not_there_yet_has_no_size(agent: Client, tmp_path: Path)
 def test_a_bank_that_was_cut_to_nothing_is_not_taken_for_a_new_one(
     agent: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite_file, "FIRST_SECONDS", 0.0)
     (tmp_path / "bank.skep").touch()
     assert "is empty" in refused(agent, "remember", text="Use ruff for linting")
     assert (tmp_path / "bank.skep").stat().st_size == 0
@@ -292,7 +292,7 @@ def test_links_lead_to_neighbours_and_can_be_removed(agent: Client) -> None:
 
 def test_the_agent_decides_what_rules_cannot(agent: Client, banks: Banks, tmp_path: Path) -> None:
     from skep.lifecycle.judge import Case
-    from skep.lifecycle.queue import queue_plan
+    from skep.lifecycle.judgement_queue import queue_plan
 
     assert agent.text("pending_judgements") == "nothing waits to be decided"
     a = id_in(agent.text("remember", text="The office closes at six"))

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from mcp_wire import META, Client
 
-from skep.bank import Bank
-from skep.server.mcp.banks import Banks
-from skep.server.mcp.profiles import build_server
-from skep.server.mcp.session import Server
-from skep.server.mcp.watch import Watch
+from skep.bank.bank import Bank
+from skep.server.mcp.session import Server, Watch
+from skep.server.mcp.start import Banks
+from skep.server.mcp.tool_profiles import build_server
 
 REVISE = "import sys; from skep import Bank\nwith Bank.open(sys.argv[1]) as bank: bank.{}"
 

@@ -8,7 +8,7 @@ import apsw
 import numpy as np
 
 from skep.config import Settings
-from skep.storage.sqlite import SqliteStore
+from skep.storage.sqlite_store import SqliteStore
 
 TO_SIX = """
 DROP VIEW events;

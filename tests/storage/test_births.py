@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import InvalidInputError
 from skep.storage.fold import fold
-from skep.storage.rows import STATE_COLUMNS, state_values
+from skep.storage.memory_rows import STATE_COLUMNS, state_values
 from skep.validation import REMEMBER_KEYS
 
 EVERY: dict[str, Any] = {
@@ -90,7 +90,7 @@ def test_the_collector_is_left_as_it_was(plain_bank: Bank) -> None:
 
 def test_tags_that_were_checked_before_are_checked_against_the_limits_of_this_bank(plain_bank: Bank) -> None:
     from skep.config import Settings
-    from skep.embedding.hashing import HashingEmbedder
+    from skep.embedding.static_table import HashingEmbedder
 
     plain_bank.remember("one", tags=("a", "b", "c"))
     with (

@@ -10,9 +10,9 @@ import apsw
 import pytest
 from tests.storage.older import make_older
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
-from skep.storage import feeding
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+from skep.storage import queries
 from skep.storage.doctor import examine, mend
 from skep.storage.schema import VERSION
 
@@ -64,7 +64,7 @@ def agrees(bank: Bank) -> None:
 def test_what_changed_is_what_a_look_at_every_row_says(
     bank_path: Path, seed: int, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "BATCH", batch)
+    monkeypatch.setattr(queries, "BATCH", batch)
     draw = random.Random(seed)
     with opened(bank_path) as bank:
         busy(bank, draw, 14)

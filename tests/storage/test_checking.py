@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import SyncError
 from skep.model import Event
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import BusyError
-from skep.storage import opening
-from skep.storage.base import Filter
-from skep.storage.connection import Connection
-from skep.storage.opening import connect
-from skep.storage.segments import SegmentIndex
-from skep.storage.sqlite import SqliteStore
+from skep.filters import Filter
+from skep.index.index import SegmentIndex
+from skep.storage import sqlite_file
+from skep.storage.sqlite_connection import Connection
+from skep.storage.sqlite_file import connect
+from skep.storage.sqlite_store import SqliteStore
 from skep.storage.vectors import Space
 
 NOW = 1_750_000_000.0
@@ -85,7 +85,7 @@ def in_child(code: str, path: Path) -> str:
     head = f"""
 import os, signal, sys, threading
 from skep import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 path = {str(path)!r}
 bank = Bank.open(path, embedder=HashingEmbedder(32))
 def child_says(act):
@@ -471,7 +471,7 @@ def test_a_bank_that_another_process_makes_meanwhile_is_not_taken_for_something_
                 connect(str(bank_path), busy_seconds=0.0).close()
         return True
 
-    check = opening._check  # pyright: ignore[reportPrivateUsage]
+    check = sqlite_file._check  # pyright: ignore[reportPrivateUsage]
 
     def watched(connection: Connection) -> None:
         if not made:
@@ -479,7 +479,7 @@ def test_a_bank_that_another_process_makes_meanwhile_is_not_taken_for_something_
         check(connection)
         connection.db.exec_trace = None
 
-    monkeypatch.setattr(opening, "_check", watched)
+    monkeypatch.setattr(sqlite_file, "_check", watched)
     connect(str(bank_path), busy_seconds=5.0).close()
     assert made
     with Bank.open(bank_path) as bank:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
-from skep.storage import handover
-from skep.storage.handover import FEW
-from skep.storage.segments.upkeep import Upkeep
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+from skep.index.catch_up import Upkeep
+from skep.storage import full_text
+from skep.storage.full_text import FEW
 
 SIZE = 5000
 """More than fit into memory before they become a segment."""
@@ -96,7 +96,7 @@ def test_what_was_rolled_back_takes_no_room(
 ) -> None:
     notes = [note(number) for number in range(FEW)]
     signs = sum(len(str(each["text"])) for each in notes)
-    monkeypatch.setattr(handover, limit, FEW // 2 if limit == "CHUNKS" else signs)
+    monkeypatch.setattr(full_text, limit, FEW // 2 if limit == "CHUNKS" else signs)
     with opened(bank_path) as bank:
         with pytest.raises(RuntimeError):
             taken_back(bank)
@@ -124,7 +124,7 @@ def test_a_batch_that_was_cut_up_before_somebody_took_the_rest_is_let_go(bank_pa
 def test_no_more_is_kept_than_there_is_room_for(
     bank_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "ROWS", 3 * FEW)
+    monkeypatch.setattr(full_text, "ROWS", 3 * FEW)
     with opened(bank_path) as bank:
         for start in range(0, SIZE, FEW):
             bank.remember_many([note(number) for number in range(start, start + FEW)])
@@ -136,7 +136,7 @@ def test_no_more_text_is_kept_than_there_is_room_for(
     bank_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [note(number) for number in range(SIZE)]
-    monkeypatch.setattr(handover, "SIGNS", sum(len(str(each["text"])) for each in texts[: 2 * FEW]))
+    monkeypatch.setattr(full_text, "SIGNS", sum(len(str(each["text"])) for each in texts[: 2 * FEW]))
     with opened(bank_path) as bank:
         for start in range(0, SIZE, FEW):
             bank.remember_many(texts[start : start + FEW])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import NotFoundError
-from skep.storage import kept
+from skep.storage import queries
 
 
 def opened(path: Path) -> Bank:
@@ -65,11 +65,11 @@ def test_what_is_written_and_taken_back_is_not_kept(tmp_path: Path) -> None:
 def test_many_texts_at_once_and_too_many_characters_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "KEPT_CHARS", 20)
+    monkeypatch.setattr(queries, "KEPT_CHARS", 20)
     with opened(tmp_path / "bank.skep") as bank:
         ids = [done.memory.id for done in bank.remember_many(["tea is green", "the sky is wide", "it rains"])]
         rows = list(bank.engine.store.rows_of(ids).values())
-        many = [*rows, *range(1000, 1000 + kept.FEW)]
+        many = [*rows, *range(1000, 1000 + queries.FEW)]
 
         assert [statements(bank, many)[1] for _ in range(2)] == [1, 1]
         assert [statements(bank, rows[:1])[1] for _ in range(2)] == [1, 0]

@@ -12,11 +12,11 @@ from typing import Any
 import apsw
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import NotFoundError
-from skep.storage.sqlite import SqliteStore
+from skep.storage.sqlite_store import SqliteStore
 
 NOW = 1_750_000_000.0
 

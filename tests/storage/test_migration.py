@@ -11,14 +11,14 @@ import apsw
 import pytest
 from tests.storage.older import make_older
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import NewerVersionError
 from skep.model import Memory
 from skep.storage.doctor import examine
 from skep.storage.schema import VERSION
-from skep.storage.sqlite import SqliteStore
+from skep.storage.sqlite_store import SqliteStore
 
 
 def opened(path: Path) -> Bank:
@@ -89,7 +89,7 @@ def test_an_older_bank_that_cannot_be_changed_is_read_as_it_is(bank_path: Path, 
 READER = """
 import sys
 from skep import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 
 with Bank.open(sys.argv[1], embedder=HashingEmbedder(32), read_only=True) as bank:
     for asked in sys.stdin:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import kernels, words
-from skep.storage.numbering import CompiledNumbering, PlainNumbering
-from skep.words import STOP, chunks, query_terms, terms
+from skep import runtime
+from skep.text import terms as terms_module
+from skep.text.terms import STOP, CompiledNumbering, PlainNumbering, chunks, query_terms, terms
 
 native: Any = pytest.importorskip(
     "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
 )
-if kernels.native is None:
+if runtime.native is None:
     pytest.skip("switched off by SKEP_NATIVE, or built from an older version", allow_module_level=True)
 
 _SUFFIXES = """
@@ -47,10 +47,10 @@ texts = st.one_of(
 def python_alone() -> Iterator[None]:
     """Nothing of what is compared with comes from the compiled package."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "_easy", words._never)  # pyright: ignore[reportPrivateUsage]
-        patch.setattr(words, "_asked", words._never)  # pyright: ignore[reportPrivateUsage]
-        words._indexed.clear()  # pyright: ignore[reportPrivateUsage]
-        words._queried.clear()  # pyright: ignore[reportPrivateUsage]
+        patch.setattr(terms_module, "_easy", terms_module._never)  # pyright: ignore[reportPrivateUsage]
+        patch.setattr(terms_module, "_asked", terms_module._never)  # pyright: ignore[reportPrivateUsage]
+        terms_module._indexed.clear()  # pyright: ignore[reportPrivateUsage]
+        terms_module._queried.clear()  # pyright: ignore[reportPrivateUsage]
         yield
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from skep.config import Settings
 from skep.model import Event
-from skep.storage.sqlite import SqliteStore
+from skep.storage.sqlite_store import SqliteStore
 
 NOW = 1_000.0
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from skep.kernels import native
-from skep.storage import places
-from skep.storage.places import Place
+from skep.runtime import native
+from skep.storage import sqlite_connection
+from skep.storage.sqlite_connection import Place
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there an open file keeps its name")
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="there an open file keep
 @pytest.fixture(params=["compiled", "python"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == "python":
-        monkeypatch.setattr(places, "native", None)
+        monkeypatch.setattr(sqlite_connection, "native", None)
     elif native is None:
         pytest.skip("needs skep-native")
     under = tmp_path / "here"

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import kernels
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep import runtime
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import CorruptBankError
 from skep.model import SHARED, Memory
-from skep.storage import rows as reading
-from skep.storage.rows import USUAL, memories_of, memory_of
+from skep.storage import memory_rows as reading
+from skep.storage.memory_rows import USUAL, memories_of, memory_of
 
 NOW = 1_750_000_000.0
 COLUMNS = (
@@ -138,7 +138,7 @@ def test_what_is_read_over_and_over_is_let_go(native: Any) -> None:
             with pytest.raises(CorruptBankError):
                 memories_of(broken, "f-1", NOW)
 
-    assert kernels.native is native
+    assert runtime.native is native
     read(3)
     gc.collect()
     tracemalloc.start()

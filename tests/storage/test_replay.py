@@ -12,12 +12,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from tests.conftest import SEARCH
 
 from skep.config import Settings
+from skep.events import mentioned, order
+from skep.filters import Filter
 from skep.model import STATUSES, Event
-from skep.storage.base import Filter
 from skep.storage.doctor import examine
 from skep.storage.fold import fold, fold_on, fold_whole, revised
-from skep.storage.sqlite import SqliteStore
-from skep.storage.subjects import mentioned, order
+from skep.storage.sqlite_store import SqliteStore
 
 TEXTS = st.sampled_from(
     ["use ruff", "lives in Oslo", "été à Paris", "PR #441 merged", "日本語のメモ", "foo_bar v2.3.1"]

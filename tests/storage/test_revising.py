@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import ForgottenError, NotFoundError
 from skep.model import Memory
 from skep.storage.fold import fold
-from skep.storage.rows import STATE_COLUMNS, state_values
+from skep.storage.memory_rows import STATE_COLUMNS, state_values
 from skep.validation import CLEARED, REVISABLE
 
 CHANGED: dict[str, Any] = {

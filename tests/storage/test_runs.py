@@ -12,15 +12,15 @@ import apsw
 import pytest
 from tests.storage.older import make_older
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import StorageError
 from skep.model import Event
+from skep.storage.backup import lacking
 from skep.storage.doctor import examine, mend
-from skep.storage.restoring import lacking
-from skep.storage.runs import actual, written
-from skep.storage.sqlite import SqliteStore
+from skep.storage.event_log import actual, written
+from skep.storage.sqlite_store import SqliteStore
 
 NOW = 1_800_000_000.0
 
@@ -240,8 +240,8 @@ def test_an_event_lost_at_the_end_of_a_run_leaves_the_version_at_the_one_before(
 
 BUSY = """
 import sys
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.model import Event
 with Bank.open(sys.argv[1], embedder=HashingEmbedder(8)) as bank:
     for n in range(1, 10_000):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
-from skep.storage import log, scoped
-from skep.storage.rows import event_of
+from skep.bank.bank import Bank
+from skep.storage import event_log, queries
+from skep.storage.memory_rows import event_of
 
 SCOPES: list[dict[str, str]] = [
     {"user": "u1"},
@@ -59,7 +59,7 @@ def test_few_and_many_are_found_alike(
         return [m.id for m in page], [m.id for m in after], [event.id for event in events]
 
     few = found()
-    monkeypatch.setattr(scoped, "FEW", -1)  # everything is much
+    monkeypatch.setattr(queries, "FEW_SCOPED", -1)  # everything is much
 
     assert found() == few
 
@@ -72,7 +72,7 @@ def test_the_memories_of_others_are_not_read(plain_bank: Bank, monkeypatch: pyte
         read.append(row)
         return event_of(row)
 
-    monkeypatch.setattr(log, "event_of", counted)
+    monkeypatch.setattr(event_log, "event_of", counted)
     assert len(plain_bank.history(scope={"user": "u7"})) == 3
     assert len(read) == 3
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
+from skep.events import SETTING
 from skep.storage.fold import fold_setting
-from skep.storage.subjects import SETTING
 
 
 def put(bank: Bank, *settings: tuple[str, Any]) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
 from skep.storage.doctor import examine
-from skep.storage.sqlite import SqliteStore
+from skep.storage.sqlite_store import SqliteStore
 
 
 def stored(bank: Bank, *texts: str) -> list[str]:

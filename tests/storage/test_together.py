@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
 from skep.errors import SkepError
-from skep.storage.connection import MEMORY, Connection
-from skep.storage.together import TOGETHER, together
+from skep.storage.sqlite_connection import MEMORY, TOGETHER, Connection, together
 
 ONE = "INSERT INTO things(kind, number, name) VALUES('thing', ?, ?)"
 COUNTS = (0, 1, 2, TOGETHER - 1, TOGETHER, TOGETHER + 1, 3 * TOGETHER, 4 * TOGETHER + 7)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.storage.older import make_older
 
-from skep.bank import Bank
-from skep.embedding.hashing import HashingEmbedder
-from skep.kernels import native
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+from skep.runtime import native
 from skep.storage.vectors import NEAR_UNIT, packed, packed_one, unpacked
 
 compiled = pytest.mark.skipif(native is None, reason="needs skep-native")

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
-from skep.embedding.hashing import HashingEmbedder
-from skep.storage.base import Filter
+from skep.embedding.static_table import HashingEmbedder
+from skep.filters import Filter
 from skep.storage.doctor import examine, mend
-from skep.storage.lookup import rarities, rows_by_rare_words
-from skep.storage.sqlite import SqliteStore
-from skep.storage.wording import TAIL, waiting
+from skep.storage.full_text import TAIL, rarities, rows_by_rare_words, waiting
+from skep.storage.sqlite_store import SqliteStore
 
 
 def opened(path: Path) -> Bank:

@@ -9,14 +9,14 @@ from typing import Any
 import apsw
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.config import Settings
-from skep.embedding.hashing import HashingEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.model import Event
-from skep.storage import log
-from skep.storage.rows import event_of
-from skep.storage.sqlite import SqliteStore
-from skep.storage.wording import TAIL
+from skep.storage import event_log
+from skep.storage.full_text import TAIL
+from skep.storage.memory_rows import event_of
+from skep.storage.sqlite_store import SqliteStore
 
 PAGE = 4096
 FRAME = PAGE + 24
@@ -119,7 +119,7 @@ def test_an_undo_reads_none_of_the_undos_of_other_memories(
     with opened(bank_path) as bank:
         grown(bank)
         ids = [memory.id for memory in bank.find(limit=40)]
-        monkeypatch.setattr(log, "event_of", counted)
+        monkeypatch.setattr(event_log, "event_of", counted)
         assert len({undone(bank, memory_id) for memory_id in ids}) == 1
 
 

@@ -94,10 +94,7 @@ def tools() -> dict[str, Any]:
     """Names and input schemas of the MCP tools, profile by profile."""
     from skep.server.mcp.tool_profiles import PROFILES
 
-    return {
-        profile: {tool.name: tool.wire() for tool in make(None)}
-        for profile, make in PROFILES.items()
-    }
+    return {profile: {tool.name: tool.wire() for tool in make(None)} for profile, make in PROFILES.items()}
 
 
 def surface() -> dict[str, Any]:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skep.bank import Bank
-from skep.tuning.indexing import index
-from skep.tuning.sources import read_sources
+from skep.bank.bank import Bank
+from skep.tuning.document_index import index, read_sources
 from skep.tuning.workspace import Workspace, load
 
 COLLECTION = {

@@ -9,18 +9,24 @@ import msgspec
 import numpy as np
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import MissingExtraError
-from skep.tuning.autotune import Live, Tried, autotune, cautious, objective
+from skep.tuning.autotune import (
+    Live,
+    Tried,
+    autotune,
+    cautious,
+    neighbours,
+    objective,
+    starts,
+    tune_workspace,
+)
 from skep.tuning.deploy import judge
-from skep.tuning.evaluate import Searcher
+from skep.tuning.evaluate import Searcher, SteadySearcher
 from skep.tuning.findings import RefusedError
 from skep.tuning.metrics import Labels, Overall, overall, score_query
 from skep.tuning.schemas import RESERVED
 from skep.tuning.search_config import SearchConfig, field_tag
-from skep.tuning.space import neighbours, starts
-from skep.tuning.steady import SteadySearcher
-from skep.tuning.tuner import tune_workspace
 from skep.tuning.validate import check_files, refused_by_pipeline
 from skep.tuning.workspace import EvalQuery, EvalSet, Workspace, load
 

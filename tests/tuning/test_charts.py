@@ -5,32 +5,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.errors import MissingExtraError
-from skep.tuning import charts, plots, versions
-from skep.tuning.compare import compare
-from skep.tuning.deploy import deploy, judge
+from skep.tuning import deploy as deploy_module
+from skep.tuning import tuning_report
+from skep.tuning.deploy import compare, deploy, judge
 from skep.tuning.evaluate import evaluate
 from skep.tuning.findings import RefusedError
 from skep.tuning.workspace import Workspace
 
 
 def test_a_sparkline_has_one_character_per_value() -> None:
-    assert charts.sparkline([0.1, 0.5, 0.9]) == "▁▅█"
-    assert charts.sparkline([1, 1]) == "▅▅"
-    assert charts.sparkline([]) == ""
+    assert tuning_report.sparkline([0.1, 0.5, 0.9]) == "▁▅█"
+    assert tuning_report.sparkline([1, 1]) == "▅▅"
+    assert tuning_report.sparkline([]) == ""
 
 
 def test_a_score_curve_marks_the_cut() -> None:
-    lines = charts.score_curve([1.0, 0.9, 0.2], 2).splitlines()
+    lines = tuning_report.score_curve([1.0, 0.9, 0.2], 2).splitlines()
 
     assert "cut" in lines[2]
     assert len(lines) == 4
-    assert "cut" not in charts.score_curve([1.0, 0.9], 2)
+    assert "cut" not in tuning_report.score_curve([1.0, 0.9], 2)
 
 
 def test_tables_align_figures_to_the_right() -> None:
-    assert charts.table(("name", "n"), [("a", "1"), ("bb", "20")]).splitlines()[2:] == [
+    assert tuning_report.table(("name", "n"), [("a", "1"), ("bb", "20")]).splitlines()[2:] == [
         "a      1",
         "bb    20",
     ]
@@ -47,24 +47,24 @@ def test_every_figure_is_written_as_an_image(
         deploy(workspace, indexed, verdict, author="ana")
     results = [evaluate(indexed, config, workspace.eval_set(), rng=rng) for config in configs]
     figures = {
-        "versions": plots.versions_figure(versions.history(indexed)),
-        "deltas": plots.deltas_figure(compare(results[0], results[1], configs=configs, rng=rng)),
-        "scores": plots.scores_figure("a query", [1.0, 0.9, 0.2], 2),
+        "versions": tuning_report.versions_figure(deploy_module.history(indexed)),
+        "deltas": tuning_report.deltas_figure(compare(results[0], results[1], configs=configs, rng=rng)),
+        "scores": tuning_report.scores_figure("a query", [1.0, 0.9, 0.2], 2),
     }
     start = b"\x89PNG" if suffix == ".png" else b"<?xml"
     for name, figure in figures.items():
-        plots.save_figure(figure, tmp_path / f"{name}{suffix}")
+        tuning_report.save_figure(figure, tmp_path / f"{name}{suffix}")
         assert (tmp_path / f"{name}{suffix}").read_bytes().startswith(start)
 
 
 def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(RefusedError):
-        plots.save_figure(plots.scores_figure("q", [1.0], 1), tmp_path / "figure.docx")
+        tuning_report.save_figure(tuning_report.scores_figure("q", [1.0], 1), tmp_path / "figure.docx")
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
 
     with pytest.raises(MissingExtraError, match=r"skep\[plot\]"):
-        plots.scores_figure("q", [1.0], 1)
+        tuning_report.scores_figure("q", [1.0], 1)

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.tuning.chunking import Chunking, chunk, slug, token_count
-from skep.tuning.documents import FrontMatterError, front_matter, read_document
+from skep.tuning.documents import (
+    Chunking,
+    FrontMatterError,
+    chunk,
+    front_matter,
+    read_document,
+    slug,
+    token_count,
+)
 
 BY_HEADING = Chunking(strategy="by_heading", max_tokens=512, heading_level=2)
 PAGE = """# Jobs

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from skep.cli.tune import group
-from skep.tuning.demo import STEPS
+from skep.cli.tune import STEPS, group
 
 from .conftest import Write
 
@@ -103,7 +102,7 @@ def test_saved_results_are_listed_in_groups_that_can_be_compared(folder: Path) -
 
 
 def test_the_bank_named_before_the_command_is_used(folder: Path, tmp_path: Path) -> None:
-    from skep.cli import app
+    from skep.cli.app import app
 
     other = tmp_path / "elsewhere.skep"
     result = CliRunner().invoke(app, ["--bank", str(other), "tune", "index", "-w", str(folder)])

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skep.bank import Bank
-from skep.tuning import versions
+from skep.bank.bank import Bank
+from skep.tuning import deploy as deploy_module
 from skep.tuning.deploy import Judgement, check_active, deploy, judge, rollback
 from skep.tuning.evaluate import Searcher
 from skep.tuning.findings import RefusedError
@@ -30,7 +30,7 @@ def refused(caught: pytest.ExceptionInfo[RefusedError]) -> list[str]:
 def test_a_better_config_is_deployed_and_recorded(workspace: Workspace, indexed: Bank, verdict) -> None:  # type: ignore[no-untyped-def]
     deploy(workspace, indexed, verdict("naive"), author="ana", reason="to start with")
     deploy(workspace, indexed, verdict("filtered"), author="bo", reason="no FAQ")
-    first, second = versions.history(indexed)
+    first, second = deploy_module.history(indexed)
 
     assert [(v.number, v.config.name, v.author, v.reason) for v in (first, second) if v.config] == [
         (1, "naive", "ana", "to start with"),
@@ -40,7 +40,7 @@ def test_a_better_config_is_deployed_and_recorded(workspace: Workspace, indexed:
     assert first.results
     assert second.baseline
     assert first.results.nudcg == second.baseline.nudcg < second.results.nudcg
-    assert versions.active(indexed) == second
+    assert deploy_module.active(indexed) == second
 
 
 def test_a_deployed_config_is_what_recall_uses(workspace: Workspace, indexed: Bank, verdict) -> None:  # type: ignore[no-untyped-def]
@@ -56,14 +56,14 @@ def test_a_deployed_config_is_what_recall_uses(workspace: Workspace, indexed: Ba
 
 def test_a_worse_config_is_refused_and_nothing_changes(workspace: Workspace, indexed: Bank, verdict) -> None:  # type: ignore[no-untyped-def]
     deploy(workspace, indexed, verdict("filtered"), author="ana")
-    before = indexed.setting(versions.RECALL_CONFIG)
+    before = indexed.setting(deploy_module.RECALL_CONFIG)
 
     with pytest.raises(RefusedError) as caught:
         deploy(workspace, indexed, verdict("faq-only"), author="bo")
 
     assert {"nudcg-lower", "distractors-higher"} <= set(refused(caught))
-    assert indexed.setting(versions.RECALL_CONFIG) == before
-    assert len(versions.history(indexed)) == 1
+    assert indexed.setting(deploy_module.RECALL_CONFIG) == before
+    assert len(deploy_module.history(indexed)) == 1
 
 
 def test_force_needs_a_reason_and_is_recorded_with_what_it_overrode(
@@ -78,7 +78,7 @@ def test_force_needs_a_reason_and_is_recorded_with_what_it_overrode(
 
     assert version.forced
     assert any("nudcg-lower" in line for line in version.overridden)
-    assert versions.active(indexed) == version
+    assert deploy_module.active(indexed) == version
 
 
 def test_force_never_overrides_validation(
@@ -105,14 +105,14 @@ def test_a_deployment_made_after_the_judgement_is_not_overwritten(
 ) -> None:  # type: ignore[no-untyped-def]
     mine, theirs = verdict("naive"), verdict("filtered")
     deploy(workspace, indexed, theirs, author="bo")
-    before = indexed.setting(versions.RECALL_CONFIG)
+    before = indexed.setting(deploy_module.RECALL_CONFIG)
 
     with pytest.raises(RefusedError) as caught:
         deploy(workspace, indexed, mine, author="ana")
 
     assert refused(caught) == ["deployed-meanwhile"]
-    assert indexed.setting(versions.RECALL_CONFIG) == before
-    assert [version.author for version in versions.history(indexed)] == ["bo"]
+    assert indexed.setting(deploy_module.RECALL_CONFIG) == before
+    assert [version.author for version in deploy_module.history(indexed)] == ["bo"]
 
 
 def test_documents_that_are_not_indexed_are_not_judged(
@@ -135,10 +135,10 @@ def test_rollback_returns_to_any_version_and_to_the_default(
 
     assert (back.number, back.action, back.of) == (3, "rollback", 1)
     assert back.config == workspace.config("naive")
-    assert versions.active(indexed) == back
+    assert deploy_module.active(indexed) == back
 
     rollback(workspace, indexed, 0, author="bo")
-    assert indexed.setting(versions.RECALL_CONFIG) is None
+    assert indexed.setting(deploy_module.RECALL_CONFIG) is None
     assert not (workspace.root / "configs/active.json").exists()
 
 

@@ -6,12 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from skep.bank import Bank
-from skep.retrieval.config import from_dict
-from skep.tuning.compare import compare
-from skep.tuning.evaluate import Searcher, evaluate, save, saved
+from skep.bank.bank import Bank
+from skep.retrieval.recall_config import from_dict
+from skep.tuning.deploy import compare
+from skep.tuning.evaluate import Searcher, evaluate, explain_cut, look, save, saved
 from skep.tuning.findings import RefusedError
-from skep.tuning.lookup import explain_cut, look
 from skep.tuning.search_config import (
     OUTSIDE_RECALL_CONFIG,
     SearchConfig,

@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skep.bank import Bank
-from skep.cli.tune import SEED
-from skep.tuning.demo import run
+from skep.bank.bank import Bank
+from skep.cli.tune import SEED, run
+from skep.tuning.autotune import tune_workspace
 from skep.tuning.deploy import Judgement, deploy, judge
+from skep.tuning.document_index import index, read_sources
 from skep.tuning.evaluate import evaluate
-from skep.tuning.indexing import index
-from skep.tuning.layout import init
-from skep.tuning.sources import read_sources
-from skep.tuning.tuner import tune_workspace
-from skep.tuning.workspace import load
+from skep.tuning.workspace import init, load
 
 
 def test_naive_filtered_dynamic_k_nudcg_rises_and_distractors_go_to_zero(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skep.tuning.deploy import TOLERANCE, gate
 from skep.tuning.evaluate import Circumstances, Evaluation, intervals, score_queries
 from skep.tuning.findings import RefusedError
-from skep.tuning.gate import TOLERANCE, gate
 from skep.tuning.metrics import overall
 from skep.tuning.search_config import SearchConfig
 from skep.tuning.workspace import EvalQuery

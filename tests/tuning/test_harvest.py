@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
+from skep.tuning.document_index import Result, Shown, harvest, tally, write
+from skep.tuning.document_index import indexed as chunks_of
 from skep.tuning.findings import RefusedError
-from skep.tuning.harvest import Result, Shown, harvest, tally, write
-from skep.tuning.indexing import indexed as chunks_of
 from skep.tuning.validate import check_files
 from skep.tuning.workspace import load
 

@@ -5,10 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
+from skep.tuning.document_index import (
+    IndexReport,
+    data_version,
+    index,
+    indexed,
+    read_sources,
+    source_version,
+    watch,
+)
 from skep.tuning.findings import RefusedError
-from skep.tuning.indexing import IndexReport, data_version, index, indexed, source_version, watch
-from skep.tuning.sources import read_sources
 from skep.tuning.workspace import Workspace, load
 
 from .conftest import Write

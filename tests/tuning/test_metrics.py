@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.tuning import metrics
-from skep.tuning.metrics import Labels
-from skep.tuning.statistics import bootstrap_interval, paired_p_value
+from skep.tuning.metrics import Labels, bootstrap_interval, paired_p_value
 
 RDRIR = ["r1", "d", "r2", "i", "r3"]
 LABELS = Labels(relevant={"r1": 1.0, "r2": 1.0, "r3": 1.0}, distractors=frozenset({"d"}))

@@ -11,14 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from skep.tuning import files
+from skep.tuning import workspace as workspace_module
+from skep.tuning.document_index import read_sources
 from skep.tuning.findings import CODES, RefusedError, did_you_mean
-from skep.tuning.layout import init
-from skep.tuning.schema_check import check
-from skep.tuning.schemas import COLLECTION, CONFIG, EVALS, config_schema
-from skep.tuning.sources import read_sources
+from skep.tuning.schemas import COLLECTION, CONFIG, EVALS, check, config_schema
 from skep.tuning.validate import check_files
-from skep.tuning.workspace import load
+from skep.tuning.workspace import init, load
 
 from .conftest import CONFIGS, Write
 from .conftest import EVALS as GOLDEN
@@ -172,14 +170,14 @@ def test_files_that_cannot_be_read_are_named(
     (folder / "documents" / "latin.txt").write_bytes(b"caf\xe9")
     (folder / "configs" / "latin.json").write_bytes(b'{"name": "caf\xe9"}')
     (folder / "configs" / "folder.json").mkdir()
-    monkeypatch.setattr(files, "MAX_JSON_BYTES", 5000)
+    monkeypatch.setattr(workspace_module, "MAX_JSON_BYTES", 5000)
     write("configs/huge.json", {"name": "huge", "note": "x" * 6000})
 
     assert set(codes(folder)) == {"not-utf8", "unreadable", "too-large"}
 
 
 def test_a_huge_document_is_named(folder: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skep.tuning.sources.MAX_DOCUMENT_BYTES", 1000)
+    monkeypatch.setattr("skep.tuning.document_index.MAX_DOCUMENT_BYTES", 1000)
     write("documents/huge.md", "x" * 1001)
 
     assert codes(folder) == ["too-large"]

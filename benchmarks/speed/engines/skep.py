@@ -39,7 +39,7 @@ class GivenVectors:
         self.dim = dim
         self.fingerprint = f"given-{dim}"
         self.known: dict[str, array[float]] = {}
-        self.calibration = import_module("skep.embedding.calibration").IDENTITY
+        self.calibration = import_module("skep.embedding.embedder").IDENTITY
 
     def embed(self, texts: Sequence[str]) -> Any:
         """The vector of each text."""
@@ -194,9 +194,9 @@ class _Asked:
 
     def __init__(self, bank: Bank) -> None:
         self.np: Any = import_module("numpy")
-        self.filter: Any = import_module("skep.storage.base").Filter
-        self.terms: Any = import_module("skep.words").query_terms
-        self.fusion: Any = import_module("skep.retrieval.fusion")
+        self.filter: Any = import_module("skep.filters").Filter
+        self.terms: Any = import_module("skep.text.terms").query_terms
+        self.fusion: Any = import_module("skep.retrieval.score")
         self.index: Any = bank.engine.index
         self.now = bank.engine.now
 

@@ -22,11 +22,11 @@ import click
 import msgspec
 
 from skep import __version__
-from skep.bank import Bank
-from skep.cli.shared import common, opener, print_json
+from skep.bank.bank import Bank
+from skep.cli.app import common, opener, print_json
 from skep.config import find_bank
 from skep.errors import InvalidInputError
-from skep.kernels import native
+from skep.runtime import native
 
 QUICK = (1_000, 40)
 LONG = (20_000, 200)
@@ -184,7 +184,7 @@ def write_timings(bank: Bank, calls: int, seed: int) -> list[Timing]:
 
 def import_timing(repeats: int = 3) -> Timing:
     """A fresh interpreter that imports skep: what every command pays."""
-    script = "import time; a = time.process_time(); import skep.bank; print(time.process_time() - a)"
+    script = "import time; a = time.process_time(); import skep.bank.bank; print(time.process_time() - a)"
     walls: list[float] = []
     cpus: list[float] = []
     for _ in range(repeats):

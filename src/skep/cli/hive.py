@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from skep.cli.shared import json_option, memory_line, print_json, when
+from skep.cli.app import json_option, memory_line, print_json, when
 
 if TYPE_CHECKING:
+    from skep.cli.demo import DemoReport
     from skep.hive.controller import Change, Controller
-    from skep.hive.demo import DemoReport
     from skep.hive.hive import Hive
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,7 +65,7 @@ def manifest_option(command: F) -> F:
 
 def _controller(path: str) -> Controller:
     from skep.hive.controller import Controller
-    from skep.hive.manifest import load
+    from skep.hive.hive_manifest import load
 
     return Controller(load(path, os.environ), folder=Path(path).parent)
 
@@ -322,8 +323,7 @@ def repair(path: str, as_json: bool) -> None:
 @json_option
 def demo(agents: int, facts: int, seed: int, svg: str | None, as_json: bool) -> None:
     """Let agents learn disjoint parts of a story in three topologies, and ask each everything."""
-    from skep.hive.demo import run_demo
-    from skep.hive.plot import curve_svg
+    from skep.cli.demo import curve_svg, run_demo
 
     quiet = as_json or None
     report = run_demo(
@@ -345,7 +345,7 @@ def demo(agents: int, facts: int, seed: int, svg: str | None, as_json: bool) -> 
 
 
 def _show_demo(report: DemoReport) -> None:
-    from skep.hive.plot import bars, curve
+    from skep.cli.demo import bars, curve
 
     click.echo(f"\n{report.agents} agents, {report.facts} facts, each known to one agent at first")
     click.echo("\nquestions answered (the fact was among the first five)")

@@ -1,4 +1,11 @@
-"""`skep maintain`: keep the bank clean, once or again and again."""
+"""`skep maintain`: keep the bank clean, once or again and again.
+
+`skep judge`: what rules could not decide, by hand.
+
+`skep redact`: what is taken out of a text before it is stored.
+
+Commands about outcomes: learn, recommend, stats.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +18,24 @@ from typing import TypeVar
 
 import click
 
-from skep.bank import Bank
-from skep.cli.shared import SPAN, common, open_bank, print_json, progress_bar
+from skep.bank.bank import Bank
+from skep.cli.app import (
+    SPAN,
+    asked_scope,
+    bank_exists,
+    common,
+    memory_line,
+    open_bank,
+    print_json,
+    progress_bar,
+    scope_of,
+    scope_options,
+)
 from skep.errors import LeaseHeldError
-from skep.lifecycle.distillers import CommandDistiller, Distiller, EndpointDistiller
-from skep.lifecycle.endpoints import Endpoint
-from skep.lifecycle.judge import CommandJudge, EndpointJudge, Judge, RulesJudge
+from skep.lifecycle.judge import DECISIONS, CommandJudge, Endpoint, EndpointJudge, Judge, RulesJudge
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
-from skep.lifecycle.report import MaintainReport
+from skep.lifecycle.maintenance_run import MaintainReport
+from skep.lifecycle.summarise import CommandDistiller, Distiller, EndpointDistiller
 
 Kind = TypeVar("Kind", bound=Endpoint)
 
@@ -252,3 +269,241 @@ def _show(report: MaintainReport) -> None:
         )
     if report.spent_tokens:
         click.echo(f"spent {report.spent_tokens} tokens, {report.spent_money:.4f} in money")
+
+
+SHOWN = 20
+
+
+@click.command()
+@click.argument("older", required=False)
+@click.argument("newer", required=False)
+@click.argument("decision", required=False, type=click.Choice(DECISIONS, case_sensitive=False))
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="How many to show; default: 20, and with --json all."
+)
+@common
+def judge(
+    older: str | None,
+    newer: str | None,
+    decision: str | None,
+    limit: int | None,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show the pairs that wait for a judge, surest first; with OLDER, NEWER and a DECISION, decide one.
+
+    MERGE: both say the same. KEEP_BOTH: both can hold. CONTRADICTION: they cannot, and it is unclear which does.
+    SUPERSEDED: the newer one replaces the older one.
+    """
+    if older is not None and (newer is None or decision is None):
+        raise click.UsageError("give both ids and a decision, or nothing to see what waits")
+    with open_bank(bank_path, create=False) as bank:
+        if older is not None and newer is not None and decision is not None:
+            written = bank.resolve_judgement(older, newer, decision)
+            print_json({"events": written}) if as_json else click.echo(f"{decision.upper()}: done")
+            return
+        cases = bank.pending_judgements()
+    cases.sort(key=lambda case: (-case.confidence, case.key))
+    if as_json:
+        print_json(cases[:limit])
+        return
+    limit = limit or SHOWN
+    for case in cases[:limit]:
+        click.echo(f"{click.style(case.kind, bold=True)}, {case.confidence:.0%} sure")
+        click.echo(f"  older  {memory_line(case.older)}")
+        click.echo(f"  newer  {memory_line(case.newer)}")
+    if not cases:
+        click.echo("nothing waits", err=True)
+    elif len(cases) > limit:
+        click.echo(f"and {len(cases) - limit} more; --limit shows them", err=True)
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--kind", "kinds", multiple=True, help="Look for this kind only; may be repeated.")
+@click.option(
+    "--set",
+    "wanted",
+    multiple=True,
+    help="From now on take this kind out of what hooks capture; may be repeated.",
+)
+@click.option("--off", is_flag=True, help="From now on take nothing out but what is marked <private>.")
+@click.option("--reset", is_flag=True, help="Back to the usual kinds.")
+@common
+def redact(
+    text: str | None,
+    kinds: tuple[str, ...],
+    wanted: tuple[str, ...],
+    off: bool,
+    reset: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Print TEXT (or standard input, for -) without secrets and personal data; nothing is stored.
+
+    Without TEXT: show which kinds the bank takes out, or set them. A kind is one of those listed, or `secrets`,
+    `personal` or `all`. The setting holds for hooks and for `--redact`.
+    """
+    from skep.text import redaction
+
+    if (wanted or off or reset) and (text is not None or kinds or (bool(wanted) + off + reset) > 1):
+        raise click.UsageError("--set, --off and --reset each stand alone")
+    chosen = redaction.clean_kinds("--kind", kinds) if kinds else None
+    if text is not None:
+        if chosen is None and bank_exists(bank_path):
+            with open_bank(bank_path, create=False) as bank:
+                chosen = redaction.kinds_of(bank.setting(redaction.SETTING))
+        kinds = redaction.DEFAULT if chosen is None else chosen
+        done = redaction.redact(sys.stdin.read() if text == "-" else text, kinds)
+        if as_json:
+            print_json(done)
+            return
+        click.echo(done.text)
+        if done.kinds:
+            click.echo(f"taken out: {', '.join(done.kinds)}", err=True)
+        return
+    with open_bank(bank_path, create=bool(wanted) or off) as bank:
+        if wanted or off or reset:
+            value = None if reset else list(redaction.clean_kinds("--set", wanted))
+            bank.set_setting(redaction.SETTING, value)
+        inforce = redaction.kinds_of(bank.setting(redaction.SETTING))
+        taken = bank.stats()["redacted"]
+    if as_json:
+        print_json({"kinds": inforce, "redacted": taken})
+        return
+    click.echo("taken out: " + (", ".join(inforce) or "nothing"))
+    others = [kind for kind in redaction.KINDS if kind not in inforce]
+    click.echo("left in: " + (", ".join(others) or "nothing"))
+    if taken:
+        click.echo("so far: " + ", ".join(f"{kind} {count}" for kind, count in taken.items()))
+
+
+commands = [redact]
+
+
+@click.command()
+@click.argument("task")
+@click.argument("outcome", type=click.Choice(["success", "failure"]))
+@click.option("--used", multiple=True, help="The id of a memory that was used; may be repeated.")
+@click.option("--lesson", help="What was learnt, in words.")
+@click.option("--task-type", help="The kind of task.")
+@click.option("--domain", help="The field.")
+@click.option("--agent", help="Who did it.")
+@click.option("--metric", "metrics", multiple=True, help="A figure, as name=number; may be repeated.")
+@scope_options
+@common
+def learn(
+    task: str,
+    outcome: str,
+    used: tuple[str, ...],
+    lesson: str | None,
+    task_type: str | None,
+    domain: str | None,
+    agent: str | None,
+    metrics: tuple[str, ...],
+    user: str | None,
+    project: str | None,
+    session: str | None,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Record that TASK ended in OUTCOME, and learn from it."""
+    figures: dict[str, float] = {}
+    for metric in metrics:
+        name, _, value = metric.partition("=")
+        try:
+            figures[name] = float(value)
+        except ValueError:
+            raise click.BadParameter(f"{metric!r} is not of the form name=number") from None
+    with open_bank(bank_path) as bank:
+        learned = bank.learn(
+            task,
+            outcome,
+            used=used,
+            metrics=figures,
+            task_type=task_type,
+            domain=domain,
+            lesson=lesson,
+            agent=agent,
+            scope=scope_of(user, project, session),
+        )
+    if as_json:
+        print_json(learned)
+        return
+    for memory_id, confidence in learned.moved.items():
+        click.echo(f"{memory_id}  confidence {confidence:.3f}")
+    if learned.procedure is not None:
+        click.echo(f"{learned.procedure.id}  {learned.procedure.text}")
+
+
+@click.command()
+@click.argument("task")
+@click.option("-k", type=int, default=3, show_default=True, help="How many.")
+@click.option("--domain", help="The field.")
+@click.option("--own", is_flag=True, help="With a scope: only what is of that scope, nothing shared.")
+@scope_options
+@common
+def recommend(
+    task: str,
+    k: int,
+    domain: str | None,
+    own: bool,
+    user: str | None,
+    project: str | None,
+    session: str | None,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Suggest what worked before for tasks like TASK."""
+    with open_bank(bank_path, create=False) as bank:
+        found = bank.recommend(
+            task, k, domain=domain, scope=scope_of(user, project, session), include_shared=not own
+        )
+    if as_json:
+        print_json(found)
+        return
+    for recommendation in found:
+        click.echo(f"{click.style(f'{recommendation.score:.3f}', fg='green')}  {recommendation.memory.text}")
+        click.echo(click.style(f"       {recommendation.why()}", dim=True))
+    if not found:
+        click.echo("no procedure is known yet; `skep learn` records outcomes", err=True)
+
+
+@click.command()
+@click.option(
+    "--utility", is_flag=True, help="What each memory does to success, where it was sometimes withheld."
+)
+@asked_scope
+@common
+def stats(
+    utility: bool,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show what outcomes say."""
+    with open_bank(bank_path, create=False) as bank:
+        effects = bank.utility(scope=scope, include_shared=include_shared) if utility else []
+        found = bank.stats(scope=scope, include_shared=include_shared)
+    if as_json:
+        print_json(effects if utility else found)
+        return
+    if utility:
+        for effect in effects:
+            click.echo(
+                f"{effect.memory}  {effect.effect:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]  shown"
+                f" {effect.shown_successes}/{effect.shown}, withheld {effect.withheld_successes}/{effect.withheld}"
+            )
+        if not effects:
+            click.echo("nothing was withheld yet; see docs/how-to/learning.md", err=True)
+        return
+    rate = found["success_rate"]
+    click.echo(f"{found['outcomes']} outcomes" + (f", {rate:.0%} successes" if rate is not None else ""))
+    for name in ("by_domain", "by_task_type"):
+        for key, entry in found[name].items():
+            click.echo(f"  {name.removeprefix('by_')} {key}: {entry['successes']} of {entry['of']}")
+    if taken := found.get("redacted"):
+        click.echo(
+            "taken out before storing: " + ", ".join(f"{kind} {count}" for kind, count in taken.items())
+        )

@@ -1,4 +1,9 @@
-"""Commands about memories: add, search, get, list, revise, retract, restore, supersede, forget, conflicts."""
+"""Commands about memories: add, search, get, list, revise, retract, restore, supersede, forget, conflicts.
+
+Commands about links.
+
+Commands about the log: history, blame, undo.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from typing import Any
 import click
 import msgspec
 
-from skep.cli.shared import (
+from skep.cli.app import (
     JOINED,
     SPAN,
     asked_scope,
@@ -25,10 +30,10 @@ from skep.cli.shared import (
     stage_line,
     when,
 )
-from skep.engine import Progress
+from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
-from skep.model import KINDS, STATUSES, WORDS_ALONE, Conflict, Ranked
-from skep.private import whole_lines, without_private
+from skep.model import KINDS, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked
+from skep.private_parts import whole_lines, without_private
 from skep.validation import CLEARED
 
 MARK = "\ufeff"
@@ -464,3 +469,172 @@ def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **opt
         click.echo("  " + _conflict_line(conflict))
     if not found:
         click.echo("no conflicts", err=True)
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option(
+    "--rel",
+    default="related",
+    show_default=True,
+    help=f"How they relate: {', '.join(RELATIONS)}, or a word of your own.",
+)
+@click.option("--strength", type=float, default=1.0, show_default=True, help="How strongly, 0 to 1.")
+@common
+def link(src: str, dst: str, rel: str, strength: float, bank_path: str | None, as_json: bool) -> None:
+    """Link the memory SRC to DST."""
+    with open_bank(bank_path, create=False) as bank:
+        made = bank.link(src, dst, rel, strength)
+    print_json(made) if as_json else click.echo(f"{made.src} -{made.rel}-> {made.dst}")
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--rel", help="Only this relation.")
+@common
+def unlink(src: str, dst: str, rel: str | None, bank_path: str | None, as_json: bool) -> None:
+    """Remove the links from SRC to DST."""
+    with open_bank(bank_path, create=False) as bank:
+        removed = bank.unlink(src, dst, rel)
+    print_json({"removed": removed}) if as_json else click.echo(f"removed {removed}")
+
+
+@click.command()
+@click.argument("memory_id")
+@click.option("--rel", help="Only this relation.")
+@click.option(
+    "--direction",
+    type=click.Choice(["out", "in", "both"]),
+    default="both",
+    show_default=True,
+    help="Links from it, to it, or both.",
+)
+@click.option("--depth", type=int, default=1, show_default=True, help="How many links away.")
+@asked_scope
+@common
+def neighbors(
+    memory_id: str,
+    rel: str | None,
+    direction: str,
+    depth: int,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show what MEMORY_ID is linked to."""
+    with open_bank(bank_path, create=False) as bank:
+        graph = bank.neighbors(
+            memory_id,
+            rel,
+            direction,  # type: ignore[arg-type]
+            depth,
+            scope=scope,
+            include_shared=include_shared,
+        )
+    if as_json:
+        print_json(graph)
+        return
+    for made in graph.links:
+        click.echo(f"{made.src} -{made.rel}-> {made.dst}")
+    for memory in graph.memories.values():
+        click.echo(memory_line(memory))
+    for gone in graph.dangling:
+        click.echo(f"{gone}  (gone)", err=True)
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--max-depth", type=int, default=6, show_default=True, help="Look no further than this.")
+@asked_scope
+@common
+def path(
+    src: str,
+    dst: str,
+    max_depth: int,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show the fewest links that lead from SRC to DST."""
+    with open_bank(bank_path, create=False) as bank:
+        found = bank.path(src, dst, max_depth, scope=scope, include_shared=include_shared)
+    if as_json:
+        print_json(found)
+        return
+    for made in found:
+        click.echo(f"{made.src} -{made.rel}-> {made.dst}")
+    if not found and src != dst:
+        click.echo("no links lead there", err=True)
+
+
+def _line(event: Event) -> str:
+    body = msgspec.json.encode(event.body).decode()
+    shown = body if len(body) <= 100 else body[:97] + "..."
+    kind = click.style(f"{event.kind:<10}", bold=True)
+    return f"{click.style(event.id, fg='cyan')}  {when(event.at)}  {kind} {shown}"
+
+
+@click.command()
+@click.argument("memory_id", required=False)
+@click.option("-n", "--limit", type=int, default=20, show_default=True, help="The newest so many.")
+@asked_scope
+@common
+def history(
+    memory_id: str | None,
+    limit: int,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show what happened to MEMORY_ID, oldest first; without it, what happened last, newest first."""
+    with open_bank(bank_path, create=False) as bank:
+        events = bank.history(memory_id, limit=limit, scope=scope, include_shared=include_shared)
+    if as_json:
+        print_json(
+            [{"id": event.id, "at": event.at, "kind": event.kind, "body": event.body} for event in events]
+        )
+        return
+    for event in events:
+        click.echo(_line(event))
+
+
+@click.command()
+@click.argument("memory_id")
+@asked_scope
+@common
+def blame(
+    memory_id: str,
+    scope: dict[str, str] | None,
+    include_shared: bool,
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show which event last set each field of MEMORY_ID."""
+    with open_bank(bank_path, create=False) as bank:
+        found = bank.blame(memory_id, scope=scope, include_shared=include_shared)
+    if as_json:
+        print_json({field: {"event": e.id, "at": e.at, "kind": e.kind} for field, e in found.items()})
+        return
+    for field, event in sorted(found.items()):
+        click.echo(f"{field:>16}  {event.id}  {when(event.at)}  {event.kind}")
+
+
+@click.command()
+@click.argument("event_id")
+@click.option("--reason", help="Why; kept in the history.")
+@click.option("--dry-run", is_flag=True, help="Show the event, and undo nothing.")
+@common
+def undo(event_id: str, reason: str | None, dry_run: bool, bank_path: str | None, as_json: bool) -> None:
+    """Make EVENT_ID as if it had never been; undoing the undo brings it back."""
+    with open_bank(bank_path, create=False) as bank:
+        event = bank.event(event_id) if dry_run else bank.undo(event_id, reason)
+    if as_json:
+        print_json({"id": event.id, "kind": event.kind, "body": event.body, "dry_run": dry_run})
+    else:
+        click.echo(_line(event))

@@ -1,10 +1,16 @@
-"""Commands that tune search: a workspace of files, measured, compared and deployed through a gate."""
+"""Commands that tune search: a workspace of files, measured, compared and deployed through a gate.
+
+The example, run from start to end: naive, filtered, dynamic-k, each through the gate.
+
+What an agent needs to know to tune by itself, through files and the command line.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import getpass
 import sys
+import tempfile
 from collections.abc import Callable, Generator
 from functools import wraps
 from pathlib import Path
@@ -13,14 +19,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from skep.cli.shared import json_option, opener, print_json, progress_bar
+from skep.cli.app import json_option, opener, print_json, progress_bar
+from skep.tuning import deploy as deploy_module
+from skep.tuning import tuning_report
+from skep.tuning.deploy import BANK, index_workspace, judge
+from skep.tuning.deploy import deploy as deploy_deploy
+from skep.tuning.deploy import opened as opened_session
+from skep.tuning.evaluate import Evaluation
+from skep.tuning.tuning_report import table
+from skep.tuning.workspace import init as init_layout
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from skep.bank import Bank
-    from skep.tuning.evaluate import Evaluation
+    from skep.bank.bank import Bank
     from skep.tuning.workspace import EvalSet, Split, Workspace
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 SEED = 20_260_101
@@ -82,7 +96,6 @@ def split_option(command: F) -> F:
 
 def bank_file(folder: str, bank_path: str | None) -> Path:
     """The bank that was asked for, after the command or before it, or the workspace's own."""
-    from skep.tuning.session import BANK
 
     outer: dict[str, str | None] = click.get_current_context().find_root().obj or {}
     return Path(bank_path or outer.get("bank") or Path(folder) / BANK)
@@ -91,7 +104,7 @@ def bank_file(folder: str, bank_path: str | None) -> Path:
 @contextlib.contextmanager
 def opened(folder: str, bank_path: str | None, *, create: bool = False) -> Generator[tuple[Workspace, Bank]]:
     """The workspace and its bank."""
-    from skep.tuning.session import opened as open_both
+    from skep.tuning.deploy import opened as open_both
 
     with open_both(Path(folder), bank_file(folder, bank_path), create=create, opener=opener()) as both:
         yield both
@@ -106,7 +119,7 @@ def rng() -> np.random.Generator:
 
 def measure(workspace: Workspace, bank: Bank, name: str, eval_set: EvalSet, split: str) -> Evaluation:
     """A config's result, with a progress bar."""
-    from skep.tuning.session import measured
+    from skep.tuning.deploy import measured
 
     chosen: Split | None = SPLITS[split]
     with progress_bar(f"measuring {name}") as progress:
@@ -120,7 +133,7 @@ def measure(workspace: Workspace, bank: Bank, name: str, eval_set: EvalSet, spli
 @print_findings
 def init(folder: str, example: bool, as_json: bool) -> None:
     """Lay out a workspace in FOLDER."""
-    from skep.tuning.layout import init as lay_out
+    from skep.tuning.workspace import init as lay_out
 
     written = lay_out(Path(folder), example=example)
     if as_json:
@@ -135,10 +148,8 @@ def init(folder: str, example: bool, as_json: bool) -> None:
 @workspace_options
 def index(keep_watching: bool, interval: float, folder: str, bank_path: str | None, as_json: bool) -> None:
     """Put the documents into the bank; only what changed is written."""
-    from skep.tuning import show
+    from skep.tuning.document_index import watch
     from skep.tuning.findings import RefusedError
-    from skep.tuning.indexing import watch
-    from skep.tuning.session import index_workspace
 
     def report() -> None:
         with (
@@ -146,7 +157,9 @@ def index(keep_watching: bool, interval: float, folder: str, bank_path: str | No
             progress_bar("indexing") as progress,
         ):
             reports = index_workspace(workspace, bank, progress)
-        print_json(reports) if as_json else click.echo("\n".join(show.index_report(each) for each in reports))
+        print_json(reports) if as_json else click.echo(
+            "\n".join(tuning_report.index_report(each) for each in reports)
+        )
 
     def report_and_go_on() -> None:
         try:
@@ -164,9 +177,8 @@ def index(keep_watching: bool, interval: float, folder: str, bank_path: str | No
 @workspace_options
 def fields(folder: str, bank_path: str | None, as_json: bool) -> None:  # noqa: ARG001
     """Say which fields can be filtered, and with which values."""
-    from skep.tuning import show
-    from skep.tuning.session import workspace_at
-    from skep.tuning.sources import read_sources
+    from skep.tuning.deploy import workspace_at
+    from skep.tuning.document_index import read_sources
 
     workspace = workspace_at(Path(folder))
     values = {name: read_sources(workspace, one).values() for name, one in workspace.collections.items()}
@@ -174,7 +186,7 @@ def fields(folder: str, bank_path: str | None, as_json: bool) -> None:  # noqa: 
         print_json(values)
     else:
         for name, known in values.items():
-            click.echo(f"{name}\n{show.fields(known)}")
+            click.echo(f"{name}\n{tuning_report.fields(known)}")
 
 
 @group.command()
@@ -191,10 +203,8 @@ def validate(
     as_json: bool,
 ) -> None:
     """Check the workspace, or one CONFIG: syntax, meaning and, if asked, behaviour."""
-    from skep.tuning import show
-    from skep.tuning.deploy import check_active, judge
+    from skep.tuning.deploy import check_active, workspace_at
     from skep.tuning.findings import errors_of
-    from skep.tuning.session import workspace_at
     from skep.tuning.validate import check_files
 
     workspace = workspace_at(Path(folder))
@@ -214,7 +224,7 @@ def validate(
     if as_json:
         print_json({"findings": found})
     else:
-        click.echo(show.findings(found) or "nothing to report")
+        click.echo(tuning_report.findings(found) or "nothing to report")
     if errors_of(found):
         sys.exit(1)
 
@@ -235,20 +245,19 @@ def query(
     as_json: bool,
 ) -> None:
     """Answer TEXT and show why: ranks per signal, flags, where dynamic-k cut."""
-    from skep.tuning import show, versions
-    from skep.tuning.evaluate import Searcher
-    from skep.tuning.lookup import look
+    from skep.tuning import deploy
+    from skep.tuning.evaluate import Searcher, look
 
     with opened(folder, bank_path) as (workspace, bank):
-        current = versions.active(bank)
+        current = deploy.active(bank)
         deployed = current.config if current else None
         config = deployed if name is None and deployed is not None else workspace.config(name or "naive")
         answer = look(Searcher(bank), text, config)
     if plot:
-        from skep.tuning.plots import save_figure, scores_figure
+        from skep.tuning.tuning_report import save_figure, scores_figure
 
         save_figure(scores_figure(text, answer.curve, len(answer.results)), Path(plot))
-    print_json(answer) if as_json else click.echo(show.looked(answer, curve=curve))
+    print_json(answer) if as_json else click.echo(tuning_report.looked(answer, curve=curve))
 
 
 @group.command()
@@ -260,11 +269,10 @@ def evaluate(
     config: str, split: str, evals_name: str | None, folder: str, bank_path: str | None, as_json: bool
 ) -> None:
     """Measure CONFIG and save the result in the bank."""
-    from skep.tuning import show
 
     with opened(folder, bank_path) as (workspace, bank):
         result = measure(workspace, bank, config, workspace.eval_set(evals_name), split)
-    print_json(result) if as_json else click.echo(show.evaluation(result))
+    print_json(result) if as_json else click.echo(tuning_report.evaluation(result))
 
 
 @group.command()
@@ -285,8 +293,7 @@ def compare(
     as_json: bool,
 ) -> None:
     """Show what AFTER does differently from BEFORE, query by query."""
-    from skep.tuning import show
-    from skep.tuning.compare import compare as put_side_by_side
+    from skep.tuning.deploy import compare as put_side_by_side
 
     with opened(folder, bank_path) as (workspace, bank):
         eval_set = workspace.eval_set(evals_name)
@@ -294,14 +301,14 @@ def compare(
         configs = (workspace.config(before), workspace.config(after))
     result = put_side_by_side(results[0], results[1], configs=configs, rng=rng())
     if plot:
-        from skep.tuning.plots import deltas_figure, save_figure
+        from skep.tuning.tuning_report import deltas_figure, save_figure
 
         save_figure(deltas_figure(result), Path(plot))
     if as_json:
         raw = msgspec.to_builtins(result)
         print_json({**raw, "wins": result.wins, "losses": result.losses, "verdict": result.verdict()})
     else:
-        click.echo(show.comparison(result))
+        click.echo(tuning_report.comparison(result))
 
 
 @group.command()
@@ -324,9 +331,7 @@ def deploy(
     as_json: bool,
 ) -> None:
     """Make CONFIG the one that recalls use, if it is at least as good on the holdout."""
-    from skep.tuning import show
     from skep.tuning.deploy import deploy as put_in_place
-    from skep.tuning.deploy import judge
 
     with opened(folder, bank_path) as (workspace, bank):
         eval_set = workspace.eval_set(evals_name)
@@ -336,7 +341,7 @@ def deploy(
                 workspace, bank, chosen, eval_set, rng=rng(), latency_budget_ms=latency_ms, progress=progress
             )
         if not as_json:
-            click.echo(show.judgement(verdict))
+            click.echo(tuning_report.judgement(verdict))
         version = put_in_place(
             workspace, bank, verdict, author=author or getpass.getuser(), reason=reason, force=force
         )
@@ -364,28 +369,29 @@ def rollback(
 @workspace_options
 def history(plot: str | None, folder: str, bank_path: str | None, as_json: bool) -> None:
     """Show every version: who, why, and how it did."""
-    from skep.tuning import show, versions
+    from skep.tuning import deploy
 
     with opened(folder, bank_path) as (_workspace, bank):
-        found, current = versions.history(bank), versions.active(bank)
+        found, current = deploy.history(bank), deploy.active(bank)
     if plot:
-        from skep.tuning.plots import save_figure, versions_figure
+        from skep.tuning.tuning_report import save_figure, versions_figure
 
         save_figure(versions_figure(found), Path(plot))
     active = current.number if current else None
-    print_json({"active": active, "versions": found}) if as_json else click.echo(show.history(found, active))
+    print_json({"active": active, "versions": found}) if as_json else click.echo(
+        tuning_report.history(found, active)
+    )
 
 
 @group.command()
 @workspace_options
 def results(folder: str, bank_path: str | None, as_json: bool) -> None:
     """List the results saved in the bank; only those of one group can be compared."""
-    from skep.tuning import show
     from skep.tuning.evaluate import saved
 
     with opened(folder, bank_path) as (_workspace, bank):
         kept = saved(bank)
-    print_json(kept) if as_json else click.echo(show.results(kept))
+    print_json(kept) if as_json else click.echo(tuning_report.results(kept))
 
 
 @group.command()
@@ -410,10 +416,8 @@ def autotune(
     as_json: bool,
 ) -> None:
     """Search for a better config than CONFIG on the tune split, and write it as a new file."""
-    from skep.tuning import show
+    from skep.tuning.autotune import tune_workspace
     from skep.tuning.deploy import deploy as put_in_place
-    from skep.tuning.deploy import judge
-    from skep.tuning.tuner import tune_workspace
 
     with opened(folder, bank_path) as (workspace, bank):
         eval_set = workspace.eval_set(evals_name)
@@ -431,7 +435,9 @@ def autotune(
     if as_json:
         print_json({"tuned": result, "judgement": verdict, "version": version})
         return
-    click.echo(f"{show.tuned(result)}\n\nwrote configs/{result.config.name}.json\n{show.judgement(verdict)}")
+    click.echo(
+        f"{tuning_report.tuned(result)}\n\nwrote configs/{result.config.name}.json\n{tuning_report.judgement(verdict)}"
+    )
     if version is not None:
         click.echo(f"deployed as version {version.number}")
 
@@ -442,13 +448,12 @@ def _live_view() -> Generator[Callable[[Any], None]]:
     if not sys.stderr.isatty():
         yield lambda _live: None
         return
-    from skep.tuning import show
 
     values: list[float] = []
 
     def show_line(live: Any) -> None:
         values.append(max(live.value, values[-1] if values else live.value))
-        sys.stderr.write(f"\r{show.live(live, values):<110}")
+        sys.stderr.write(f"\r{tuning_report.live(live, values):<110}")
         sys.stderr.flush()
 
     yield show_line
@@ -464,9 +469,8 @@ def harvest(
     name: str, review: int | None, since: float | None, folder: str, bank_path: str | None, as_json: bool
 ) -> None:
     """Turn recorded recalls and outcomes into an eval set. Nothing leaves this machine."""
-    from skep.tuning import show
-    from skep.tuning.harvest import harvest as gather
-    from skep.tuning.harvest import write
+    from skep.tuning.document_index import harvest as gather
+    from skep.tuning.document_index import write
 
     with opened(folder, bank_path) as (workspace, bank):
         found = gather(bank, name=name, since=since)
@@ -474,14 +478,13 @@ def harvest(
     if as_json:
         print_json({"written": file, "harvest": found})
     else:
-        click.echo(show.harvest(found, review or 3) + (f"\n\nwrote {file}" if file else ""))
+        click.echo(tuning_report.harvest(found, review or 3) + (f"\n\nwrote {file}" if file else ""))
 
 
 @group.command()
 @json_option
 def guide(as_json: bool) -> None:
     """Print what an agent needs to know to tune by itself."""
-    from skep.tuning.guide import GUIDE
 
     print_json({"guide": GUIDE}) if as_json else click.echo(GUIDE, nl=False)
 
@@ -491,10 +494,81 @@ def guide(as_json: bool) -> None:
 @json_option
 def demo(keep: str | None, as_json: bool) -> None:
     """Run the example: naive, then filtered, then dynamic-k."""
-    from skep.tuning.demo import run
 
     results = run(
         Path(keep) if keep else None, rng=rng(), say=(lambda _line: None) if as_json else click.echo
     )
     if as_json:
         print_json({result.config: result.overall for result in results})
+
+
+STEPS = ("naive", "filtered", "dynamic-k")
+
+
+def run(folder: Path | None, *, rng: np.random.Generator, say: Callable[[str], None]) -> list[Evaluation]:
+    """Lay out the example, index it, and deploy its three configs one after the other.
+
+    Args:
+        folder: Where to keep the workspace; None uses a temporary folder.
+        rng: For confidence intervals.
+        say: Prints a line.
+    """
+    if folder is None:
+        with tempfile.TemporaryDirectory() as temporary:
+            return run(Path(temporary) / "workspace", rng=rng, say=say)
+    init_layout(folder, example=True)
+    results: list[Evaluation] = []
+    with opened_session(folder, folder / BANK, create=True) as (workspace, bank):
+        for report in index_workspace(workspace, bank):
+            say(tuning_report.index_report(report))
+        for name in STEPS:
+            config = workspace.config(name)
+            verdict = judge(workspace, bank, config, workspace.eval_set(), rng=rng)
+            version = deploy_deploy(workspace, bank, verdict, author="demo", reason=config.note)
+            say(
+                f"\n{name}: {config.note}\n{tuning_report.judgement(verdict)}\ndeployed as version {version.number}"
+            )
+            results.append(verdict.candidate)
+        say("\n" + tuning_report.history(deploy_module.history(bank), len(STEPS)))
+    rows = [
+        (
+            result.config,
+            f"{result.overall.nudcg:.3f}",
+            str(result.overall.distractors),
+            f"{result.overall.precision:.3f}",
+        )
+        for result in results
+    ]
+    say("\n" + table(("holdout", "nUDCG", "distractors", "precision"), rows))
+    return results
+
+
+GUIDE = """\
+How to tune search, with files and commands alone
+
+The loop: read the figures, write a config, check it, measure it, compare it, deploy it. Repeat.
+
+  skep tune fields                    which fields can be filtered, and their values
+  skep tune evaluate NAME             nUDCG, distractors and the rest, per query, on the tune split
+  skep tune query TEXT --config NAME  one answer in detail: ranks per signal, flags, where it was cut and why
+  (write configs/NEW.json; "extends": "NAME" keeps everything you do not state)
+  skep tune validate NEW              every problem at once, each with a code and a fix
+  skep tune compare NAME NEW          per-query deltas, which distractors left or appeared, significance
+  skep tune deploy NEW --reason TEXT  refused unless at least as good on the holdout
+  skep tune history | rollback N      every version; back to any of them
+
+Every command takes --json, and -w DIR for the workspace. Exit code 0: done. 1: refused, and the findings
+say why.
+
+Facts
+- A distractor looks right and misleads the reader. It counts -1; an irrelevant result counts 0. Removing one
+  distractor is usually worth more than finding one more relevant document.
+- nUDCG is at most 1 and may be negative. k is fixed by the eval set, so returning fewer results is no trick.
+- Only the best chunk of a document counts. Queries with no relevant document are right when nothing is returned.
+- The tune split is yours to look at. Do not look at the holdout: the gate uses it, and only it.
+- What usually helps, in this order: filters that leave out categories that never answer; dynamic_k, to stop at
+  the cliff; abstention.floor and relative_floor, to withhold weak results; fusion and weights; late.
+- distraction_detection flags results, it removes none. It needs method "hybrid".
+- `skep tune autotune NAME` runs this loop by itself and writes the config with a note of what mattered.
+- Nothing is deployed by editing configs/active.json: it is a copy.
+"""

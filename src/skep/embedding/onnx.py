@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skep.embedding.calibration import Calibration, measure
+from skep.embedding.embedder import Calibration, measure
 from skep.embedding.wordpiece import WordPiece
 from skep.errors import (
     ConfigError,
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from skep.embedding.base import Vectors
+    from skep.embedding.embedder import Vectors
+
 
 EXTRA = "quality"
 BATCH = 32

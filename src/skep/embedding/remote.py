@@ -1,24 +1,140 @@
-"""Remote services: OpenAI-compatible, Gemini and Ollama, on the standard library alone.
+"""One JSON request over urllib, with a time limit, retries and back-off. Time is injected.
+
+Remote services: OpenAI-compatible, Gemini and Ollama, on the standard library alone.
 
 Nothing is sent until a text is embedded. The key is an argument, and appears in no message.
+
+Keys and addresses of remote services, from the environment variables their own tools use.
+
+Only entry points read the environment; they pass it in. What is found is used and never stored.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from functools import cached_property
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import msgspec
 
-from skep.embedding.calibration import Calibration, measure
-from skep.embedding.http import Retry, check_url, post_json
-from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError
+from skep.clock import Now, system_now
+from skep.embedding.embedder import Calibration, Embedder, Opener, measure, open_embedder
+from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 
 if TYPE_CHECKING:
-    from skep.embedding.base import Vectors
+    from skep.embedding.embedder import Vectors
+
+
+REFUSED = frozenset({400, 413, 422})
+"""The service understood and will not take this text; trying again is no use."""
+BUSY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+"""Worth another try."""
+MAX_REPLY = 256 * 1024 * 1024
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How patient a request is."""
+
+    attempts: int = 4
+    timeout: float = 30.0
+    first_wait: float = 0.5
+    longest_wait: float = 30.0
+
+    def wait(self, attempt: int, asked: float | None) -> float:
+        """Seconds before the next try: what the service asked for, else doubling."""
+        return min(self.longest_wait, asked if asked is not None else self.first_wait * 2**attempt)
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirect would carry the key to another host."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Follow nothing."""
+
+
+opener = build_opener(_NoRedirect)
+"""Asks one address and no other."""
+
+
+def check_url(url: str) -> str:
+    """The URL without a trailing slash; only http and https are spoken."""
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{url!r} is not an http or https address")
+    return url.rstrip("/")
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Seconds asked for by a Retry-After header: a number or a date."""
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except ValueError:
+        return None
+
+
+def _explain(error: HTTPError, url: str) -> str:
+    try:
+        said = error.read(500).decode(errors="replace").strip()
+    except (OSError, HTTPException):
+        said = ""
+    return f"{url} answered {error.code} {error.reason}" + (f": {said}" if said else "")
+
+
+def post_json(
+    url: str,
+    payload: Mapping[str, Any],
+    headers: Mapping[str, str],
+    *,
+    retry: Retry,
+    sleep: Callable[[float], None],
+    now: Now = system_now,
+) -> Any:
+    """Post and return the parsed reply.
+
+    Raises EmbeddingError if the service refuses what was sent, EmbedderUnavailableError if it cannot be
+    reached, stays busy, or answers with something that is not JSON.
+    """
+    body = json.dumps(payload).encode()
+    asked: float | None = None
+    for attempt in range(retry.attempts):
+        asked = None
+        try:
+            request = Request(url, body, {"Content-Type": "application/json", **headers})
+            with opener.open(request, timeout=retry.timeout) as reply:
+                return json.loads(reply.read(MAX_REPLY))
+        except HTTPError as error:
+            problem = _explain(error, url)
+            error.close()
+            if error.code in REFUSED:
+                raise EmbeddingError(f"{problem}; the text was refused") from error
+            if error.code not in BUSY:
+                raise EmbedderUnavailableError(
+                    f"{problem}; check the address, the model name and the key"
+                ) from error
+            asked = retry_after(error.headers.get("Retry-After"), now())
+        except ValueError as error:
+            raise EmbedderUnavailableError(f"{url} did not answer with JSON; check the address") from error
+        except (URLError, OSError, HTTPException) as error:
+            problem = f"{url} could not be reached: {getattr(error, 'reason', error)}"
+        if attempt + 1 < retry.attempts:
+            sleep(retry.wait(attempt, asked))
+    tries = f"; gave up after {retry.attempts} tries" if retry.attempts > 1 else ""
+    failure = EmbedderUnavailableError(f"{problem}{tries}")  # pyright: ignore[reportPossiblyUnboundVariable]
+    failure.retry_after = asked
+    raise failure
+
 
 QUERY_SECONDS = 5.0
 """How long a question waits for its vector; without one it is answered by words."""
@@ -243,3 +359,41 @@ class _Once:
 
     def __init__(self, embedder: RemoteEmbedder) -> None:
         self.embed = embedder.embed_once
+
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+}
+"""Per service, the variables that may hold its key; the first that is set counts."""
+ADDRESSES: Mapping[str, str] = {"openai": "OPENAI_BASE_URL", "ollama": "OLLAMA_HOST"}
+OLLAMA_PORT = 11434
+
+
+def from_environment(environ: Mapping[str, str]) -> Opener:
+    """An `open_embedder` that looks up keys and addresses."""
+
+    def opened(spec: str, *, known_dim: int | None = None) -> Embedder:
+        name = spec.partition(":")[0]
+        key = next((environ[each] for each in KEYS.get(name, ()) if environ.get(each)), None)
+        address = environ.get(ADDRESSES.get(name, "")) or None
+        if address is not None and name == "ollama":
+            address = ollama_address(address)
+        return open_embedder(spec, known_dim=known_dim, api_key=key, base_url=address)
+
+    return opened
+
+
+def ollama_address(host: str) -> str:
+    """The address that OLLAMA_HOST means: a host, a host and a port, or an address in full.
+
+    >>> ollama_address("gpu.lan"), ollama_address("0.0.0.0:8000")
+    ('http://gpu.lan:11434', 'http://127.0.0.1:8000')
+    """
+    host = host.strip()
+    if "://" in host:
+        return host
+    name, _, port = host.rpartition(":") if ":" in host.rpartition("]")[2] else (host, "", "")
+    if name in ("", "0.0.0.0", "[::]"):
+        name = "127.0.0.1"
+    return f"http://{name}:{port or OLLAMA_PORT}"

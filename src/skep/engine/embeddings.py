@@ -1,5 +1,10 @@
-"""The embedder at work on a bank: in place when it is instant, by the queue when it is slow, in the shadow when it
-changed. Vectors of two embedders never meet: each has its own space, and exactly one space is active."""
+"""A short memory of embedders that did not answer, so that not every question waits for one that is down.
+
+The embedder at work on a bank: in place when it is instant, by the queue when it is slow, in the shadow when it
+changed. Vectors of two embedders never meet: each has its own space, and exactly one space is active.
+
+What waits to be embedded in one space, as the worker of the queue sees it.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +12,71 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from skep import forking, kernels
+from skep import runtime
 from skep.clock import Now
 from skep.config import Settings
-from skep.embedding import Opener, open_embedder
-from skep.embedding.base import Embedder
-from skep.embedding.calibration import Calibration
-from skep.embedding.checking import checked, guarded
-from skep.engine.outages import Outages
-from skep.errors import EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError, SkepError
+from skep.embedding.embedder import Calibration, Embedder, Opener, checked, guarded, open_embedder
+from skep.embedding.embedding_queue import Pending
+from skep.errors import (
+    BusyError,
+    EmbedderMismatchError,
+    EmbedderUnavailableError,
+    EmbeddingError,
+    SkepError,
+    StorageError,
+)
 from skep.model import WORDS_ALONE
-from skep.storage.sqlite import SqliteStore
+from skep.storage.sqlite_store import SqliteStore
 from skep.storage.vectors import Space, packed, packed_one, unpacked
-from skep.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from skep.embedding.queue import EmbedWorker
+    from skep.embedding.embedding_queue import EmbedWorker
+
+
+OUTAGE_SECONDS = 30.0
+"""For how long an embedder that failed is not asked again by a question."""
+
+
+class Outages:
+    """What went wrong with each embedder, by fingerprint. Single assignments: safe to share between threads."""
+
+    def __init__(self, now: Now) -> None:
+        self._now = now
+        self._until: dict[str, float] = {}
+        self._said: dict[str, str] = {}
+
+    def note(self, name: str, error: str, *, lasting: bool = True) -> None:
+        """An embedder failed. Where that was the fault of one text, it is not lasting and the next may ask."""
+        self._said[name] = error
+        if lasting:
+            self._until[name] = self._now() + OUTAGE_SECONDS
+
+    def over(self, name: str) -> None:
+        """It answered."""
+        if self._said:
+            self._said.pop(name, None)
+            self._until.pop(name, None)
+
+    def now(self, name: str) -> str | None:
+        """What it said when it failed, while it need not be asked again."""
+        until = self._until.get(name)
+        if until is None:
+            return None
+        if not until - OUTAGE_SECONDS <= self._now() < until:  # a clock set back does not prolong it
+            self._until.pop(name, None)
+            return None
+        return self._said.get(name)
+
+    def last(self) -> str | None:
+        """What the last one to fail said, until it answers again."""
+        said = list(self._said.values())
+        return said[-1] if said else None
+
 
 STEPS = 1001
 """Points at which a scale is read off, and so many cosines are calibrated one by one."""
@@ -92,7 +141,7 @@ class Embeddings:
         self._asked_lock = threading.Lock()
         self._asked: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
         """Vectors of recent queries: they depend on the text and the embedder alone, so no write makes them wrong."""
-        forking.watch(self)
+        runtime.watch(self)
 
     def forked(self) -> None:
         """In a child: the threads that work or hold a lock are not here."""
@@ -404,8 +453,7 @@ class Embeddings:
         return bool(workers)
 
     def _worker(self, space: Space, *, insist: bool = False) -> EmbedWorker:
-        from skep.embedding.queue import EmbedWorker
-        from skep.engine.waiting import Insisting, Waiting
+        from skep.embedding.embedding_queue import EmbedWorker
 
         embedder = self.for_space(space)
         if embedder is None:
@@ -439,9 +487,9 @@ def read_off(
     """What `np.interp` gives, without searching: the points are evenly spaced from -1 to 1."""
     import numpy as np
 
-    if kernels.native is not None:
+    if runtime.native is not None:
         out = np.empty(cosines.shape, dtype=np.float32)
-        kernels.native.read_off(
+        runtime.native.read_off(
             cosines.astype(np.float32, copy=False).ravel(), points, read, rise, out.reshape(-1)
         )
         return out
@@ -472,3 +520,94 @@ def _lines(embedder: Embedder) -> tuple[Any, ...] | None:
 
 def _words_alone(why: str) -> str:
     return f"{WORDS_ALONE}: {why}"
+
+
+LEASE_SECONDS = 120.0
+"""For how long rows handed to one process are kept from the others; a crash costs this much delay."""
+
+
+class Waiting:
+    """The queue of one space.
+
+    Args:
+        store: The bank.
+        space: The space.
+        stored: Called after vectors were stored, with whether nothing waits any more.
+    """
+
+    def __init__(self, store: SqliteStore, space: Space, stored: Callable[[bool], None]) -> None:
+        self._store = store
+        self._space = space
+        self._stored = stored
+        self._claimed: dict[int, str] = {}
+        self._lease_end = 0.0
+
+    def pending(self, limit: int, now: float) -> list[Pending] | None:
+        """See `Source`. Looking costs no write; a space that was given up has nothing any more."""
+        if self._store.vectors.due(self._space.number, now):
+            return self._claim(limit, now)
+        space = next((space for space in self._store.spaces() if space.number == self._space.number), None)
+        if space is None:
+            return None
+        if space.state == "building" and not self._store.vectors.waiting(space.number):
+            self._stored(True)  # whoever made the last vector did not live to say so
+        return []
+
+    def _claim(self, limit: int, now: float, *, after: int = -1, which: str = "due") -> list[Pending]:
+        with self._store.connection.transaction():
+            claimed = self._store.vectors.claim(
+                self._space.number, limit, now, LEASE_SECONDS, after=after, which=which
+            )
+        self._claimed = {row: text for row, text, _attempts in claimed}
+        self._lease_end = now + LEASE_SECONDS
+        return claimed
+
+    def release(self) -> None:
+        """Give back what was handed out and not done, so that the next one need not wait for it."""
+        try:
+            with self._store.connection.impatient(), self._store.connection.transaction():
+                self._store.vectors.release(self._space.number, self._claimed, self._lease_end)
+        except (BusyError, StorageError):
+            return  # somebody writes, or nobody can: it comes free by itself when the lease ends
+
+    def store_vectors(self, rows: Sequence[int], vectors: Any, fingerprint: str) -> None:
+        """See `Source`."""
+        if fingerprint != self._space.fingerprint:
+            raise EmbedderMismatchError(
+                f"vectors of {fingerprint!r} do not belong in {self._space.fingerprint!r}"
+            )
+        if vectors.shape[1] != self._space.dim:
+            raise EmbeddingError(f"expected {self._space.dim} dimensions, got {vectors.shape[1]}")
+        self._store.put_vectors(
+            self._space.number, rows, packed(vectors), [self._claimed[row] for row in rows]
+        )
+        self._stored(not self._store.vectors.waiting(self._space.number))
+
+    def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:
+        """See `Source`."""
+        with self._store.connection.transaction():
+            self._store.vectors.failed(self._space.number, rows, error, retry_at)
+
+
+class Insisting(Waiting):
+    """The same for somebody who waits for it: each row once, whatever the time it was to be tried again.
+
+    First what is nobody's, or failed before; then what another process was given, which may be dead by now. If it is
+    not, those rows are embedded twice, to the same vectors.
+    """
+
+    def __init__(self, store: SqliteStore, space: Space, stored: Callable[[bool], None]) -> None:
+        super().__init__(store, space, stored)
+        self._passes = ["due or failed", "not failed"]
+        self._last = -1
+
+    def pending(self, limit: int, now: float) -> list[Pending]:
+        """See `Source`."""
+        while self._passes:
+            claimed = self._claim(limit, now, after=self._last, which=self._passes[0])
+            if claimed:
+                self._last = claimed[-1][0]
+                return claimed
+            self._passes.pop(0)
+            self._last = -1
+        return []

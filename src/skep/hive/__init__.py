@@ -9,42 +9,42 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skep.hive.agent import AgentBank, Promoted
-    from skep.hive.asking import Answer
-    from skep.hive.bus.local import LocalBus
+    from skep.agent.orchestrator import Orchestrator
+    from skep.hive.agent_bank import AgentBank, Promoted
+    from skep.hive.bus.in_process import LocalBus
     from skep.hive.controller import Controller
     from skep.hive.crdt import GSet, LWWRegister, ORSet, PNCounter
+    from skep.hive.gateway import Decision, HivePolicy, PromotionPolicy
     from skep.hive.gossip import Gossip, convergence
     from skep.hive.hive import Hive
-    from skep.hive.orchestrator import Orchestrator
-    from skep.hive.policy import Decision, HivePolicy, PromotionPolicy
-    from skep.hive.replica import Synced, sync
-    from skep.hive.signing import Keyring, Signer
-    from skep.hive.transfer import apply_changes, export_changes
+    from skep.hive.hive_recall import Answer
+    from skep.hive.replication import Synced, apply_changes, export_changes, sync
+    from skep.hive.signatures import Keyring, Signer
+
 
 _HOMES = {
-    "AgentBank": "agent",
-    "Answer": "asking",
-    "Controller": "controller",
-    "Decision": "policy",
-    "GSet": "crdt",
-    "Gossip": "gossip",
-    "Hive": "hive",
-    "HivePolicy": "policy",
-    "Keyring": "signing",
-    "LWWRegister": "crdt",
-    "LocalBus": "bus.local",
-    "ORSet": "crdt",
-    "Orchestrator": "orchestrator",
-    "PNCounter": "crdt",
-    "Promoted": "agent",
-    "PromotionPolicy": "policy",
-    "Signer": "signing",
-    "Synced": "replica",
-    "apply_changes": "transfer",
-    "convergence": "gossip",
-    "export_changes": "transfer",
-    "sync": "replica",
+    "AgentBank": "hive.agent_bank",
+    "Answer": "hive.hive_recall",
+    "Controller": "hive.controller",
+    "Decision": "hive.gateway",
+    "GSet": "hive.crdt",
+    "Gossip": "hive.gossip",
+    "Hive": "hive.hive",
+    "HivePolicy": "hive.gateway",
+    "Keyring": "hive.signatures",
+    "LWWRegister": "hive.crdt",
+    "LocalBus": "hive.bus.in_process",
+    "ORSet": "hive.crdt",
+    "Orchestrator": "agent.orchestrator",
+    "PNCounter": "hive.crdt",
+    "Promoted": "hive.agent_bank",
+    "PromotionPolicy": "hive.gateway",
+    "Signer": "hive.signatures",
+    "Synced": "hive.replication",
+    "apply_changes": "hive.replication",
+    "convergence": "hive.gossip",
+    "export_changes": "hive.replication",
+    "sync": "hive.replication",
 }
 
 __all__ = [
@@ -76,4 +76,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"skep.{_HOMES[name]}"), name)

@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from skep.bank import Bank
+from skep.bank.bank import Bank
 from skep.clock import Now, system_now
-from skep.embedding.base import Embedder
+from skep.embedding.embedder import Embedder
 from skep.errors import ConfigError
+from skep.hive.gateway import HivePolicy, PromotionPolicy
 from skep.hive.hive import Hive
-from skep.hive.layout import Federated, Layout, Sharded, Shared
-from skep.hive.manifest import MEMORY, AgentSpec, Manifest
-from skep.hive.policy import HivePolicy, PromotionPolicy
-from skep.hive.replica import BATCH, lacking, seen
-from skep.hive.signing import Keyring, Signer
-from skep.hive.tracing import tracer
+from skep.hive.hive_manifest import MEMORY, AgentSpec, Manifest
+from skep.hive.layouts import Federated, Layout, Sharded, Shared
+from skep.hive.replication import BATCH, lacking, seen
+from skep.hive.signatures import Keyring, Signer
+from skep.hive.traces import tracer
 
 Action = Literal["create", "update", "remove"]
 KEYS = "hive/"

@@ -17,7 +17,7 @@ import msgspec
 
 from skep.clock import tick
 from skep.errors import OutOfRangeError, SyncError
-from skep.hive.versions import Ranges, holds, insert, union
+from skep.hive.version_vectors import Ranges, holds, insert, union
 
 Dot = tuple[str, int]
 """One event of one actor: (actor, counter)."""

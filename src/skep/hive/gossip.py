@@ -1,4 +1,14 @@
-"""Gossip: knowledge spreads from hive to hive in rounds, without anybody in charge.
+"""A Bloom digest: what a peer probably knows already, in about ten bits per item.
+
+It never says "no" to something that was added. What it wrongly takes for known is held back this time; with
+another salt it is something else, so everything arrives in the end.
+
+The listening side of gossip: what a bank or a hive answers when it is asked what it knows, and told more.
+
+The same answers are given within a process and over a bus. A hive checks what it is told with its own keyring
+and takes nothing of agents it does not trust; a bank checks with the keyring it was given.
+
+Gossip: knowledge spreads from hive to hive in rounds, without anybody in charge.
 
 In each round every peer picks a few others, more trusted ones more often, and tells each what it does not
 have: first the memories it is surest of, then a batch of whatever else differs, so that everything arrives
@@ -11,40 +21,256 @@ answer in time, or not sensibly, is left out of the rest of the round, and the r
 from __future__ import annotations
 
 import heapq
+import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from skep.errors import InvalidInputError, SkepError, SyncError
-from skep.hive.calls import Calls
-from skep.hive.frames import Frame, GossipDigest, GossipHeard, GossipRequest, without_position
-from skep.hive.frames import Gossip as Message
-from skep.hive.hearing import (
-    GossipSubjects,
-    Known,
-    Listener,
-    Peer,
-    current_of,
-    gossip_subject,
-    known_ids,
-    tidy,
-)
-from skep.hive.policy import HivePolicy
-from skep.hive.replica import Transfer, forgets_first, is_forgotten
-from skep.hive.scatter import Health
-from skep.hive.signing import Keyring
-from skep.hive.tracing import tracer
-from skep.hive.versions import Versions
+from skep.errors import InvalidInputError, OutOfRangeError, SkepError, SyncError
+from skep.events import dot_of
+from skep.hive.bus.bus import Bus, Subscription, safe_part
+from skep.hive.gateway import HivePolicy
+from skep.hive.hive_recall import Health
+from skep.hive.member_calls import Calls
+from skep.hive.members import Subjects
+from skep.hive.messages import Envelope, Frame, GossipDigest, GossipHeard, GossipRequest, without_position
+from skep.hive.messages import Gossip as Gossip_frames
+from skep.hive.messages import Gossip as Message
+from skep.hive.replication import Replica, Transfer, forgets_first, is_forgotten, seen, take
+from skep.hive.signatures import Keyring
+from skep.hive.traces import tracer
+from skep.hive.version_vectors import Versions, normalise
 from skep.model import CURRENT, Event, Memory
 
 if TYPE_CHECKING:
-    from skep.hive.bus.base import Bus
     from skep.hive.hive import Hive
 
-__all__ = ["AutoGossip", "Gossip", "Peer", "Round", "choose", "convergence", "known_ids"]
+
+class BloomState(msgspec.Struct, frozen=True, array_like=True):
+    """A digest as it travels."""
+
+    bits: bytes
+    hashes: int
+    salt: int = 0
+
+
+class Bloom:
+    """A set that answers "certainly not" or "probably"."""
+
+    def __init__(self, capacity: int, *, error: float = 0.01, salt: int = 0) -> None:
+        if not 0 < error < 1:
+            raise OutOfRangeError("the error rate of a digest lies between 0 and 1", field="error")
+        size = math.ceil(-max(1, capacity) * math.log(error) / math.log(2) ** 2)
+        self._bits = bytearray((size + 7) // 8)
+        self._salt = salt.to_bytes(8, "big")
+        self._hashes = max(1, round(size / max(1, capacity) * math.log(2)))
+
+    @classmethod
+    def of(cls, items: Iterable[str], *, error: float = 0.01, salt: int = 0) -> Bloom:
+        """The digest of some items."""
+        listed = list(items)
+        made = cls(len(listed), error=error, salt=salt)
+        for item in listed:
+            made.add(item)
+        return made
+
+    def add(self, item: str) -> None:
+        """Remember an item."""
+        for position in self._positions(item):
+            self._bits[position >> 3] |= 1 << (position & 7)
+
+    def __contains__(self, item: str) -> bool:
+        return all(self._bits[p >> 3] & (1 << (p & 7)) for p in self._positions(item))
+
+    def _positions(self, item: str) -> Iterator[int]:
+        digest = blake2b(item.encode(), digest_size=16, salt=self._salt).digest()
+        start, step = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big") | 1
+        size = len(self._bits) * 8
+        for number in range(self._hashes):
+            yield (start + number * step) % size
+
+    def to_bytes(self) -> bytes:
+        """The digest as bytes."""
+        return msgspec.msgpack.encode(
+            BloomState(bytes(self._bits), self._hashes, int.from_bytes(self._salt, "big"))
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Bloom:
+        """Read what `to_bytes` wrote."""
+        try:
+            state = msgspec.msgpack.decode(data, type=BloomState)
+        except msgspec.DecodeError as error:
+            raise SyncError(f"not a digest: {error}; ask the peer to send it again") from error
+        if not state.bits or not 1 <= state.hashes <= 64 or not 0 <= state.salt < 1 << 64:
+            raise SyncError("not a digest: it is empty or out of proportion; ask the peer to send it again")
+        made = cls(1, salt=state.salt)
+        made._bits, made._hashes = bytearray(state.bits), state.hashes
+        return made
+
+
+class Peer(Replica, Protocol):
+    """A bank or a hive that takes part."""
+
+    def get(self, memory_id: str) -> Memory | None:
+        """A memory by id."""
+        ...
+
+
+@runtime_checkable
+class Admits(Protocol):
+    """A peer with a gateway of its own."""
+
+    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
+        """Take events of others past the gateway."""
+        ...
+
+
+class Listener:
+    """Answers gossip for one peer."""
+
+    def __init__(
+        self,
+        name: str,
+        peer: Peer,
+        *,
+        keyring: Keyring | None = None,
+        trust: Callable[[str], float] | None = None,
+    ) -> None:
+        """Let a peer listen.
+
+        Args:
+            name: Its name among those that gossip.
+            peer: The bank or the hive.
+            keyring: Whose signatures a bank checks; hives check with their own.
+            trust: How far each teller is trusted; those without any are not listened to.
+        """
+        self.name = name
+        self.peer = peer
+        self._keyring = keyring
+        self._trust = trust
+
+    def answer(self, frame: Frame, path: tuple[str, ...] = ()) -> Frame | None:
+        """The answer to one message; None to what is not gossip."""
+        if not isinstance(frame, GossipRequest | Gossip_frames):
+            return None
+        if self._trust is not None and self._trust(frame.hive) <= 0:
+            raise SyncError(f"{self.name} does not listen to {frame.hive}, which it does not trust")
+        if isinstance(frame, GossipRequest):
+            return self._digest(frame)
+        done = self._hear(frame.events, path or (frame.hive,))
+        return GossipHeard(
+            hive=self.name,
+            applied=done.events,
+            refused={refused.event: refused.fault for refused in done.refused},
+            held=done.held,
+        )
+
+    def _digest(self, request: GossipRequest) -> GossipDigest:
+        mine = Versions() if request.digest == "none" else seen(self.peer)
+        bloom = None
+        if request.digest == "bloom":
+            names = (f"{actor}-{counter}" for actor, counter in mine.dots())
+            bloom = Bloom.of(names, salt=request.salt).to_bytes()
+        return GossipDigest(
+            hive=self.name,
+            seen=mine if request.digest == "versions" else None,
+            bloom=bloom,
+            current=current_of(self.peer) if request.current else None,
+        )
+
+    def _hear(self, events: Iterable[Event], via: tuple[str, ...]) -> Transfer:
+        if isinstance(self.peer, Admits):
+            return self.peer.admit(events, via=via)
+        return take(self.peer, events, self._keyring)
+
+
+class GossipServer:
+    """Lets a peer be told over a bus; `close` it to hear no more."""
+
+    def __init__(self, listener: Listener, bus: Bus) -> None:
+        self._listener = listener
+        self._subscription: Subscription = bus.as_member(listener.name).subscribe(
+            gossip_subject(listener.name), self._handle
+        )
+
+    def _handle(self, envelope: Envelope) -> Frame | None:
+        return self._listener.answer(envelope.frame, envelope.path)
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._subscription.close()
+
+
+class GossipSubjects(Subjects):
+    """Where those that gossip are addressed: each by its own name, whatever hive it is."""
+
+    def __init__(self) -> None:
+        super().__init__("gossip")
+
+    def to(self, member: str) -> str:
+        """Where one of them listens."""
+        return gossip_subject(member)
+
+
+def gossip_subject(name: str) -> str:
+    """Where a hive or a bank is told something."""
+    return f"hive.{safe_part(name)}.gossip"
+
+
+class Known:
+    """What a peer has, as it told, and what it was told since."""
+
+    def __init__(self, digest: GossipDigest) -> None:
+        if (digest.seen is None) == (digest.bloom is None):
+            raise SyncError(f"{digest.hive} did not say what it knows; ask it again")
+        self._bloom = None if digest.bloom is None else Bloom.from_bytes(digest.bloom)
+        self._seen = Versions() if digest.seen is None else tidy(digest.seen)
+
+    def lacking(self, source: Replica) -> Iterable[Event]:
+        """The events of a replica that the peer does not have, in the order of the log."""
+        events = source.events_in(seen(source).minus(self._seen).ranges)
+        if self._bloom is None:
+            return events
+        bloom = self._bloom
+        return (event for event in events if event.id not in bloom)
+
+    def told(self, events: Iterable[Event]) -> None:
+        """Note what was sent, so that nobody sends it again in the same round."""
+        self._seen = self._seen.merged(Versions.of((event.actor, event.counter) for event in events))
+
+
+def tidy(versions: Versions) -> Versions:
+    """What somebody else says it has seen, in order, without what cannot be."""
+    return Versions(
+        {
+            actor: normalise((max(1, low), high) for low, high in ranges)
+            for actor, ranges in versions.ranges.items()
+        }
+    )
+
+
+def current_of(peer: Any) -> Versions:
+    """The memories of a bank or a hive that a recall may return, as ranges of their numbers."""
+    return Versions.of(dot_of(name) for name in known_ids(peer))
+
+
+def known_ids(peer: Any) -> set[str]:
+    """The current memories of a bank or a hive, wherever its members run."""
+    from skep.hive.member_calls import of_members
+    from skep.hive.trust import everything
+
+    members = getattr(peer, "members", None)
+    banks: list[Any] = [member.bank for member in members.values()] if members is not None else [peer]
+    here = {memory.id for bank in banks for memory in everything(bank) if memory.status in CURRENT}
+    if members is None or not peer.elsewhere():
+        return here
+    return here | {memory.id for _, memory in of_members(peer, CURRENT, peer.elsewhere())}
+
 
 DigestKind = Literal["versions", "bloom"]
 F = TypeVar("F", bound=Frame)

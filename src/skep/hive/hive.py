@@ -1,4 +1,6 @@
-"""Hive: many agents, one knowledge, no coordinator.
+"""Opening the members of a hive: their banks, their keys, and what earlier runs left to be known.
+
+Hive: many agents, one knowledge, no coordinator.
 
 `Hive.single`, `Hive.flat`, `Hive.federated` and `Hive.sharded` lay it out; `hive.agent(name)` gives an
 agent its bank.
@@ -14,39 +16,171 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from skep.bank import Bank, Page
+from skep.bank.bank import Bank
+from skep.bank.read import Page
 from skep.clock import Now, system_now
-from skep.embedding import default_embedder
+from skep.embedding.embedder import default_embedder
 from skep.errors import InvalidInputError, NotFoundError
-from skep.hive.agent import AgentBank
-from skep.hive.asking import Asking, HiveRecaller
-from skep.hive.bus.local import LocalBus
-from skep.hive.calls import Calls, Listed
-from skep.hive.gateway import Gateway
-from skep.hive.layout import Federated, Layout, Sharded, Shared, known
-from skep.hive.member import Member, Subjects
-from skep.hive.opening import Opening
-from skep.hive.policy import HivePolicy, PromotionPolicy
-from skep.hive.pool import PRIVATE, Ask, Fetched, Slice
-from skep.hive.scatter import Health, Scatter
-from skep.hive.shards import share
-from skep.hive.shelf import Shelf
-from skep.hive.signing import Keyring, acting
+from skep.events import UNPLACED
+from skep.hive.agent_bank import AgentBank
+from skep.hive.bus.bus import safe_part
+from skep.hive.bus.in_process import LocalBus
+from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy
+from skep.hive.hive_recall import Asking, Health, HiveRecaller, Scatter
+from skep.hive.layouts import Federated, Layout, Sharded, Shared, known, share
+from skep.hive.member_calls import Calls, Listed
+from skep.hive.members import Member, Subjects
+from skep.hive.messages import PRIVATE, Ask, Fetched, MemberHello, Slice
+from skep.hive.placement import Reviewing
+from skep.hive.shard_index import Shelf
+from skep.hive.signatures import Keyring, Signers, acting
 from skep.hive.trust import Provenance, Trust, provenance
-from skep.hive.versions import Versions
-from skep.model import Conflict, Event, Memory, Ranked
-from skep.semantics.conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
-from skep.storage.rows import searched_text
+from skep.hive.version_vectors import Versions
+from skep.model import ANY, Conflict, Event, Memory, Ranked
+from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
+from skep.storage.memory_rows import searched_text
 
 if TYPE_CHECKING:
-    from skep.embedding.base import Embedder
-    from skep.hive.bus.base import Bus
+    from skep.embedding.embedder import Embedder
+    from skep.filters import Filter
+    from skep.hive.bus.bus import Bus
     from skep.hive.gateway import Decides
-    from skep.hive.hearing import GossipServer, Peer
-    from skep.hive.rollback import Rollback
-    from skep.hive.signing import Signer
-    from skep.storage.base import Filter
+    from skep.hive.gossip import GossipServer, Peer
+    from skep.hive.signatures import Signer
+    from skep.hive.trust import Rollback
     from skep.validation import Time
+
+
+MEMORY = ":memory:"
+FEW = 4
+CACHE_KIB = 65_536
+"""What the members of one hive may keep of their files in memory, all together, if they are many."""
+GONE = "actor/"
+"""Settings that name the banks of members that left."""
+PRIVATE_SUFFIX = ".private"
+
+
+class Opening(Reviewing):
+    """The part of a hive that puts its members together."""
+
+    store: Path | None
+    embedder: Embedder
+    now: Now
+    keyring: Keyring | None
+    signers: Mapping[str, Signer]
+
+    def open_member(self, name: str) -> Member:
+        """Open the bank of a member, and let it answer."""
+        bank = self._opened(self._path(name))
+        if len(self.layout.members) > FEW and self.store is not None:
+            bank.engine.store.connection.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
+        member = Member(
+            name,
+            bank,
+            self.bus,
+            self.subjects,
+            first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
+            owner_of=lambda memory: self.layout.owner(memory),  # noqa: PLW0108 - the layout may change
+            keeps=lambda member, memory: self.layout.keeps(member, memory),  # noqa: PLW0108
+            keyring=self.keyring,
+            signers=self._keys_of(name, bank.actor),
+            way_from=lambda actor: self._way(actor, name),
+            met=self._met,
+        )
+        self._met(name, bank.actor)
+        self.members[name] = member
+        member.start()
+        return member
+
+    def _keys_of(self, name: str, actor: str) -> Signers | None:
+        """The signing keys of the agents of a member; those that have none are vouched for."""
+        agents = self.layout.agents_of(name)
+        signers = {agent: self.signers[agent] for agent in agents if agent in self.signers}
+        own = self.signers.get(name) if name not in agents else None
+        if self.keyring is not None:
+            leads = name == self.layout.registers
+            for agent, signer in signers.items():
+                self.keyring.add(actor, signer.public, agents=(agent,), registers=leads)
+            if own is not None and own.public not in {signer.public for signer in signers.values()}:
+                unsigned = tuple(agent for agent in agents if agent not in signers)
+                self.keyring.add(actor, own.public, agents=unsigned, registers=leads)
+            else:
+                free = [a for a in agents if a not in signers and not self.keyring.protects(a)]
+                self.keyring.vouch(actor, free)
+        return Signers(signers, own) if signers or own is not None else None
+
+    def _met(self, member: str, actor: str) -> None:
+        """Note the name under which a member's bank writes, here or elsewhere."""
+        self.homes[actor] = member
+        self.layout.joined(member, actor)
+
+    def _way(self, actor: str, member: str) -> tuple[str, ...]:
+        """The way copies usually come from a writer to a member."""
+        home = self.homes.get(actor)
+        return (home, member) if home is not None else (actor, member)
+
+    def read_back(self) -> None:
+        """Read back what earlier runs left: members that are gone, and what their owners had not got yet."""
+        for member in self.members.values():
+            for key, gone in member.bank.settings(GONE).items():
+                actor = key.removeprefix(GONE)
+                if actor not in self.homes:
+                    self._recall_gone(actor, gone)
+            if isinstance(self.layout, Sharded):
+                waiting: list[str] | None = member.bank.setting(f"{UNPLACED}{member.name}")
+                self.layout.unplaced.update(dict.fromkeys(waiting or (), member.name))
+        if self.elsewhere():
+            for member in self.members.values():
+                hello = MemberHello(member=member.name, actor=member.bank.actor)
+                told = self.calls.ask(hello, MemberHello, wait=self.policy.hedge_after)
+                for name, said in told.answers.items():
+                    self._met(name, said.actor)
+
+    def _recall_gone(self, actor: str, gone: dict[str, Any]) -> None:
+        """A bank that left: whose it was, and how what it wrote is proved."""
+        self.homes[actor] = str(gone.get("member", ""))
+        if self.keyring is not None:
+            for key, agents in gone.get("keys", ()):
+                self.keyring.add(actor, bytes.fromhex(key), agents=agents)
+            self.keyring.vouch(actor, gone.get("vouched", ()))
+
+    def retire(self, member: Member) -> None:
+        """Remember a bank that leaves, so that what it wrote is still known for its own."""
+        actor = member.bank.actor
+        ring = self.keyring or Keyring()
+        keys = [(entry.key.hex(), list(entry.agents)) for entry in ring.keys_of(actor)]
+        vouched = sorted(ring.vouched_for(actor)) if self.keyring is not None else [ANY]
+        key = f"{GONE}{actor}"
+        entry = {"member": member.name, "keys": keys, "vouched": vouched}
+        self.changed_at(self.registers, lambda bank: bank.set_setting(key, entry))
+
+    def _path(self, name: str, suffix: str = "") -> str:
+        if self.store is None:
+            return MEMORY
+        self.store.mkdir(parents=True, exist_ok=True)
+        return str(self.store / file_name(name, suffix))
+
+    def private_of(self, agent: str, *, create: bool = False) -> Bank | None:
+        """The bank that only one agent sees; None while there is none, unless one is to be made."""
+        path = self._path(agent, PRIVATE_SUFFIX)
+        if not create and (path == MEMORY or not Path(path).exists()):
+            return None
+        return self._opened(path)
+
+    def _opened(self, path: str) -> Bank:
+        """A bank of the hive, made only where there is nothing: an empty file was one."""
+        create = path == MEMORY or not Path(path).exists()
+        return Bank.open(path, embedder=self.embedder, now=self.now, create=create)
+
+
+def file_name(member: str, suffix: str = "") -> str:
+    """The file of a member's bank; a name cannot lead out of the folder, nor to another's private bank.
+
+    >>> file_name("ana"), file_name("../ana.private")
+    ('ana.skep', '%2e%2e%2fana%2eprivate.skep')
+    """
+    return f"{safe_part(member)}{suffix}.skep"
+
 
 NEAREST = 5
 """How many memories of the hive a new one is compared with."""
@@ -312,13 +446,13 @@ class Hive(Opening):
 
     def find(self, view: AgentBank, text: str | None = None, **conditions: Any) -> Page:
         """Memories of all members that meet every condition, newest first."""
-        from skep.hive.finding import find_everywhere
+        from skep.hive.member_calls import find_everywhere
 
         return find_everywhere(self, view, text, **conditions)
 
     def past(self, view: AgentBank, moment: Time) -> Bank:
         """The hive as it was at a moment, for reading only."""
-        from skep.hive.past import PastHive
+        from skep.hive.hive_recall import PastHive
 
         return PastHive(self, view, moment)
 
@@ -386,7 +520,7 @@ class Hive(Opening):
 
     def listen(self, bus: Bus | None = None) -> None:
         """Let others tell this hive something over a bus (its own by default), until it is closed."""
-        from skep.hive.hearing import GossipServer, Listener
+        from skep.hive.gossip import GossipServer, Listener
 
         if self._hearing is None:
             listener = Listener(self.name, self, trust=self.trust.of)
@@ -394,19 +528,19 @@ class Hive(Opening):
 
     def gc(self, *, now: float | None = None) -> Listed[str]:
         """Mark what has expired, in every copy; the ids, and (as `missing`) who could not be asked."""
-        from skep.hive.expiry import collect
+        from skep.hive.members import collect
 
         return collect(self, now=now)
 
     def refresh(self, memory_id: str, *, ttl: float | None = None) -> Memory:
         """Give a memory its full time again, in every copy."""
-        from skep.hive.expiry import refresh
+        from skep.hive.members import refresh
 
         return refresh(self, memory_id, ttl=ttl)
 
     def rollback(self, source: str, *, since: float | None = None, dry_run: bool = False) -> Rollback:
         """Undo all that one source wrote and what was derived from it; `dry_run` shows the blast radius."""
-        from skep.hive.rollback import rollback
+        from skep.hive.trust import rollback
 
         return rollback(self, source, since=since, dry_run=dry_run)
 

@@ -1,5 +1,6 @@
 """Look a memory over without changing it: what is junk, what is said twice, what contradicts itself, what
-is stale."""
+is stale.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from skep.integrations.importers.base import Item
-from skep.integrations.importers.plain import TEXTS
-from skep.integrations.wording import DAY, clip, date
-from skep.lifecycle.privacy import redact
-from skep.words import STOP, fold, query_terms
+from skep.integrations.hooks import DAY, clip, date
+from skep.integrations.importers.item import Item
+from skep.integrations.importers.text_files import TEXTS
+from skep.text.redaction import redact
+from skep.text.terms import STOP, fold, query_terms
 
 if TYPE_CHECKING:
-    from skep.bank import Bank
+    from skep.bank.bank import Bank
+
 
 Progress = Callable[[int, int], None]
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from skep.integrations.hooks import Payload
-from skep.integrations.transcripts import Turn, read_turns, without_private
-from skep.integrations.wording import clip
+from skep.integrations.hooks import Payload, Turn, clip, read_turns, without_private
 
 if TYPE_CHECKING:
-    from skep.bank import Bank
+    from skep.bank.bank import Bank
+
 
 ASKED_CHARS: Final = 1500
 ANSWERED_CHARS: Final = 1500
@@ -62,11 +61,11 @@ def capture(bank: Bank, client: str, payload: Payload) -> Captured:
     turns = read_turns(Path(payload.transcript_path), payload.last_assistant_message or "")
     if not turns:
         return Captured()
-    from skep.lifecycle import privacy
+    from skep.text import redaction
 
     mark = f"hook/{client}/{payload.session_id or payload.transcript_path}"[:500]
     kept = episodes(turns, bank.setting(mark))
-    kinds = privacy.kinds_of(bank.setting(privacy.SETTING))
+    kinds = redaction.kinds_of(bank.setting(redaction.SETTING))
     total: Counter[str] = Counter()
     for turn in kept:
         total += _keep(bank, client, payload, turn, kinds)
@@ -77,13 +76,13 @@ def capture(bank: Bank, client: str, payload: Payload) -> Captured:
 
 def _keep(bank: Bank, client: str, payload: Payload, turn: Turn, kinds: tuple[str, ...]) -> Counter[str]:
     """Keep one turn; how much was taken out. A text is clipped afterwards, so that no secret is cut in two."""
-    from skep.lifecycle import privacy
-    from skep.semantics import writing
+    from skep.semantics import conflict_policy
+    from skep.text import redaction
     from skep.validation import body_of
 
-    asked = privacy.redact(turn.asked, kinds)
-    answered = privacy.redact(without_private(turn.answered), kinds)
-    fields, rest = privacy.redact_fields(
+    asked = redaction.redact(turn.asked, kinds)
+    answered = redaction.redact(without_private(turn.answered), kinds)
+    fields, rest = redaction.redact_fields(
         {
             "text": f"User: {clip(asked.text.strip(), ASKED_CHARS)}\n"
             f"Assistant: {clip(answered.text.strip(), ANSWERED_CHARS)}",
@@ -101,7 +100,7 @@ def _keep(bank: Bank, client: str, payload: Payload, turn: Turn, kinds: tuple[st
     body = body_of(fields, bank.engine.settings)
     if counts:
         body["redacted"] = dict(counts)
-    writing.remember(bank.engine, body, on_conflict="ignore")
+    conflict_policy.remember(bank.engine, body, on_conflict="ignore")
     return counts
 
 
@@ -110,9 +109,9 @@ def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -
 
     A project's bank and the user's are both made by `skep init`; where there is none, nothing is kept.
     """
-    from skep.bank import Bank
+    from skep.bank.bank import Bank
     from skep.config import find_bank
-    from skep.embedding.environment import from_environment
+    from skep.embedding.remote import from_environment
 
     payload = msgspec.json.decode(raw or b"{}", type=Payload, strict=False)
     path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())

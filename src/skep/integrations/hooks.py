@@ -1,27 +1,152 @@
-"""Hooks of coding agents: what is known goes in before the model answers, and what happened comes out
+"""What was said in a coding session, read from the client's own transcript.
+
+Hooks of coding agents: what is known goes in before the model answers, and what happened comes out
 afterwards.
 
 This runs on every prompt, so it reads words straight from the file: no vectors, no index, nothing imported
 that can be done without. It never fails and never blocks: whatever goes wrong, the client goes on as if
-skep were not there. Writing happens in a process of its own, after the client has its answer."""
+skep were not there. Writing happens in a process of its own, after the client has its answer.
+
+How a memory is put into words for a model: its age, its standing, and no more than fits.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import sys
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from skep.integrations.transcripts import without_private
-from skep.loading import undisturbed
+from skep import private_parts
+from skep.model import Memory
+from skep.runtime import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from skep.model import Memory
-    from skep.storage.sqlite import SqliteStore
+    from skep.storage.sqlite_store import SqliteStore
+
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""How much of a transcript's end is read; older turns were captured when they were new."""
+
+_MACHINE = re.compile(
+    r"<(system-reminder|command-[a-z]+|local-command-[a-z]+|skep-memory|environment_context|user_instructions)\b[^<>]*>"
+    r".*?(?:</\1>|\Z)",
+    re.S,
+)
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked and what was finally answered."""
+
+    id: str
+    asked: str
+    answered: str
+
+
+def without_private(text: str) -> str:
+    """Text without what the user marked as private, or what the client put in by itself."""
+    return _MACHINE.sub("", private_parts.without_private(text)).strip()
+
+
+def read_turns(path: Path, last_answer: str = "") -> list[Turn]:
+    """The finished turns of a transcript, oldest first; an unreadable line is passed over.
+
+    Args:
+        path: The transcript.
+        last_answer: What was answered last, if it is known: a client may still be writing it down.
+    """
+    turns: list[Turn] = []
+    asked: tuple[str, str] | None = None
+    answered = ""
+    for identity, role, text in _messages(path):
+        if role == "user":
+            if asked is not None and answered:
+                turns.append(Turn(id=asked[0], asked=asked[1], answered=answered))
+            asked, answered = (identity, text), ""
+        elif text.strip():
+            answered = text.strip()
+    answered = last_answer.strip() or answered
+    if asked is not None and answered:
+        turns.append(Turn(id=asked[0], asked=asked[1], answered=answered))
+    return turns
+
+
+def _messages(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Id, role and text of every message a person or the model wrote."""
+    for number, entry in enumerate(_entries(path)):
+        message, role = entry, str(entry.get("type") or "")
+        if role in ("user", "assistant") and isinstance(entry.get("message"), dict):
+            if entry.get("isMeta") or entry.get("isSidechain"):
+                continue
+            message = cast("dict[str, Any]", entry["message"])
+        elif role == "response_item" and isinstance(entry.get("payload"), dict):
+            message = cast("dict[str, Any]", entry["payload"])
+            if message.get("type") != "message":
+                continue
+            role = str(message.get("role") or "")
+        role = {"gemini": "assistant", "model": "assistant"}.get(role, role)
+        if role not in ("user", "assistant"):
+            continue
+        text = _text(message.get("content") if "content" in message else message.get("parts"))
+        if role == "user":
+            text = without_private(text)
+        if text.strip():
+            identity = entry.get("uuid") or entry.get("id") or entry.get("timestamp") or number
+            yield str(identity), role, text
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - MAX_BYTES))
+            data = file.read()
+    except OSError:
+        return
+    if data.lstrip()[:1] == b"{" and b'"messages"' in data[:4096]:
+        try:
+            whole: Any = msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError):
+            whole = None
+        if isinstance(whole, dict):
+            found = cast("list[Any]", cast("dict[str, Any]", whole).get("messages") or [])
+            yield from (cast("dict[str, Any]", one) for one in found if isinstance(one, dict))
+            return
+    for line in data.splitlines():
+        try:
+            entry: Any = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            yield cast("dict[str, Any]", entry)
+
+
+def _text(content: object) -> str:
+    """The words of a message; tool calls, their results and thoughts are not words to anybody."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts: list[str] = []
+    for block in cast("list[Any]", content):
+        if isinstance(block, str):
+            parts.append(block)
+        elif isinstance(block, dict):
+            entry = cast("dict[str, Any]", block)
+            if entry.get("type", "text") in ("text", "input_text", "output_text") and isinstance(
+                entry.get("text"), str
+            ):
+                parts.append(entry["text"])
+    return "\n".join(parts)
+
 
 ASKING: Final = ("UserPromptSubmit", "BeforeAgent")
 STARTING: Final = ("SessionStart",)
@@ -107,7 +232,7 @@ def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -
     if not os.path.isfile(path):
         return None
     with undisturbed():
-        from skep.storage.sqlite import SqliteStore
+        from skep.storage.sqlite_store import SqliteStore
 
     return SqliteStore.open(path, Settings(busy_seconds=BUSY_SECONDS), create=False, read_only=True)
 
@@ -119,8 +244,8 @@ def recall_for(store: SqliteStore, prompt: str, now: float) -> str:
 
 def best_for(store: SqliteStore, prompt: str, now: float) -> list[Memory]:
     """The memories that speak to a prompt, best first."""
-    from skep.storage.lookup import rarities, rows_by_rare_words
-    from skep.words import query_terms, terms
+    from skep.storage.full_text import rarities, rows_by_rare_words
+    from skep.text.terms import query_terms, terms
 
     weights = rarities(store, query_terms(without_private(prompt)[:PROMPT_CHARS])[:MAX_TERMS])
     if not weights:
@@ -169,7 +294,7 @@ def speaks_to(held: set[str], weights: Mapping[str, float], length: int = TYPICA
 
 def opening(store: SqliteStore, now: float) -> str:
     """What a session should know from the start: what is pinned or matters most."""
-    from skep.storage.base import Filter
+    from skep.filters import Filter
 
     where = Filter(valid_at=now, min_confidence=MIN_CONFIDENCE, now=now, kinds=("fact", "procedure"))
     found = store.foremost(where, limit=START_LIMIT)
@@ -179,7 +304,6 @@ def opening(store: SqliteStore, now: float) -> str:
 def _context(heading: str, memories: Sequence[Memory], now: float) -> str:
     if not memories:
         return ""
-    from skep.integrations.wording import age, clip, standing
 
     lines: list[str] = []
     for memory in memories:
@@ -258,3 +382,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def date(moment: float) -> str:
+    """A day, in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(moment))
+
+
+def age(moment: float, now: float) -> str:
+    """How long ago, in the shortest form that helps.
+
+    >>> age(0, 3 * 86400), age(0, 3000), age(0, 400 * 86400)
+    ('3d ago', 'today', '1970-01-01')
+    """
+    days = (now - moment) / DAY
+    if days < 1:
+        return "today"
+    return f"{int(days)}d ago" if days < 100 else date(moment)
+
+
+def clip(text: str, limit: int) -> str:
+    """A text cut to a length, with a mark where it was cut."""
+    return text if len(text) <= limit else text[: max(0, limit - 1)].rstrip() + "…"
+
+
+def standing(memory: Memory) -> tuple[str, ...]:
+    """What a reader must know before believing a memory."""
+    found: list[str] = []
+    if memory.superseded_by:
+        found.append(f"outdated: replaced by [{memory.superseded_by}]")
+    elif memory.merged_into:
+        found.append(f"merged into [{memory.merged_into}]")
+    elif memory.status not in ("active", "pending"):
+        found.append(memory.status)
+    if memory.disputes:
+        found.append(f"contested {memory.disputes}x")
+    if memory.stale:
+        found.append("stale: check before relying on it")
+    return tuple(found)

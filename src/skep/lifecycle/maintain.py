@@ -13,29 +13,18 @@ from contextlib import nullcontext
 
 import msgspec
 
-from skep.engine import Engine, Progress
+from skep.engine.embeddings import Progress
+from skep.engine.engine import Engine
 from skep.errors import ConfigError
-from skep.lifecycle import (
-    ageing,
-    asking,
-    changes,
-    consolidating,
-    evidence,
-    extraction,
-    merging,
-    queue,
-    reflecting,
-)
-from skep.lifecycle.distil import Distil
-from skep.lifecycle.distillers import Distiller
+from skep.lifecycle import expiry, extract_facts, judgement_queue, resolve_conflicts
+from skep.lifecycle import reflect as reflect_module
 from skep.lifecycle.judge import Judge
-from skep.lifecycle.lease import Held
-from skep.lifecycle.merging import Sorted
-from skep.lifecycle.nearness import by_id
-from skep.lifecycle.report import Action, MaintainReport, counted
-from skep.lifecycle.running import Run
+from skep.lifecycle.maintenance_run import Action, Held, MaintainReport, Run, counted
+from skep.lifecycle.resolve_conflicts import Sorted
+from skep.lifecycle.similar_memories import by_id
+from skep.lifecycle.summarise import Distil, Distiller
 from skep.model import Memory
-from skep.semantics.links import opposing
+from skep.semantics.link_graph import opposing
 
 STEPS = (
     "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
@@ -125,7 +114,7 @@ def maintain(
         chosen = [step for step in STEPS if step in config.steps]
         told = _Told(progress, len(chosen))
         steps = _Steps(run, config, judge, distil, told.within)
-        if left := consolidating.finish(run):
+        if left := reflect_module.finish(run):
             run.note("reflect", note=f"an earlier run was cut short: {left}")
         for step in chosen:
             engine.index.refresh()
@@ -136,7 +125,7 @@ def maintain(
             steps=tuple(run.reports),
             dry_run=dry_run,
             events=run.events,
-            queued=run.queued if run.queued is not None else len(queue.Kept(engine).waiting()),
+            queued=run.queued if run.queued is not None else len(judgement_queue.Kept(engine).waiting()),
             spent_tokens=run.tokens,
             spent_money=run.money,
         )
@@ -179,11 +168,11 @@ class _Steps:
     ) -> None:
         self.run, self.config, self.engine = run, config, run.engine
         self._judge, self._distil, self._progress = judge, distil, progress
-        self._known = queue.Known(pairs=set(), outdated={})
+        self._known = judgement_queue.Known(pairs=set(), outdated={})
         self._found: tuple[Sorted, int, dict[str, int]] | None = None
         self._new: list[Memory] = []
         """What `merge` and `conflicts` look at."""
-        self._judgements: tuple[int, queue.Kept] | None = None
+        self._judgements: tuple[int, judgement_queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
         self._distilled = _spent(distil)
         self._judged = 0, 0.0
@@ -216,9 +205,9 @@ class _Steps:
         self._share()
         head, changed = self._changed("extract")
         episodes = [memory for memory in changed if memory.level == 0]
-        reworded = extraction.reworded(self.engine, episodes)
+        reworded = extract_facts.reworded(self.engine, episodes)
         self.run.write(reworded)
-        planned = extraction.extract(
+        planned = extract_facts.extract(
             self.engine,
             episodes,
             smallest=self.config.smallest_cluster,
@@ -242,14 +231,14 @@ class _Steps:
 
     def evidence(self) -> None:
         head, changed = self._changed("evidence")
-        actions = evidence.support(self.engine, changed)
+        actions = extract_facts.support(self.engine, changed)
         self.run.finish("evidence", actions, looked_at=len(changed), head=head)
 
     def merge(self) -> None:
         """Copies become one; whoever stood beside them is then looked at again, because they had taken its places."""
         found, head, looked_at = self._conflicts_of()
         done: list[Action] = []
-        merges = merging.merge(self.engine, found.duplicates)
+        merges = resolve_conflicts.merge(self.engine, found.duplicates)
         while True:
             self._gone |= {
                 body["loser"] for action in merges for kind, body in action.plans if kind == "merge"
@@ -261,28 +250,28 @@ class _Steps:
             done += merges
             self.engine.index.refresh()
             known = self._known.pairs | found.compared
-            more = merging.sort_conflicts(
+            more = resolve_conflicts.sort_conflicts(
                 self.engine, list(by_id(self.engine, again).values()), known, self._progress
             )
             found.add(more)
-            merges = merging.merge(self.engine, more.duplicates)
+            merges = resolve_conflicts.merge(self.engine, more.duplicates)
         self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head, written=done)
 
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
-        found = merging.undecided(self.engine, found)
-        clear = merging.resolve_clear(
+        found = resolve_conflicts.undecided(self.engine, found)
+        clear = resolve_conflicts.resolve_clear(
             found.clear, self._gone, self.engine.now(), opposing(self.engine.setting)
         )
         gone = self._gone | {
             body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
         }
-        unclear, passed_over = merging.queue_unclear(found.unclear, gone, self._known.waiting)
+        unclear, passed_over = resolve_conflicts.queue_unclear(found.unclear, gone, self._known.waiting)
         actions = [
-            *merging.reopened(self.engine, self._known.outdated),
+            *resolve_conflicts.reopened(self.engine, self._known.outdated),
             *clear,
             *unclear,
-            *changes.revised(self.engine, self._new, gone),
+            *resolve_conflicts.revised(self.engine, self._new, gone),
         ]
         many = f"{counted(passed_over, 'unsure pair')} of memories that are like many others passed over"
         self.run.finish(
@@ -301,8 +290,8 @@ class _Steps:
             head, self._new = self._changed(*chosen)
             memories = [memory for memory in self._new if memory.kind in COMPARED]
             looked_at = dict.fromkeys(chosen, len(memories))
-            self._known = queue.known_pairs(self.engine, memories)
-            found = merging.sort_conflicts(self.engine, memories, self._known.pairs, self._progress)
+            self._known = judgement_queue.known_pairs(self.engine, memories)
+            found = resolve_conflicts.sort_conflicts(self.engine, memories, self._known.pairs, self._progress)
             self._found = found, head, looked_at
         return self._found
 
@@ -310,7 +299,7 @@ class _Steps:
         config = self.config
         tokens, money = self.run.tokens, self.run.money
         counted = self._counted()
-        asking.ask(
+        judgement_queue.ask(
             self.run,
             self._judge,
             len(self._kept().waiting()) if counted is None else counted.waiting,
@@ -329,7 +318,7 @@ class _Steps:
         notes: list[str] = []
         problem = ""
         while not problem:
-            planned, problem = reflecting.reflect(
+            planned, problem = reflect_module.reflect(
                 self.engine,
                 changed,
                 consolidate=self.config.consolidate,
@@ -340,7 +329,7 @@ class _Steps:
             if self.run.dry or not planned:
                 break
             before = self.run.settle(planned)
-            notes.append(consolidating.finish(self.run))
+            notes.append(reflect_module.finish(self.run))
             changed = self.engine.store.changed_memories(before, LOOKED_AT["reflect"])
         if self.run.dry and done and self.config.consolidate == "hard":
             forgotten = sum(len(action.memories) for action in done)
@@ -362,10 +351,10 @@ class _Steps:
         self.run.money += self._distilled[1] - before[1]
 
     def expire(self) -> None:
-        self._set_aside("expire", ageing.expire(self.engine, self.engine.now()))
+        self._set_aside("expire", expiry.expire(self.engine, self.engine.now()))
 
     def deprecate(self) -> None:
-        faded = ageing.deprecate(
+        faded = expiry.deprecate(
             self.engine,
             self.engine.now(),
             decay_per_day=self.config.decay_per_day,
@@ -377,7 +366,7 @@ class _Steps:
         """What is too old, if that was asked for; and judgements that can no longer matter."""
         config, now = self.config, self.engine.now()
         if config.gc_days is not None:
-            self._set_aside("prune", ageing.prune(self.engine, now, config.gc_days))
+            self._set_aside("prune", expiry.prune(self.engine, now, config.gc_days))
         else:
             self.run.note("prune")
         counted = self._counted()
@@ -391,21 +380,21 @@ class _Steps:
         self.run.write([Action(step="prune", why="", plans=tuple(plans)) for plans in let_go])
         self.run.queued = len(kept.waiting())
         if not (let_go or self.run.dry or self.engine.embeddings.backlog()):
-            queue.note_count(self.engine, kept.count(seq))
+            judgement_queue.note_count(self.engine, kept.count(seq))
 
-    def _counted(self) -> queue.Count | None:
+    def _counted(self) -> judgement_queue.Count | None:
         """How many judgements there are, if that is known without reading them; what ends by itself must be marked."""
-        return queue.counted(self.engine) if "expire" in self.config.steps else None
+        return judgement_queue.counted(self.engine) if "expire" in self.config.steps else None
 
-    def _kept(self) -> queue.Kept:
+    def _kept(self) -> judgement_queue.Kept:
         """Every judgement, read again only if something was written since."""
         return self._kept_at()[1]
 
-    def _kept_at(self) -> tuple[int, queue.Kept]:
+    def _kept_at(self) -> tuple[int, judgement_queue.Kept]:
         """The same, and an event up to which nothing is missing from it; others may write while it is read."""
         last = self.engine.store.last_seq()
         if self._judgements is None or self._judgements[0] != last:
-            self._judgements = last, queue.Kept(self.engine)
+            self._judgements = last, judgement_queue.Kept(self.engine)
         return self._judgements
 
     def _set_aside(self, step: str, actions: list[Action]) -> None:
@@ -422,7 +411,7 @@ class _Steps:
             self._judgements = after, kept[1]
 
     def rederive(self) -> None:
-        actions = ageing.rederive(self.engine)
+        actions = expiry.rederive(self.engine)
         self.run.finish("rederive", actions, looked_at=len(actions), says=True)
 
     def reembed(self) -> None:

@@ -1,1 +1,3 @@
 """Recall on an open bank: the search, the tool, the passive stream, the context budget."""
+
+from __future__ import annotations

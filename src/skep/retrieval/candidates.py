@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from skep import kernels
+from skep import runtime
 from skep.model import Stage
-from skep.retrieval import fusion, signals
-from skep.retrieval.config import QUERY_SIGNALS
+from skep.retrieval import score as score_module
+from skep.retrieval.recall_config import QUERY_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from skep.retrieval.config import RecallConfig
+    from skep.filters import Filter
     from skep.retrieval.query import Query
+    from skep.retrieval.recall_config import RecallConfig
     from skep.retrieval.sources import Pool, Sources
-    from skep.storage.base import Filter
 
+
+if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Singles = NDArray[np.float32]
@@ -200,7 +202,7 @@ class Candidates(msgspec.Struct, frozen=True):
     def ordered(self) -> Candidates:
         """Best first; ties by importance, then newer, then row, which grows with the id."""
         columns = self.columns
-        at, score = fusion.best_first(
+        at, score = score_module.best_first(
             self.score, self.at, columns.importance, columns.created_at, columns.rows
         )
         return Candidates(columns, self.measured, self.places, at, score, self.outdated, self.trace)
@@ -252,7 +254,7 @@ def unrated(columns: Columns, call: Call) -> Candidates:
 
 def rate(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, in the order found."""
-    values, ranks = signals.by_query(columns.words, columns.cosine)
+    values, ranks = score_module.by_query(columns.words, columns.cosine)
     if not call.config.weights.keys() <= _BY_QUERY:
         values |= _priors(columns, call)
     score = _fuse(columns, values, ranks, call.config)
@@ -262,12 +264,12 @@ def rate(columns: Columns, call: Call) -> Candidates:
 def rated(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, best first."""
     config, fusing = call.config, None
-    if kernels.native is not None:
-        fusing = fusion.by_query_alone(config.fusion, config.weights, config.rrf_k)
+    if runtime.native is not None:
+        fusing = score_module.by_query_alone(config.fusion, config.weights, config.rrf_k)
     if fusing is None:
         return rate(columns, call).ordered()
     ties = columns.importance, columns.created_at, columns.rows
-    ranked = signals.ranked(columns.words, columns.cosine, *fusing, *ties, shown=call.shown)
+    ranked = score_module.ranked(columns.words, columns.cosine, *fusing, *ties, shown=call.shown)
     return Candidates(columns, *ranked, frozenset(), call.trace)
 
 
@@ -275,10 +277,10 @@ def found_in(pool: Pool, call: Call) -> Candidates:
     """The candidates of a pool with signals and the fused score, best first."""
     lines = pool.lines
     scale = () if call.vector is None else pool.scale
-    if lines is None or call.fusing is None or scale is None or kernels.native is None or not lines.shape[1]:
+    if lines is None or call.fusing is None or scale is None or runtime.native is None or not lines.shape[1]:
         columns = of_pool(pool, call)
         return rated(columns, call) if len(columns.rows) else unrated(columns, call)
-    told = signals.of_lines(lines, *call.fusing, scale, shown=call.shown)
+    told = score_module.of_lines(lines, *call.fusing, scale, shown=call.shown)
     return Candidates(Columns.of(pool, told[0]), *told[1:], frozenset(), call.trace)
 
 
@@ -294,15 +296,15 @@ def _fuse(
     weights, count = config.weights, len(columns.rows)
     if config.fusion == "rrf":
         names = [name for name in ranks if weights.get(name, 0) > 0]
-        return fusion.reciprocal(
+        return score_module.reciprocal(
             [ranks[name] for name in names], [weights[name] for name in names], k=config.rrf_k
         )
     if config.fusion == "product":
         base = values.get("semantic", np.zeros(count))
-        return fusion.product(base, {k: v for k, v in values.items() if k != "semantic"}, weights)
+        return score_module.product(base, {k: v for k, v in values.items() if k != "semantic"}, weights)
     if config.fusion == "minmax" and "semantic" in values:
-        values = values | {"semantic": fusion.stretched(columns.cosine)}
-    return fusion.weighted(values, weights) if values else np.zeros(count)
+        values = values | {"semantic": score_module.stretched(columns.cosine)}
+    return score_module.weighted(values, weights) if values else np.zeros(count)
 
 
 def unit(config: RecallConfig) -> float:
@@ -320,13 +322,13 @@ def _priors(columns: Columns, call: Call) -> dict[str, Floats]:
     basis = columns.created_at
     if asked.intersection(COUNTED) or ("recency" in asked and config.recency_basis == "last_used_at"):
         counters = call.sources.counters(columns.rows)
-        out["confirmations"] = signals.confirmations(counters.confirmations)
-        out["trust"] = signals.trust(counters.trust)
-        out["usage"] = signals.usage(counters.uses)
+        out["confirmations"] = score_module.confirmations(counters.confirmations)
+        out["trust"] = score_module.trust(counters.trust)
+        out["usage"] = score_module.usage(counters.uses)
         if config.recency_basis == "last_used_at":
             basis = np.where(np.isnan(counters.last_used_at), columns.created_at, counters.last_used_at)
     if "recency" in asked:
-        out["recency"] = signals.recency(basis, call.now, rate=config.recency_rate)
+        out["recency"] = score_module.recency(basis, call.now, rate=config.recency_rate)
     if "importance" in asked:
         out["importance"] = columns.importance
     if "confidence" in asked:
@@ -336,7 +338,7 @@ def _priors(columns: Columns, call: Call) -> dict[str, Floats]:
 
 def _confidence(columns: Columns, call: Call) -> Floats:
     """Effective, at the time of the recall."""
-    return signals.confidence(columns.confidence, columns.last_evidence_at, call.now)
+    return score_module.confidence(columns.confidence, columns.last_evidence_at, call.now)
 
 
 def rate_by_matches(columns: Columns, call: Call) -> Candidates:
@@ -349,5 +351,5 @@ def rate_by_matches(columns: Columns, call: Call) -> Candidates:
     confidence = _confidence(columns, call)
     score = matched + MATCHED_CONFIDENCE * confidence
     shown = {"matched": matched, "confidence": confidence}
-    ranks = {"lexical": signals.ranks(matched)}
+    ranks = {"lexical": score_module.ranks(matched)}
     return Candidates(columns, shown, ranks, _as_found(len(score)), score, trace=call.trace)

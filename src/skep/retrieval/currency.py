@@ -1,4 +1,10 @@
-"""Currency: of memories that answer for the same thing the newest comes first, the others are marked.
+"""Changed values: "the budget was raised to $75", "the new deadline of April 5", "has now reached 165".
+
+Read from patterns of plain English, and only for questions for a number or a time: a verb of change, up to a few words,
+"to", "at" or "of", and the value; or "new", "updated" and the like before it; or "now" and "reached" right before it.
+What a value changed by ("raised by 30 %") is not what it is.
+
+Currency: of memories that answer for the same thing the newest comes first, the others are marked.
 
 Without a model, two memories are rivals when
 
@@ -17,24 +23,104 @@ Where the relation holds several values at a time ("speaks French", "speaks Germ
 that begin with two names of a kind and differ further on ("libfoo: library for X", "libbar: library for Y") are about
 two things, and no rivals, unless the newer one tells of a change ("the new endpoint is"). Neither are two things that
 have a letter for a name ("team A", "team B"), nor two reports of something that failed.
+
+What was replaced still answers, through what replaced it: a question in the words of the old finds the new.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
-from skep.patterns import lazy
-from skep.retrieval.changes import around_changes, of_a_namesake
-from skep.retrieval.reading import terms_of as terms
-from skep.words import FAILED, SEVERAL, SINGLE, STOP
+from skep.retrieval import candidates as stage
+from skep.retrieval.query import terms_of as terms_reading
+from skep.runtime import MONTH, lazy
+from skep.text.terms import FAILED, SEVERAL, SINGLE, STOP, terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from skep.retrieval.candidates import Call, Candidates, Columns
+
+
+BEFORE, AFTER = 60, 40
+"""Characters around a changed value, within its sentence, that say of what it is one."""
+MEMO_TEXTS = 2048
+
+_VERBS = """
+    adjust bring bump chang climb correct cut decreas delay doubl drop extend expand fall grow halv improv increas
+    jump lower mov postpon push rais reduc reschedul revis ris set shift shorten shrink switch trim tripl updat upgrad
+"""
+_IRREGULAR = "brought|fallen|fell|gone|grew|grown|halved|risen|rose|set|shrunk|went|cut"
+_verb = "|".join(
+    f"{verb}+(?:ed|ing)" if verb[-1] in "pmt" else f"{verb}(?:ed|ing)" for verb in _VERBS.split()
+)
+_NUMBER = (
+    r"(?:[$€£]? ?\d[\d.,]*(?:%|\b)|"
+    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred)\b)"
+)
+_MONTH = MONTH + r"\.?"
+_TIME = (
+    rf"(?:{_MONTH} \d{{1,2}}\b|\b\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}|\b\d{{4}}(?:-\d\d-\d\d)?\b|"
+    r"\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|"
+    r"\b(?:tomorrow|tonight|next (?:week|month|year))\b)"
+)
+
+
+def _pattern(value: str) -> re.Pattern[str]:
+    about = r"(?:about |around |over |just |the |nearly |almost |only )?"
+    return lazy(
+        rf"\b(?:{_verb}|{_IRREGULAR})\b(?: [\w'’$%-]+){{0,8}}? (?:to|at|of) {about}{value}"
+        rf"|\b(?:new|newly|updated|revised|latest)(?: [\w'’-]+){{0,4}}? {about}{value}"
+        rf"|\b(?:now|reached|reaching|hit)(?: (?:reached|hit|at|is|stands at|have|has|up to|down to))? {about}{value}"
+    )
+
+
+_end = lazy(r"[.!?]\s|\n")
+_changed = {"number": _pattern(_NUMBER), "time": _pattern(_TIME)}
+
+
+@lru_cache(maxsize=MEMO_TEXTS)
+def around_changes(kind: str, text: str) -> frozenset[str]:
+    """The words around every value of a kind (number, time) that a text says has changed.
+
+    >>> sorted(around_changes("number", "The snack budget was raised to $75."))
+    ['$75', '75', 'budget', 'rais', 'snack']
+    >>> sorted(around_changes("number", "The snack budget of $75 was raised by half."))
+    []
+    """
+    if kind not in _changed:
+        return frozenset()
+    lowered = text.lower()
+    held: set[str] = set()
+    for match in _changed[kind].finditer(lowered):
+        start, end = match.span()
+        before = _end.split(lowered[max(0, start - BEFORE) : start])[-1]
+        after = _end.split(lowered[end : end + AFTER])[0]
+        held.update(terms(before + lowered[start:end] + after))
+    return frozenset(held) - STOP
+
+
+def of_a_namesake(names: Sequence[str], text: str) -> bool:
+    """Whether a text holds a part of a name, and not the whole: "Project Atlas" where Project Echo is asked for.
+
+    >>> of_a_namesake(["Project Echo"], "Project Atlas costs more"), of_a_namesake(["Project Echo"], "It costs more")
+    (True, False)
+    """
+    held = frozenset(terms(text))
+    for name in names:
+        parts = [term for term in terms(name) if term not in STOP]
+        if 0 < sum(part in held for part in parts) < len(parts):
+            return True
+    return False
+
+
+if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -130,7 +216,7 @@ def renew(facts: Facts) -> Renewed:
             continue
         rivals = _reworded(leader, [place for place in group if place > leader and place in free], words)
         if leader == 0 and facts.present:
-            rivals |= _changed(facts, words) | _other_values(facts, age)
+            rivals |= _value_changed(facts, words) | _other_values(facts, age)
         rivals = {place for place in rivals if not words.of_two_things(leader, place)}
         for side in facts.sides:
             rivals = {place for place in rivals if side[place] == side[leader]}
@@ -205,7 +291,7 @@ class _Words:
 
 @lru_cache(maxsize=2048)
 def _worded(text: str) -> Worded:
-    found = terms(text)
+    found = terms_reading(text)
     return Worded(frozenset(found) - STOP, len(found))
 
 
@@ -285,10 +371,13 @@ def _may_both_hold(mine: frozenset[str], theirs: frozenset[str]) -> bool:
 @lru_cache(maxsize=1)
 def _several() -> tuple[frozenset[str], frozenset[str]]:
     """As terms: words of relations that hold several values, and words that leave room for one."""
-    return (frozenset(terms(" ".join(sorted(SEVERAL)))), frozenset(terms(" ".join(sorted(SINGLE)))))
+    return (
+        frozenset(terms_reading(" ".join(sorted(SEVERAL)))),
+        frozenset(terms_reading(" ".join(sorted(SINGLE)))),
+    )
 
 
-def _changed(facts: Facts, words: _Words) -> set[int]:
+def _value_changed(facts: Facts, words: _Words) -> set[int]:
     """Those that share the best hit's subject where the newer of the two tells of a change."""
     mine = words.of(0)
     if mine.terms > SHORT:
@@ -329,3 +418,91 @@ def _tells_of_another_value(facts: Facts, place: int) -> bool:
     text = facts.texts[place]
     beside = facts.asked & around_changes(facts.wants, text)
     return len(beside) >= BESIDE and not of_a_namesake(facts.names, text)
+
+
+SHARE = 0.8
+"""What the words and the meaning of a replaced memory count for the one that replaced it."""
+MOST = 20
+"""How many replaced memories are looked at by words, and how many by meaning."""
+FIRST = 20
+"""A replaced memory is followed if it would stand among so many first candidates, by words or by meaning."""
+
+
+def followed(found: Candidates, call: Call) -> Candidates:
+    """The candidates, and what replaced memories that match; each counts by the better of the two."""
+    terms = call.asked.terms if call.config.k_words or call.vector is None else ()
+    pool = call.sources.replaced(terms, call.vector, call.where, MOST)
+    if pool is None or not len(pool.rows):
+        return found
+    former = stage.of_pool(pool, call)
+    worth = np.flatnonzero(
+        (SHARE * former.words > _among_the_first(found.columns.words))
+        | (SHARE * former.cosine > _among_the_first(found.columns.cosine))
+    )
+    if not len(worth):
+        return found
+    former = stage.taken(former, worth)
+    heirs = _heirs(former.rows, call)
+    if not (heirs >= 0).any():
+        return found
+    columns = _inherited(_with(found.columns, heirs, call), former, heirs)
+    speaking = int(np.count_nonzero(columns.former >= 0))
+    if not speaking:  # each is a better candidate by itself
+        return found
+    joined = len(columns.rows) - len(found.columns.rows)
+    by_matches = call.config.matched_terms and call.vector is None
+    rated = stage.rate_by_matches(columns, call) if by_matches else stage.rate(columns, call)
+    rated = replace(rated, trace=found.trace).ordered()
+    return rated.noted("succession", note=f"{speaking} by what they replaced, {joined} of them joined")
+
+
+def _among_the_first(values: Floats) -> float:
+    """What a candidate needs to stand among the first by words or by meaning."""
+    known = values[values == values]  # noqa: PLR0124
+    return float(np.partition(known, -FIRST)[-FIRST]) if len(known) > FIRST else 0.0
+
+
+def _heirs(rows: Ints, call: Call) -> Ints:
+    """The row of what is current in place of each row; -1 where that is gone or the filter does not admit it."""
+    at = call.sources.heirs(rows)
+    ids = sorted({each for each in at if each is not None})
+    admitted: dict[str | None, int | None] = dict(
+        zip(ids, call.sources.rows_of(ids, call.where), strict=True)
+    )
+    found = [admitted.get(each) for each in at]
+    return np.array([-1 if row is None else row for row in found], dtype=np.int64)
+
+
+def _with(columns: Columns, rows: Ints, call: Call) -> Columns:
+    """The columns with these rows among them."""
+    fresh = sorted(set(rows[rows >= 0].tolist()) - set(columns.rows.tolist()))
+    if not fresh:
+        return columns
+    terms = call.asked.terms if call.config.k_words or call.vector is None else ()
+    joined = call.sources.lookup(np.array(fresh, dtype=np.int64), terms, call.vector)
+    return stage.join(columns, stage.of_pool(joined, call))
+
+
+def _inherited(columns: Columns, former: Columns, heirs: Ints) -> Columns:
+    """The columns in which each heir has the better of its own and of the best that it replaced."""
+    words, cosine, best = columns.words.copy(), columns.cosine.copy(), columns.former.copy()
+    place = {row: at for at, row in enumerate(columns.rows.tolist())}
+    for at in _best_last(former.words, former.cosine):
+        if heirs[at] < 0:
+            continue
+        heir = place[int(heirs[at])]
+        more, nearer = SHARE * former.words[at], SHARE * former.cosine[at]
+        if more > words[heir] or nearer > _known(cosine[heir]):
+            words[heir], cosine[heir] = max(more, words[heir]), np.fmax(nearer, cosine[heir])
+            best[heir] = former.rows[at]
+    return columns.but(words=words, cosine=cosine, former=best)
+
+
+def _known(cosine: float) -> float:
+    """A cosine, or the least there is where there is none."""
+    return cosine if cosine == cosine else -1.0  # noqa: PLR0124
+
+
+def _best_last(words: Floats, cosine: Floats) -> Sequence[int]:
+    """The places from the least to the best by words, then by meaning."""
+    return np.lexsort((np.fmax(cosine, -1.0), words)).tolist()

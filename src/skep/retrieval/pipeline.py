@@ -1,4 +1,7 @@
-"""The recall pipeline: candidates, score, a second look at the short list, choice, marks.
+"""Disagreement: what its words and its meaning place far apart may be a distractor. It flags, nothing
+more.
+
+The recall pipeline: candidates, score, a second look at the short list, choice, marks.
 
 Each stage is a function from values to values. Only `Sources` touches storage, and memories are built
 only for what is returned.
@@ -12,23 +15,50 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from skep import kernels
+from skep import runtime
+from skep.filters import Filter
 from skep.model import CURRENT, STATUSES, Hit, Memory, Recalled, Stage
 from skep.retrieval import candidates as stage
 from skep.retrieval.candidates import Call, Candidates
-from skep.retrieval.config import RecallConfig
-from skep.retrieval.distraction import SURE, disagreeing
 from skep.retrieval.query import Query, plain, understand
-from skep.retrieval.ways import narrowed, way_of
-from skep.storage.base import Filter
-from skep.words import query_terms
+from skep.retrieval.recall_config import RecallConfig
+from skep.retrieval.score import narrowed, way_of
+from skep.text.terms import query_terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skep.retrieval.config import Expand
+    from skep.retrieval.recall_config import Expand
     from skep.retrieval.sources import Reranker, Sources
 
+
+THRESHOLD = 0.7
+SURE = 3
+"""Both ranks within this many: never flagged."""
+
+
+def disagreement(lexical: int, semantic: int) -> float:
+    """|r_lex - r_sem| / max(r_lex, r_sem), for ranks from 1.
+
+    >>> disagreement(1, 2), disagreement(2, 20)
+    (0.5, 0.9)
+    """
+    return abs(lexical - semantic) / max(lexical, semantic)
+
+
+def disagreeing(
+    lexical: Sequence[int], semantic: Sequence[int], *, threshold: float = THRESHOLD
+) -> list[bool]:
+    """Which candidates are flagged; those in the top 3 of both rankings never are."""
+    return [
+        (one > SURE and (one - other) / one > threshold)
+        if one > other
+        else (other > SURE and (other - one) / other > threshold)
+        for one, other in zip(lexical, semantic, strict=True)
+    ]
+
+
+if TYPE_CHECKING:
     Singles = NDArray[np.float32]
 
 EVIDENCE = ("coverage", "late", "semantic")
@@ -118,11 +148,11 @@ def ranked(
     call = Call(asked, config, sources, admitting, now, vector, explain, shown, way.fusing)
     found = _gather(call)
     if config.currency and call.where.statuses == CURRENT:
-        from skep.retrieval.succession import followed
+        from skep.retrieval.currency import followed
 
         found = followed(found, call)
     if way.again and len(found.at):
-        from skep.retrieval.second import second_look  # few presets want its many parts
+        from skep.retrieval.shortlist import second_look  # few presets want its many parts
 
         found = second_look(found, call)
     if reranker is not None and len(found):
@@ -159,7 +189,7 @@ def _gather(call: Call) -> Candidates:
     terms = call.asked.terms if config.k_words or call.vector is None else ()
     k_words = config.k_words or config.k_vectors
     if config.phrase > 0 and call.asked.phrases:
-        from skep.retrieval.phrases import WIDELY
+        from skep.retrieval.query import WIDELY
 
         k_words = max(k_words, WIDELY)
     pool = call.sources.search(terms, call.vector, call.where, k_words, config.k_vectors)
@@ -248,7 +278,7 @@ def _without_others(found: Candidates, call: Call) -> tuple[Candidates, str]:
         return found, ""
     if not len(rest) or cosine[first].max() < NEARLY * cosine[theirs].max():
         rest = rest[:0]
-    from skep.retrieval.parties import OPENING, opening
+    from skep.retrieval.shortlist_features import OPENING, opening
 
     best = theirs[holds[theirs].argmax()]
     (text,) = call.sources.texts(found.rows[best : best + 1])
@@ -356,8 +386,8 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     memories, heirs = call.sources.memories(found.rows), _replaced(found, call)
     ranks, threshold = _ranks(found), call.config.disagreement
     hits: tuple[Hit, ...] | None = None
-    if kernels.native is not None and not (heirs or found.outdated):
-        hits = kernels.native.hits(
+    if runtime.native is not None and not (heirs or found.outdated):
+        hits = runtime.native.hits(
             Hit, memories, found.at, found.score, found.measured, ranks, DISAGREEMENT, SURE, threshold
         )
     return _explained(found, memories, ranks, heirs, threshold) if hits is None else hits
@@ -449,7 +479,7 @@ def _flags(
 
 def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
     """What the links of the hits lead to, by way of nothing that the scope of the recall hides."""
-    from skep.retrieval.expansion import expand
+    from skep.retrieval.selection import expand
 
     where = call.where
     rows: dict[str, int] = {}

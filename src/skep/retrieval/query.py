@@ -1,24 +1,36 @@
 """What a query asks for, understood without a model: its words, names, phrases and times.
 
 Identifiers need nothing here: words are cut so that they stay whole and can be found by their parts.
+
+What a text says about itself without a model: its subject, and the kinds of answer it can give.
+
+Quoted phrases: what stands in quotes in a query is looked for word for word.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
-from skep.patterns import lazy
-from skep.words import STOP, query_terms
+from skep.runtime import lazy
+from skep.text.terms import STOP, joined_terms, query_terms, terms
 
 if TYPE_CHECKING:
     from typing import Literal
 
-    from skep.retrieval.dates import Span
+    from numpy.typing import NDArray
 
+    from skep.retrieval.candidates import Call, Candidates
+    from skep.text.dates import Span
+
+
+if TYPE_CHECKING:
     Wants = Literal["time", "person", "place", "number", "reason", "thing"]
 
 _quoted = lazy(r"\"([^\"]{2,})\"|“([^”]{2,})”|`([^`]{2,})`|(?<!\w)'([^']{2,}?)'(?!\w)")
@@ -135,7 +147,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         if self.former or not self.perhaps_former:
             return self.former
-        from skep.retrieval.reading import terms_of  # few questions hold such a word
 
         return sum(set(terms_of(text)).issuperset(self.perhaps_former) for text in texts) < 2
 
@@ -156,7 +167,7 @@ def understand(text: str, now: float) -> Query:
     >>> q.wants, q.names, q.phrases, q.spans[0].text
     ('time', ('Ana', 'May'), ('blue green',), 'may 2023')
     """
-    from skep.retrieval.dates import spans
+    from skep.text.dates import spans
 
     lowered = text.lower()
     about = subject_matter(text)
@@ -255,3 +266,142 @@ def names(text: str) -> tuple[str, ...]:
         if name and name.lower() not in STOP:
             found[name] = None
     return tuple(found)
+
+
+if TYPE_CHECKING:
+    Floats = NDArray[np.float64]
+
+HEAD_CHARS = 100
+HEAD_TERMS = 6
+"""A subject stands among the first words of a text, or is its speaker."""
+MEMO_TEXTS = 8192
+"""Texts of which it is remembered what they say: a bank's texts come up again and again."""
+MEMO_HITS = 2048
+"""The same of first hits, whose terms are remembered."""
+
+_time = lazy(
+    r"\b(?:\d{4}|january|february|march|april|may|june|july|august|september|october|november|december|"
+    r"yesterday|today|tonight|tomorrow|ago|(?:mon|tues|wednes|thurs|fri|satur|sun)day|weekend|"
+    r"(?:last|next|this) (?:week|month|year|night|summer|winter|spring|fall|autumn))\b"
+)
+_number = lazy(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice)\b"
+)
+_apart = lazy(r"[\W_]+")
+READERS = {"time": _time, "number": _number}
+"""What a text in small letters must hold to answer a question for it."""
+
+
+def subject(names: Sequence[str], texts: Sequence[str]) -> Floats:
+    """The share of the words of the query's names that open each text.
+
+    >>> subject(["Ana Reyes"], ["Ana Reyes likes tea", "Tea was bought by Ana"]).tolist()
+    [1.0, 0.5]
+    """
+    asked = {term for name in names for term in terms(name) if term not in STOP}
+    if not asked:
+        return np.zeros(len(texts))
+    found = [len(asked & _head(text[:HEAD_CHARS])) for text in texts]
+    return np.array(found, dtype=np.float64) / len(asked)
+
+
+def author(query: str, authors: Sequence[str]) -> Floats:
+    """Whether the query names the agent that wrote each memory, word for word; 0 for all where one wrote them all.
+
+    >>> author("What do team B and storage plan?", ["storage", "team_b", "team_c", "ops-storage", ""]).tolist()
+    [1.0, 1.0, 0.0, 0.0, 0.0]
+    """
+    names = set(authors)
+    if len(names) < 2:
+        return np.zeros(len(authors))
+    asked = f" {joined_terms(query)} "
+    held = {name for name in names if _read_name(name).strip() and _read_name(name) in asked}
+    return np.array([name in held for name in authors], dtype=np.float64)
+
+
+def wanted(kind: str, texts: Sequence[str]) -> Floats:
+    """Whether each text could answer a question for a time or a number."""
+    return np.array([_holds(kind, text) for text in texts], dtype=np.float64)
+
+
+@lru_cache(maxsize=MEMO_HITS)
+def terms_of(text: str) -> tuple[str, ...]:
+    """`terms` of one of the first hits: several stages ask for them."""
+    return tuple(terms(text))
+
+
+@lru_cache(maxsize=MEMO_TEXTS)
+def _read_name(author: str) -> str:
+    """The words of an agent's name, with a blank on either side."""
+    return f" {joined_terms(_apart.sub(' ', author))} "
+
+
+@lru_cache(maxsize=MEMO_TEXTS)
+def _head(start: str) -> frozenset[str]:
+    """The first terms of a text."""
+    return frozenset(terms(start)[:HEAD_TERMS])
+
+
+@lru_cache(maxsize=MEMO_TEXTS)
+def _holds(kind: str, text: str) -> bool:
+    return READERS[kind].search(text.lower()) is not None
+
+
+WIDELY = 300
+"""So many candidates by words are looked at for a query with phrases: those that hold the words of one in another order
+count as much by words."""
+
+
+def quoted(found: Candidates, texts: Sequence[str], call: Call, unit: float) -> Candidates:
+    """The candidates, those that hold a phrase of the query lifted.
+
+    Args:
+        found: Best first.
+        texts: What each of them says.
+        call: The recall; it has phrases.
+        unit: What a weight of 1 adds to a score.
+    """
+    held = holding(call.asked.phrases, texts)
+    if not held.any():
+        return found.noted("phrases", note="held by none")
+    lifted = found.lifted(unit * call.config.phrase * held, phrase=held)
+    return lifted.noted("phrases", note=f"{int(np.count_nonzero(held))} hold one word for word")
+
+
+def holding(phrases: Sequence[str], texts: Sequence[str]) -> Floats:
+    """Which share of some phrases each text holds word for word; case, blanks and the form of letters do not count.
+
+    >>> holding(["blue green"], ["A Blue  Green deploy", "green and blue", "a blue greenhouse"]).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    wanted = [folded for phrase in phrases if (folded := _folded(phrase))]
+    if not wanted:
+        return np.zeros(len(texts))
+    telling = [max(each.split(), key=len) for each in wanted]
+    return np.array([_share(text, wanted, telling) for text in texts])
+
+
+def _share(text: str, wanted: Sequence[str], telling: Sequence[str]) -> float:
+    """Which share of the wanted phrases a text holds; `telling` is a word of each, without which it is not held."""
+    if text.isascii():  # whatever else a text is made of, folding may change
+        small = text.lower()
+        if not any(word in small for word in telling):
+            return 0.0
+    folded = _folded(text)
+    return sum(_phrase_holds(folded, each) for each in wanted) / len(wanted)
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(",.;:!?").strip()
+
+
+def _phrase_holds(text: str, phrase: str) -> bool:
+    """Whether a phrase stands in a text, and neither begins nor ends inside a word."""
+    at = text.find(phrase)
+    while at >= 0:
+        end = at + len(phrase)
+        begins = at == 0 or not (text[at - 1].isalnum() and phrase[0].isalnum())
+        if begins and (end == len(text) or not (text[end].isalnum() and phrase[-1].isalnum())):
+            return True
+        at = text.find(phrase, at + 1)
+    return False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from skep.model import Recalled
     from skep.retrieval.sources import Reranker
 
+
 BATCH = 32
 MAX_TOKENS = 512
 QUERY_SHARE = 0.5

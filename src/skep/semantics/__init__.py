@@ -1,1 +1,3 @@
 """Conflicts, lineage and links: what memories mean to one another."""
+
+from __future__ import annotations

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from functools import lru_cache
 
-from skep.words import SEVERAL
+from skep.text.terms import SEVERAL
 
 DATA = os.path.join(os.path.dirname(__file__), "data")
 

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from skep.kernels import native
-from skep.storage.connection import Connection
-from skep.storage.rows import searched_text
+from skep.runtime import native
+from skep.storage.memory_rows import searched_text
+from skep.storage.sqlite_connection import Connection
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+
+if TYPE_CHECKING:
     Singles = NDArray[np.float32]
 
 SHIFT = 40

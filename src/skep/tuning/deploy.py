@@ -1,27 +1,326 @@
-"""Deploying a config through the gate, and going back."""
+"""Deployed versions, as they stand in the bank.
+
+Every deployment writes two registers in one transaction: `recall/config`, which `Bank.recall` reads, and a
+record under `tuning/version/` that says who deployed what and why. Readers see the old config or the new
+one.
+
+Two configs side by side: what differs in the files, and what it did to every query.
+
+The gate: whether one config may take the place of another, judged on queries neither was tuned on. Pure.
+
+A candidate passes when, on the holdout,
+
+1. its nUDCG is not lower than what is deployed. A drop is let through only as noise: it is at most
+`TOLERANCE`, *and*
+   the confidence interval of the paired difference reaches 0. So that many small drops cannot add up, it
+   must also stay within `TOLERANCE` of the best result since the last forced deployment (the mark);
+2. it hands over no more distractors, and abstains rightly no less often;
+3. its 95th percentile of latency is within the budget.
+
+Deploying a config through the gate, and going back.
+
+What every command does first: find the workspace, open its bank, and refuse what cannot work.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from skep.bank import Bank
-from skep.tuning import versions
-from skep.tuning.evaluate import Evaluation, Progress, Timer, evaluate, save
-from skep.tuning.files import write_json
-from skep.tuning.findings import Finding, RefusedError, errors_of
-from skep.tuning.gate import gate
-from skep.tuning.indexing import data_version, source_version
-from skep.tuning.search_config import SearchConfig, config_hash, to_raw
-from skep.tuning.sources import Sources, read_sources
+from skep.bank.bank import Bank
+from skep.embedding.embedder import Opener, open_embedder
+from skep.tuning.document_index import IndexReport, Sources, data_version, index, read_sources, source_version
+from skep.tuning.evaluate import Circumstances, Evaluation, Progress, Timer, evaluate, save
+from skep.tuning.findings import Finding, RefusedError, errors_of, refuse_errors
+from skep.tuning.metrics import Interval, Overall, bootstrap_interval, paired_p_value
+from skep.tuning.search_config import Change, SearchConfig, config_hash, difference, recall_settings, to_raw
 from skep.tuning.validate import check_config, check_evals
-from skep.tuning.versions import Version
-from skep.tuning.workspace import ACTIVE, EvalSet, Workspace
+from skep.tuning.workspace import ACTIVE, EvalSet, Split, Workspace, load, offer_values, write_json
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+RECALL_CONFIG = "recall/config"
+KEY = "tuning/version/"
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """One deployment. Number 0 is the state before the first."""
+
+    number: int
+    action: Literal["deploy", "rollback"]
+    config: SearchConfig | None
+    """What was deployed; None is the bank's own default."""
+    hash: str
+    author: str
+    reason: str
+    at: float
+    of: int | None = None
+    """For a rollback: the version it returned to."""
+    forced: bool = False
+    overridden: tuple[str, ...] = ()
+    """Findings that a forced deployment went over."""
+    on: Circumstances | None = None
+    results: Overall | None = None
+    """On the holdout."""
+    baseline: Overall | None = None
+    """What was deployed before, on the same holdout."""
+    mark: float | None = None
+    """The best nUDCG since the last forced deployment, in the same circumstances."""
+
+
+def history(bank: Bank) -> list[Version]:
+    """Every deployment, oldest first."""
+    kept: dict[str, Any] = bank.settings(KEY)
+    found = (msgspec.convert(value, Version) for value in kept.values())
+    return sorted(found, key=lambda version: version.number)
+
+
+def active(bank: Bank) -> Version | None:
+    """The version that recalls use now: the newest one whose config is in place; None when there is none."""
+    current: object = bank.setting(RECALL_CONFIG)
+    for version in reversed(history(bank)):
+        if _settings_of(version.config) == current:
+            return version
+    return None
+
+
+def version_of(bank: Bank, number: int) -> Version:
+    """A version by its number."""
+    versions = history(bank)
+    for version in versions:
+        if version.number == number:
+            return version
+    known = ", ".join(str(version.number) for version in versions) or "none"
+    what = f"there is no version {number}"
+    raise RefusedError([Finding(code="unknown-version", file="", what=what, fix=f"versions: {known}")])
+
+
+def put(bank: Bank, version: Version) -> None:
+    """Write a version and make its config the one in use; all of it or nothing.
+
+    A deployment that came first is not overwritten: it takes the number, and this one is refused.
+    """
+    key = f"{KEY}{version.number:06d}"
+
+    def still_free() -> None:
+        if bank.setting(key) is not None:
+            what = f"version {version.number} was deployed by somebody else just now"
+            fix = "look at `skep tune history` and deploy again"
+            raise RefusedError([Finding(code="deployed-meanwhile", file="", what=what, fix=fix)])
+
+    bank.engine.write(
+        [
+            ("setting", {"key": key, "value": msgspec.to_builtins(version)}),
+            ("setting", {"key": RECALL_CONFIG, "value": _settings_of(version.config)}),
+        ],
+        check=still_free,
+    )
+
+
+def next_number(bank: Bank) -> int:
+    """The number the next version will have."""
+    versions = history(bank)
+    return versions[-1].number + 1 if versions else 1
+
+
+def make_version(
+    bank: Bank,
+    config: SearchConfig | None,
+    *,
+    number: int,
+    action: Literal["deploy", "rollback"],
+    author: str,
+    reason: str,
+    **details: Any,
+) -> Version:
+    """A version, not yet written."""
+    return Version(
+        number=number,
+        action=action,
+        config=config,
+        hash=config_hash(config) if config else "",
+        author=author,
+        reason=reason,
+        at=bank.engine.now(),
+        **details,
+    )
+
+
+def _settings_of(config: SearchConfig | None) -> Any:
+    """The recall settings as they come back from the bank."""
+    if config is None:
+        return None
+    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(recall_settings(config))))
+
+
+SAME = 1e-9
+"""nUDCG differences below this are none."""
+
+
+class QueryDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What the second config did to one query."""
+
+    query: str
+    before: float | None
+    after: float | None
+    appeared: tuple[str, ...] = ()
+    """Distractors that only the second config hands over."""
+    left: tuple[str, ...] = ()
+    """Distractors that only the first config handed over."""
+
+    @property
+    def delta(self) -> float:
+        """Change of nUDCG; 0 for a query without an answer."""
+        return (self.after or 0.0) - (self.before or 0.0)
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The second config against the first."""
+
+    before: Evaluation
+    after: Evaluation
+    changes: tuple[Change, ...]
+    deltas: tuple[QueryDelta, ...]
+    interval: Interval
+    """Of the mean change of nUDCG."""
+    p_value: float
+
+    @property
+    def mean_delta(self) -> float:
+        """Mean change of nUDCG over the queries that have an answer."""
+        return self.after.overall.nudcg - self.before.overall.nudcg
+
+    @property
+    def wins(self) -> int:
+        """Queries that got better."""
+        return sum(item.delta > SAME for item in self.deltas)
+
+    @property
+    def losses(self) -> int:
+        """Queries that got worse."""
+        return sum(item.delta < -SAME for item in self.deltas)
+
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        if all(abs(item.delta) <= SAME for item in self.deltas):
+            return "the two answer every query alike"
+        direction = (
+            "better" if self.mean_delta > 0 else "worse" if self.mean_delta < 0 else "no different on average"
+        )
+        sure = "significant" if self.p_value < 0.05 else "within noise"
+        return (
+            f"{self.after.config} is {direction}: nUDCG {self.mean_delta:+.3f} "
+            f"({self.wins} better, {self.losses} worse, p = {self.p_value:.3f}, {sure})"
+        )
+
+
+def compare(
+    before: Evaluation,
+    after: Evaluation,
+    *,
+    configs: tuple[SearchConfig, SearchConfig] | None = None,
+    rng: np.random.Generator,
+) -> Comparison:
+    """Compare two results that were measured on the same things."""
+    if not before.like(after):
+        what = f"{before.config} and {after.config} were not measured on the same data, queries and embedder"
+        fix = "evaluate both again"
+        raise RefusedError([Finding(code="not-comparable", file="", what=what, fix=fix)])
+    left, right = before.by_query(), after.by_query()
+    deltas = tuple(
+        QueryDelta(
+            query=query,
+            before=left[query].nudcg,
+            after=right[query].nudcg,
+            appeared=tuple(item for item in right[query].distractors if item not in left[query].distractors),
+            left=tuple(item for item in left[query].distractors if item not in right[query].distractors),
+        )
+        for query in left
+    )
+    pairs = [
+        (item.before, item.after) for item in deltas if item.before is not None and item.after is not None
+    ]
+    return Comparison(
+        before=before,
+        after=after,
+        changes=difference(*configs) if configs else (),
+        deltas=deltas,
+        interval=bootstrap_interval([b - a for a, b in pairs], rng),
+        p_value=paired_p_value([a for a, _ in pairs], [b for _, b in pairs], rng),
+    )
+
+
+TOLERANCE = 0.01
+"""The largest drop of mean nUDCG that may be called noise."""
+_ROUNDING = 1e-9
+
+
+def gate(
+    candidate: Evaluation,
+    deployed: Evaluation | None,
+    *,
+    latency_budget_ms: float,
+    mark: float | None = None,
+    rng: np.random.Generator,
+) -> tuple[Finding, ...]:
+    """Everything that speaks against deploying `candidate`; empty means it may pass.
+
+    Args:
+        candidate: The config's result on the holdout.
+        deployed: The result of what is deployed on the same holdout; None when nothing is.
+        latency_budget_ms: The 95th percentile that is allowed.
+        mark: The best nUDCG reached by deployed versions under the same circumstances, if known.
+        rng: For the confidence interval.
+    """
+    return tuple(_against(candidate, deployed, latency_budget_ms, mark, rng))
+
+
+def _against(
+    candidate: Evaluation,
+    deployed: Evaluation | None,
+    budget: float,
+    mark: float | None,
+    rng: np.random.Generator,
+) -> Iterator[Finding]:
+    now = candidate.overall
+    if not now.latency_ms <= budget:
+        what = f"the 95th percentile is {now.latency_ms:.1f} ms, over the budget of {budget:g} ms"
+        fix = "lower pool or late, or raise latency_budget_ms in the eval set"
+        yield _found("latency-over-budget", candidate, what, fix)
+    if deployed is None:
+        return
+    was = deployed.overall
+    paired = compare(deployed, candidate, rng=rng)
+    if now.distractors > was.distractors:
+        new = sorted({document for item in paired.deltas for document in item.appeared})
+        what = f"{now.distractors} distractors against {was.distractors}; new: {', '.join(new[:5])}"
+        yield _found("distractors-higher", candidate, what, "filter them out, or stop earlier with dynamic_k")
+    if now.abstained_right < was.abstained_right:
+        what = (
+            f"{now.abstained_right} of {now.unanswerable} queries without an answer are left unanswered, "
+            f"against {was.abstained_right}"
+        )
+        yield _found("abstention-worse", candidate, what, "raise abstention.floor")
+    drop = was.nudcg - now.nudcg
+    if drop > _ROUNDING and (drop > TOLERANCE or paired.interval.high < 0):
+        what = f"nUDCG {now.nudcg:.3f} against {was.nudcg:.3f} deployed"
+        fix = f"see `skep tune compare` for the {paired.losses} queries that got worse"
+        yield _found("nudcg-lower", candidate, what, fix)
+    elif mark is not None and now.nudcg < mark - TOLERANCE - _ROUNDING:
+        what = f"nUDCG {now.nudcg:.3f} against {mark:.3f}, the best that was deployed"
+        fix = "small drops may not add up; improve on the best version, or roll back to it"
+        yield _found("nudcg-lower", candidate, what, fix)
+
+
+def _found(code: str, candidate: Evaluation, what: str, fix: str) -> Finding:
+    return Finding(code=code, file=f"configs/{candidate.config}.json", what=what, fix=fix)
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +376,7 @@ def judge(
 ) -> Judgement:
     """Measure a config and what is deployed on the holdout, and ask the gate. Nothing is deployed."""
     ready(workspace, bank, config, eval_set)
-    number, current = versions.next_number(bank), versions.active(bank)
+    number, current = next_number(bank), active(bank)
     candidate = evaluate(bank, config, eval_set, split="holdout", rng=rng, timer=timer, progress=progress)
     deployed: Evaluation | None = None
     mark: float | None = None
@@ -104,7 +403,7 @@ def deploy(
 ) -> Version:
     """Make a judged config the one that recalls use; what the gate refuses needs force and a reason."""
     findings = list(judgement.findings)
-    current = versions.active(bank)
+    current = active(bank)
     if current is not None and current.hash == judgement.candidate.hash:
         what = f"version {current.number} is already this config"
         raise RefusedError([Finding(code="no-change", file="", what=what, fix="change something first")])
@@ -113,7 +412,7 @@ def deploy(
         raise RefusedError([Finding(code="reason-needed", file="", what=what, fix=fix), *findings])
     if findings and not force:
         raise RefusedError(findings)
-    version = versions.make_version(
+    version = make_version(
         bank,
         judgement.config,
         number=judgement.number,
@@ -127,7 +426,7 @@ def deploy(
         baseline=judgement.deployed.overall if judgement.deployed else None,
         mark=judgement.candidate.overall.nudcg if findings else judgement.mark,
     )
-    versions.put(bank, version)
+    put(bank, version)
     save(bank, judgement.candidate)
     write_active(workspace, version)
     return version
@@ -135,11 +434,11 @@ def deploy(
 
 def rollback(workspace: Workspace, bank: Bank, number: int, *, author: str, reason: str = "") -> Version:
     """Return to an earlier version; 0 returns to the bank's own default. The gate is not asked."""
-    earlier = versions.version_of(bank, number) if number else None
-    version = versions.make_version(
+    earlier = version_of(bank, number) if number else None
+    version = make_version(
         bank,
         earlier.config if earlier else None,
-        number=versions.next_number(bank),
+        number=next_number(bank),
         action="rollback",
         author=author,
         reason=reason or f"back to version {number}",
@@ -148,7 +447,7 @@ def rollback(workspace: Workspace, bank: Bank, number: int, *, author: str, reas
         results=earlier.results if earlier else None,
         mark=earlier.results.nudcg if earlier and earlier.results else None,
     )
-    versions.put(bank, version)
+    put(bank, version)
     write_active(workspace, version)
     return version
 
@@ -166,7 +465,7 @@ def write_active(workspace: Workspace, version: Version) -> None:
 
 def check_active(workspace: Workspace, bank: Bank) -> tuple[Finding, ...]:
     """A warning when configs/active.json is not what the bank uses."""
-    current = versions.active(bank)
+    current = active(bank)
     copy = workspace.configs.get(ACTIVE)
     hashes = [config_hash(config) if config else "" for config in (copy, current.config if current else None)]
     if hashes[0] == hashes[1]:
@@ -176,3 +475,57 @@ def check_active(workspace: Workspace, bank: Bank) -> tuple[Finding, ...]:
     return (
         Finding(code="active-differs", file=f"configs/{ACTIVE}.json", what=what, fix=fix, severity="warning"),
     )
+
+
+BANK = "bank.skep"
+"""The workspace's own bank, used unless another is named."""
+
+
+def workspace_at(folder: Path) -> Workspace:
+    """The workspace in a folder; refused when it is none."""
+    workspace = load(folder)
+    refuse_errors(finding for finding in workspace.findings if finding.code == "no-workspace")
+    return workspace
+
+
+@contextlib.contextmanager
+def opened(
+    folder: Path, bank_file: Path, *, create: bool = False, opener: Opener = open_embedder
+) -> Generator[tuple[Workspace, Bank]]:
+    """The workspace and its bank. Only indexing creates a bank."""
+    workspace = workspace_at(folder)
+    if not create and not bank_file.exists():
+        what, fix = f"there is no bank {bank_file.name} yet", "run `skep tune index`"
+        raise RefusedError([Finding(code="not-indexed", file="documents", what=what, fix=fix)])
+    with Bank.open(bank_file, create=create, opener=opener) as bank:
+        yield workspace, bank
+
+
+def index_workspace(workspace: Workspace, bank: Bank, progress: Progress | None = None) -> list[IndexReport]:
+    """Index every collection and offer the field values to editors; an error anywhere writes nothing."""
+    about = ("collections/", "documents")
+    refuse_errors(finding for finding in workspace.findings if finding.file.startswith(about))
+    read = [read_sources(workspace, collection) for collection in workspace.collections.values()]
+    refuse_errors(finding for sources in read for finding in sources.findings)
+    reports = [index(bank, sources, progress=progress) for sources in read]
+    values = {field: list(known) for report in reports for field, known in report.fields.items()}
+    offer_values(workspace.root, values)
+    return reports
+
+
+def measured(
+    workspace: Workspace,
+    bank: Bank,
+    name: str,
+    eval_set: EvalSet,
+    split: Split | None,
+    *,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """A config's result, checked before and saved after."""
+    config = workspace.config(name)
+    ready(workspace, bank, config, eval_set)
+    result = evaluate(bank, config, eval_set, split=split, rng=rng, progress=progress)
+    save(bank, result)
+    return result

@@ -2,6 +2,13 @@
 
 A result says what it was measured on: the config's hash, the data version, the eval set's hash and the
 embedder's fingerprint. Two results are only ever compared when all but the config are equal.
+
+One query, looked at closely: what was found, by which signal, what was flagged, and where the answer stopped.
+
+A bank that holds still: the same few queries asked under hundreds of configs, each piece of work done once.
+
+Candidates depend on the query and the filter, not on how they are ranked, so that most of a trial is ranking alone.
+Writes to the bank during the search are not seen; the gate measures on the bank itself.
 """
 
 from __future__ import annotations
@@ -9,25 +16,31 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from skep.bank import Bank
-from skep.model import Recalled
-from skep.recall.question import Question, made
-from skep.recall.search import Recaller
-from skep.retrieval.config import from_dict
-from skep.storage.base import Filter
+from skep.bank.bank import Bank
+from skep.filters import Filter
+from skep.model import Memory, Recalled
+from skep.recall.recaller import Question, Recaller, made
+from skep.retrieval.pipeline import run
+from skep.retrieval.recall_config import from_dict
+from skep.retrieval.sources import BankSources
+from skep.tuning.document_index import data_version, document_of
 from skep.tuning.findings import Finding, RefusedError
-from skep.tuning.indexing import data_version, document_of
-from skep.tuning.metrics import Overall, QueryScore, overall, score_query
+from skep.tuning.metrics import Interval, Overall, QueryScore, bootstrap_interval, overall, score_query
 from skep.tuning.search_config import OUTSIDE_RECALL_CONFIG, SearchConfig, config_hash, recall_settings
-from skep.tuning.statistics import Interval, bootstrap_interval
 from skep.tuning.workspace import EvalQuery, EvalSet, Split
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
+
+    from skep.index.index import Pool
+    from skep.retrieval.sources import Tokens
+
 
 KEY = "tuning/evaluation/"
 MEASURED = ("nudcg", "ndcg", "precision", "recall", "mrr")
@@ -193,3 +206,215 @@ def saved(bank: Bank) -> list[Evaluation]:
 def _key(evaluation: Evaluation) -> str:
     where = msgspec.json.encode((evaluation.on, evaluation.k))
     return f"{KEY}{evaluation.hash}/{hashlib.sha256(where).hexdigest()[:16]}"
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One result."""
+
+    rank: int
+    score: float
+    chunk: str
+    """The chunk id, or the memory's id."""
+    document: str
+    title: str
+    text: str
+    ranks: dict[str, int]
+    signals: dict[str, float]
+    flags: tuple[str, ...]
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer with everything that explains it."""
+
+    query: str
+    config: str
+    results: tuple[Found, ...]
+    curve: tuple[float, ...]
+    """Scores as they would be without dynamic-k; the answer is the first `len(results)` of them."""
+    cut: str
+    """Where dynamic-k stopped and why; empty when it did not."""
+    reason: str
+    stages: tuple[str, ...]
+
+
+def look(searcher: Searcher, query: str, config: SearchConfig) -> Looked:
+    """Answer a query and explain the answer."""
+    answer = searcher.search(query, config, explain=True)
+    curve = [hit.score for hit in answer.hits]
+    cut = ""
+    if config.dynamic_k.enabled:
+        fixed = msgspec.structs.replace(config.dynamic_k, enabled=False)
+        limit = min(config.retrieval.top_k, config.dynamic_k.max_results)
+        found_by = msgspec.structs.replace(config.retrieval, top_k=limit)
+        whole = msgspec.structs.replace(config, dynamic_k=fixed, retrieval=found_by)
+        curve = [hit.score for hit in searcher.search(query, whole).hits]
+        cut = explain_cut(curve, len(answer.hits))
+    return Looked(
+        query=query,
+        config=config.name,
+        results=tuple(_found(answer)),
+        curve=tuple(curve),
+        cut=cut,
+        reason=answer.reason,
+        stages=tuple(
+            f"{stage.name}: {stage.kept} kept, {stage.cut} cut" + (f" ({stage.note})" if stage.note else "")
+            for stage in answer.trace
+        ),
+    )
+
+
+def explain_cut(scores: Sequence[float], kept: int) -> str:
+    """Why dynamic-k stopped after `kept` results; empty when it did not.
+
+    >>> explain_cut([0.0328, 0.0318, 0.0307, 0.0295, 0.0281, 0.0266, 0.0198], 6)
+    'stopped after 6: the next gap (0.0068) is 5.5 times the mean of those before it (0.0012)'
+    """
+    if not 0 < kept < len(scores):
+        return ""
+    gaps = [before - after for before, after in pairwise(scores)]
+    gap = gaps[kept - 1]
+    others, where = (gaps[: kept - 1], "before") if kept > 1 else (gaps[1:], "after")
+    mean = sum(others) / len(others) if others else 0.0
+    times = f"{gap / mean:.1f} times" if mean > 0 else "far above"
+    return (
+        f"stopped after {kept}: the next gap ({gap:.4f}) is {times} the mean of those {where} it ({mean:.4f})"
+    )
+
+
+def _found(answer: Recalled) -> list[Found]:
+    return [
+        Found(
+            rank=rank,
+            score=hit.score,
+            chunk=hit.memory.source or hit.memory.id,
+            document=document_of(hit.memory),
+            title=hit.memory.title or "",
+            text=hit.memory.text,
+            ranks=hit.ranks,
+            signals=hit.signals,
+            flags=hit.flags,
+        )
+        for rank, hit in enumerate(answer.hits, start=1)
+    ]
+
+
+if TYPE_CHECKING:
+    Ints = NDArray[np.int64]
+    Singles = NDArray[np.float32]
+
+
+class SteadySources(BankSources):
+    """The sources of a recall, each answer kept."""
+
+    def __init__(self, bank: Bank) -> None:
+        super().__init__(bank.engine)
+        self._kept: dict[tuple[Any, ...], Any] = {}
+        self._memories: dict[int, Memory] = {}
+        table = super().tokens
+        self._tokens = SteadyTokens(table) if table is not None else None
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """The table for late interaction."""
+        return self._tokens
+
+    def embed(self, text: str) -> Singles | None:
+        """The vector of a query in the active space."""
+        key = ("embed", text)
+        if key not in self._kept:
+            self._kept[key] = super().embed(text)
+        return self._kept[key]
+
+    def calibrate(self, cosines: Singles) -> Singles:
+        """Raw cosines on the common scale."""
+        key = ("calibrate", cosines.shape, cosines.tobytes())
+        if key not in self._kept:
+            self._kept[key] = super().calibrate(cosines)
+        return self._kept[key]
+
+    def search(
+        self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
+    ) -> Pool:
+        """Candidates by words and by meaning under one filter."""
+        meaning = None if vector is None else vector.tobytes()
+        key = ("search", tuple(terms), meaning, msgspec.json.encode(where), k_words, k_vectors)
+        if key not in self._kept:
+            self._kept[key] = super().search(terms, vector, where, k_words, k_vectors)
+        return self._kept[key]
+
+    def texts(self, rows: Ints) -> list[str]:
+        """Title and text of each row."""
+        key = ("texts", rows.tobytes())
+        if key not in self._kept:
+            self._kept[key] = super().texts(rows)
+        return self._kept[key]
+
+    def memories(self, rows: Ints) -> list[Memory]:
+        """The memories of these rows, in the same order."""
+        import numpy as np
+
+        wanted = rows.tolist()
+        missing = [row for row in wanted if row not in self._memories]
+        if missing:
+            found = super().memories(np.array(missing, dtype=np.int64))
+            self._memories.update(zip(missing, found, strict=True))
+        return [self._memories[row] for row in wanted]
+
+
+class SteadyTokens:
+    """Word pieces, each text cut once."""
+
+    def __init__(self, table: Tokens) -> None:
+        self._table = table
+        self._pieces: dict[tuple[str, int], NDArray[np.int32]] = {}
+
+    def tokens(self, text: str) -> list[int]:
+        """The pieces of a text that carry meaning, in order."""
+        return self._table.tokens(text)
+
+    def pieces(self, texts: Sequence[str], most: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The first `most` pieces of each text that carry meaning, text after text, and how many each has."""
+        import numpy as np
+
+        for text in texts:
+            if (text, most) not in self._pieces:
+                self._pieces[text, most] = self._table.pieces([text], most)[0]
+        found = [self._pieces[text, most] for text in texts]
+        flat = np.concatenate(found) if found else np.zeros(0, np.int32)
+        return flat, np.array([len(each) for each in found], dtype=np.int32)
+
+    def closest(
+        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
+    ) -> Singles:
+        """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns)."""
+        return self._table.closest(asked, pieces, lengths, block)
+
+    def token_vectors(self, ids: Sequence[int]) -> Singles:
+        """One unit row per piece."""
+        return self._table.token_vectors(ids)
+
+    def token_weights(self, ids: Sequence[int]) -> Singles:
+        """How much each piece counts."""
+        return self._table.token_weights(ids)
+
+    def calibrate(self, cosine: float) -> float:
+        """A raw cosine of sums of these rows on the common scale."""
+        return self._table.calibrate(cosine)
+
+
+class SteadySearcher:
+    """Ranks as `Searcher` does, many times faster, on a bank that holds still."""
+
+    def __init__(self, bank: Bank) -> None:
+        self._now = bank.engine.now()
+        bank.engine.index.refresh()
+        self._sources = SteadySources(bank)
+        self._ready: tuple[SearchConfig, Question] | None = None
+
+    def ask(self, query: str, config: SearchConfig) -> list[str]:
+        """The document of each chunk in the answer, best first."""
+        if self._ready is None or self._ready[0] != config:
+            self._ready = (config, prepared(config))
+        asked, now = self._ready[1], self._now
+        found = run(query, asked.config, self._sources, now, where=asked.at(now), limit=asked.limit)
+        return [document_of(hit.memory) for hit in found.hits]

@@ -32,7 +32,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from skep.retrieval.config import QUERY_SIGNALS, RecallConfig, to_dict
+from skep.retrieval.recall_config import QUERY_SIGNALS, RecallConfig, to_dict
 from skep.tuning.schemas import EVERYTHING, RESERVED
 
 Scalar = str | int | float | bool

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from skep.errors import ConfigError
-from skep.retrieval.config import from_dict
-from skep.tuning.chunking import chunk
-from skep.tuning.files import is_document_path
+from skep.retrieval.recall_config import from_dict
+from skep.tuning.document_index import Sources, read_sources
+from skep.tuning.documents import chunk
 from skep.tuning.findings import Finding, did_you_mean
 from skep.tuning.schemas import EVERYTHING, RESERVED
 from skep.tuning.search_config import (
@@ -21,8 +21,7 @@ from skep.tuning.search_config import (
     field_tag,
     recall_settings,
 )
-from skep.tuning.sources import Sources, read_sources
-from skep.tuning.workspace import EvalSet, Workspace
+from skep.tuning.workspace import EvalSet, Workspace, is_document_path
 
 MEMORY = "memory:"
 """Starts a label that names a memory of the bank and not a document."""

@@ -1,14 +1,22 @@
-"""Answers as terse text: one memory, one line, its warnings beside it, and never more than was asked for."""
+"""Answers as terse text: one memory, one line, its warnings beside it, and never more than was asked for.
+
+Two ready-made requests: one for the start of a task, one for the end of a session.
+
+Memories as resources: a client may read them by address and subscribe to their changes.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from skep.integrations.wording import age, clip, date, standing
+import msgspec
+
+from skep.integrations.hooks import age, clip, date, standing
 from skep.model import WORDS_ALONE, Conflict, Event, Hit, Memory
-from skep.server.mcp.call import ToolError
+from skep.server.mcp.protocol import Params
+from skep.server.mcp.tool_calls import Call, Prompt, Resource, ToolError
 
 CHARS_PER_TOKEN: Final = 4
 FOOTER_TOKENS: Final = 40
@@ -168,3 +176,109 @@ def read_cursor(cursor: str | None) -> int:
 def ids(found: Iterable[str]) -> str:
     """Ids as they are shown."""
     return ", ".join(f"[{one}]" for one in found)
+
+
+INSTRUCTIONS = (
+    "Long-term memory shared across sessions. Before a task, recall what is known about it; do not guess "
+    "preferences, conventions or past decisions. Remember what a later session will need: decisions and "
+    "their reasons, preferences, corrections, what failed. When memories conflict, decide which holds. After "
+    "a task, report_outcome with the ids that were used."
+)
+"""Shown to the model by clients that pass server instructions on."""
+
+FOUND_TOKENS = 1500
+
+
+def _recall_first(call: Call, given: dict[str, str]) -> list[Params]:
+    task = given["task"]
+    bank = call.bank()
+    now = bank.engine.now()
+    lines = [hit_line(hit, now) for hit in bank.recall(task, limit=10).hits]
+    known = page(lines, FOUND_TOKENS, empty="nothing is stored about it yet")
+    return [
+        _user(
+            f"Task: {task}\n\nWhat memory says about it:\n{known}\n\n"
+            "Lines marked with ! may no longer hold; check them first. Then do the task. If you learn "
+            "something that a later session will need, remember it, and report_outcome when you are done."
+        )
+    ]
+
+
+def _end_of_session(_call: Call, given: dict[str, str]) -> list[Params]:
+    focus = f" Look above all at: {given['focus']}." if given.get("focus") else ""
+    return [
+        _user(
+            "This session ends. Look back over it and call remember once for each thing a later session "
+            "will need: decisions and their reasons, preferences and corrections of the user, how something "
+            f"turned out to work, what failed and why.{focus} Leave out what the code already says and what "
+            "held only today. Recall first, so that you revise what changed instead of repeating it. Then "
+            "call report_outcome for the task, with the ids of the memories that helped or misled you."
+        )
+    ]
+
+
+def _user(text: str) -> Params:
+    return {"role": "user", "content": {"type": "text", "text": text}}
+
+
+PROMPTS: tuple[Prompt, ...] = (
+    Prompt(
+        name="recall_first",
+        title="Recall first",
+        description="Start a task with what memory knows about it.",
+        arguments=(("task", "What is to be done", True),),
+        render=_recall_first,
+    ),
+    Prompt(
+        name="end_of_session",
+        title="End of session",
+        description="Look back over a session and keep what a later one will need.",
+        arguments=(("focus", "What to look at above all", False),),
+        render=_end_of_session,
+    ),
+)
+
+
+def _stats(call: Call, _uri: str) -> Params:
+    return _json(call.bank().status())
+
+
+def _memory(call: Call, _uri: str, id: str) -> Params:
+    bank = call.bank()
+    links = bank.neighbors(id).links
+    return _json({**msgspec.to_builtins(bank.get(id)), "links": msgspec.to_builtins(links)})
+
+
+def _history(call: Call, _uri: str, id: str) -> Params:
+    return {"text": "\n".join(event_line(event) for event in call.bank().history(id))}
+
+
+def _json(value: Any) -> Params:
+    return {"text": msgspec.json.format(msgspec.json.encode(value), indent=2).decode()}
+
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource(
+        uri="memory://stats",
+        name="stats",
+        title="Memory statistics",
+        description="How many memories there are, of which kinds, and how the bank is doing.",
+        mime="application/json",
+        read=_stats,
+    ),
+    Resource(
+        uri="memory://{id}",
+        name="memory",
+        title="One memory",
+        description="Everything known about one memory, with its links.",
+        mime="application/json",
+        read=_memory,
+    ),
+    Resource(
+        uri="memory://{id}/history",
+        name="history",
+        title="History of a memory",
+        description="What happened to one memory, oldest first.",
+        read=_history,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Agents on top of a memory."""

@@ -1,0 +1,1 @@
+"""The façade: the verbs of `Bank`, and the bank as a file."""

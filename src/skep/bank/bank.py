@@ -1,0 +1,177 @@
+"""Bank: one memory in one file. A façade: it checks what comes in, and hands the work to the room it belongs to."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from skep.bank.bank_file import Whole
+from skep.bank.upkeep import Living
+from skep.bank.write import Linking, Writing
+from skep.clock import Now, system_now
+from skep.config import Settings, bank_file
+from skep.embedding.embedder import Embedder, Opener, default_embedder, open_embedder
+from skep.engine.engine import Engine
+from skep.errors import SkepError, WrongTypeError
+from skep.storage.sqlite_store import SqliteStore
+from skep.validation import clean_file, clean_flag
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Bank(Writing, Linking, Living, Whole):
+    """One memory. Open it with `Bank.open`, and close it or use it in a `with`."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        embedder: Embedder | str | None = None,
+        opener: Opener = open_embedder,
+        settings: Settings | None = None,
+        now: Now = system_now,
+        create: bool = True,
+        read_only: bool = False,
+    ) -> Self:
+        """Open a bank, creating it if it is not there.
+
+        Args:
+            path: The file. By default `SKEP_BANK`, the project's `.skep` folder if one is found upward, or the
+                user's data folder. `":memory:"` keeps everything in memory.
+            embedder: What turns text into vectors: an object, or a spec such as `"static"` or `"ollama:nomic"`.
+                By default the one the bank was made with, or the bundled one.
+            opener: How a spec, the one given or the bank's own, becomes an embedder: `from_environment(os.environ)`
+                of `skep.embedding.remote` finds keys and addresses in environment variables.
+            settings: Limits and defaults.
+            now: The clock, in seconds since the epoch.
+            create: Whether to create a missing file.
+            read_only: Open for reading alone.
+        """
+        settings = Settings() if settings is None else settings
+        if not isinstance(settings, Settings):  # pyright: ignore
+            raise WrongTypeError(
+                f"settings must be a Settings, got {type(settings).__name__}", field="settings"
+            )
+        _clean_clock(now)
+        clean_flag("create", create)
+        clean_flag("read_only", read_only)
+        if not callable(opener):
+            raise WrongTypeError(f"opener must be a function, got {type(opener).__name__}", field="opener")
+        if embedder is not None and not isinstance(embedder, str) and not hasattr(embedder, "embed"):
+            raise WrongTypeError(
+                f"embedder must be an Embedder or a spec such as 'static', got {type(embedder).__name__}",
+                field="embedder",
+            )
+        named = path if path is None or path == "" else clean_file("path", path)
+        where = ":memory:" if str(path) == ":memory:" else bank_file(named, os.environ, os.getcwd())
+        store = SqliteStore.open(where, settings, create=create, read_only=read_only)
+        spec = embedder if isinstance(embedder, str) else None
+        adopts = True
+        if embedder is None:
+            embedder, spec, adopts = _own_embedder(store, opener)
+        elif isinstance(embedder, str):
+            asked = next((space.dim for space in store.spaces() if space.spec == spec), None)
+            embedder = opener(embedder, known_dim=asked)
+        folder = None if store.file is None else f"{store.connection.where}.index"
+        return cls(
+            Engine(
+                store,
+                embedder,
+                spec=spec,
+                settings=settings,
+                now=now,
+                index_folder=folder,
+                adopts=adopts,
+                opener=opener,
+            )
+        )
+
+    @classmethod
+    def put_back(
+        cls,
+        backup: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
+        *,
+        now: Now = system_now,
+    ) -> Path | None:
+        """Put a copy that `backup` made in the place of a bank, also of a damaged one.
+
+        Close every program that uses the bank first. The copy stays as it is.
+
+        Args:
+            backup: The copy.
+            path: The bank; by default the one that `Bank.open` would open.
+            now: The clock, in seconds since the epoch.
+
+        Returns:
+            Where what stood there is kept now, None if there was nothing. `forget` reaches that file too.
+        """
+        from pathlib import Path
+
+        from skep.bank.shared_base import file_errors
+        from skep.storage.backup import put_back
+
+        _clean_clock(now)
+        copy = clean_file("backup", backup)
+        named = path if path is None or path == "" else clean_file("path", path)
+        with file_errors(Path(copy)):
+            return put_back(Path(copy), Path(bank_file(named, os.environ, os.getcwd())), now())
+
+    @classmethod
+    def salvage(cls, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> tuple[int, int]:
+        """Of a damaged bank, write every event that can be read to a file that `import_` takes into a new bank.
+
+        The bank may have been cut short. Where nothing can be read, nothing is written, and that is an error.
+
+        Args:
+            path: The bank. It need not be one that can be opened.
+            target: The file.
+
+        Returns:
+            How many events were written, and how many at least could not be read.
+        """
+        from pathlib import Path
+
+        from skep.bank.bank_file import refuse_database
+        from skep.bank.shared_base import file_errors
+        from skep.storage.backup import salvage
+
+        bank, out = Path(clean_file("path", path)), Path(clean_file("target", target))
+        with file_errors(out):
+            refuse_database(out, bank)
+            return salvage(bank, out)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _clean_clock(now: object) -> None:
+    if not callable(now):
+        raise WrongTypeError(
+            f"now must be a function that gives seconds, got {type(now).__name__}", field="now"
+        )
+
+
+def _own_embedder(store: SqliteStore, opener: Opener) -> tuple[Embedder, str | None, bool]:
+    """The embedder a bank was made with, if it can be had by name; else the bundled one.
+
+    The last value says whether it may make a space of its own. It may not where the bank already has vectors of a
+    model that only its owner can bring: opening a bank without naming a model never changes its model.
+    """
+    space = store.active_space()
+    if space is None:
+        return default_embedder(), "static", True
+    if space.spec is not None:
+        try:
+            return opener(space.spec, known_dim=space.dim), space.spec, True
+        except SkepError:
+            return default_embedder(), "static", False
+    return default_embedder(), "static", False

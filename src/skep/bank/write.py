@@ -1,0 +1,498 @@
+"""Methods that write memories.
+
+Methods about links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from skep.bank.shared_base import BULK, Base, ScopeLike, Sees
+from skep.engine.embeddings import Progress
+from skep.errors import InvalidInputError, WrongTypeError
+from skep.model import CURRENT, LINEAGE, Graph, Link, Memory, OnConflict, Receipt, Remembered
+from skep.private_parts import marked
+from skep.semantics import link_graph as graph
+from skep.storage.sqlite_store import Plan
+from skep.validation import (
+    REMEMBER_KEYS,
+    Time,
+    body_of,
+    clean_call,
+    clean_choice,
+    clean_count,
+    clean_flag,
+    clean_id,
+    clean_ids,
+    clean_number,
+    clean_sources,
+    clean_text,
+    public_text,
+    refuse_inverted,
+    refuse_unknown,
+)
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from skep.semantics.conflict_policy import Item
+
+
+ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
+_ITEM = (dict, Mapping)
+_FIELDS = dict.fromkeys(REMEMBER_KEYS).keys()
+_HOW = ("contradiction_fn", "on_conflict", "redact")
+"""What is said of the writing, and not of the memory."""
+_GIVEN = dict.fromkeys((*REMEMBER_KEYS, *_HOW))
+
+
+class Writing(Base):
+    """Remember, revise, retract, restore, supersede, merge, mark, confirm, dispute, support, forget."""
+
+    @cached_property
+    def _writer(self):
+        """What looks for conflicts and writes; many a process only reads."""
+        from skep.semantics import conflict_policy
+
+        return conflict_policy
+
+    def remember(
+        self,
+        text: str,
+        *,
+        kind: str = "fact",
+        title: str | None = None,
+        domain: str | None = None,
+        agent: str | None = None,
+        scope: ScopeLike | None = None,
+        tags: Iterable[str] = (),
+        source: str | None = None,
+        confidence: float | None = None,
+        importance: float | None = None,
+        polarity: int | None = None,
+        pinned: bool | None = None,
+        level: int | None = None,
+        created_at: Time | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
+        ttl: float | timedelta | None = None,
+        evidence: Iterable[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        on_conflict: OnConflict = "warn",
+        contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
+        redact: bool | str | Iterable[str] = False,
+    ) -> Remembered:
+        """Store one memory; it is durable when this returns.
+
+        Args:
+            text: What to remember, in plain words.
+            kind: `fact`, `episode`, `procedure` or `document`.
+            title: A short heading, searched like the text.
+            domain: The field it belongs to, such as `billing`.
+            agent: Who learnt it.
+            scope: Whom it is for: any of user, project, session. Nothing means everybody.
+            tags: Labels to filter by.
+            source: Where it comes from, such as a path or an address.
+            confidence: How sure, 0 to 1; 0.8 if not said.
+            importance: How much it matters, 0 to 1; 0.5 if not said.
+            polarity: +1 or -1 where the text states or denies something, for the search for contradictions.
+            pinned: Maintenance never touches it.
+            level: 0 for what was observed, higher for summaries.
+            created_at: When it was learnt, if not now.
+            valid_from: Since when it holds.
+            valid_to: Until when it holds.
+            ttl: Seconds, or a timedelta, after which it expires.
+            evidence: Ids of the memories that support it.
+            metadata: Anything else, as JSON.
+            on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`
+                stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
+                refuses. With an embedder that is not instant, all of them go by words alone.
+            contradiction_fn: Asked about pairs on which the built-in rules say nothing.
+            redact: Take secrets and personal data out first, from text, title, source, domain, tags and metadata; the
+                kinds that were found are in the result. True takes out what the bank's setting `redact/kinds` names (by
+                default everything but addresses of machines); or name kinds, such as `"email"` or `"secrets"`. Parts
+                marked `<private>` are never stored, whatever this says.
+        """
+        said = {
+            "title": title,
+            "domain": domain,
+            "agent": agent,
+            "scope": scope,
+            "tags": tags or None,
+            "source": source,
+            "confidence": confidence,
+            "importance": importance,
+            "polarity": polarity,
+            "pinned": pinned,
+            "level": level,
+            "created_at": created_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "ttl": ttl,
+            "evidence": evidence or None,
+            "metadata": metadata,
+            "contradiction_fn": contradiction_fn,
+            "redact": redact or None,
+        }
+        given = {"text": text, "kind": kind} | {
+            key: value for key, value in said.items() if value is not None
+        }
+        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        item = self._item(given, on_conflict)
+        result = self._writer.remember(
+            self._engine,
+            item.body,
+            on_conflict=item.on_conflict,
+            contradiction_fn=item.contradiction_fn,
+        )
+        return msgspec.structs.replace(result, redactions=item.redactions) if item.redactions else result
+
+    def remember_many(
+        self,
+        items: Iterable[str | Mapping[str, Any]],
+        *,
+        on_conflict: OnConflict = "ignore",
+        progress: Progress | None = None,
+    ) -> list[Remembered]:
+        """Store many memories: texts, or mappings with the arguments of `remember`.
+
+        Every item is checked before the first is written. Conflicts are not looked for unless asked; `maintain`
+        finds them later at a fraction of the cost.
+
+        Args:
+            items: What to remember. An item's own `on_conflict` goes before that of the call.
+            on_conflict: As in `remember`. With `raise`, one item that does not go with what is stored keeps out the
+                whole batch; the items are not compared with one another. With `warn` and `supersede` they are
+                written one by one, each compared with all before it.
+            progress: Called with what is done and what there is in all.
+        """
+        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        clean_call("progress", progress)
+        from skep.runtime import uncollected
+
+        checked: list[Item] = []
+        rest = iter(clean_items(items))
+        while some := list(islice(rest, BULK)):
+            uncollected(lambda some=some: self._check(some, on_conflict, checked))
+        return self._writer.remember_many(self._engine, checked, bulk=BULK, progress=progress)
+
+    def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[Item]) -> None:
+        """Put items, checked, after those that were."""
+        for item in items:
+            try:
+                checked.append(self._item(fields_of(item), on_conflict))
+            except InvalidInputError as error:
+                error.args = (f"item {len(checked)}: {error}",)
+                raise
+
+    def _item(self, given: Mapping[str, Any], on_conflict: str) -> Item:
+        """What was given to `remember`, checked."""
+        fields, policy, asks, redact = given, on_conflict, None, False
+        if not (isinstance(given, dict) and given.keys() <= _FIELDS):
+            refuse_unknown(given, _GIVEN)
+            fields = dict(given)
+            policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
+            asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
+            redact = fields.pop("redact", None) or False
+        redacted: dict[str, int] = {}
+        if redact or marked(fields):
+            fields, redacted = self._cleaned(dict(fields), redact)
+        body = body_of(fields, self._engine.settings)
+        if redacted:
+            body["redacted"] = redacted
+        return self._writer.Item(
+            body=body,
+            on_conflict=policy,  # type: ignore[arg-type]
+            contradiction_fn=asks,
+            redactions=tuple(redacted),
+        )
+
+    def _cleaned(self, fields: dict[str, Any], redact: Any) -> tuple[dict[str, Any], dict[str, int]]:
+        """What was given without what must not be stored, and how often each kind of it was there."""
+        from skep.text import redaction
+
+        usual = redaction.kinds_of(self._engine.setting(redaction.SETTING)) if redact is True else ()
+        return redaction.redact_fields(fields, redaction.clean_kinds("redact", redact, usual))
+
+    def revise(self, memory_id: str, **changes: Any) -> Memory:
+        """Change fields of a memory; what it said before stays in its history. Only the fields given change.
+
+        Args:
+            memory_id: The memory.
+            changes: Any of text, title, domain, agent, scope, tags, source, confidence, importance, polarity, pinned,
+                valid_from, valid_to, ttl and metadata, as in `remember`. Tags, scope and metadata are replaced as a
+                whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
+                good. Text, confidence and importance always hold something and cannot be cleared.
+        """
+        clean_id(memory_id)
+        body = body_of(changes, self._engine.settings, partial=True)
+        if not body:
+            self._engine.known(memory_id)
+            raise InvalidInputError("nothing to revise; pass at least one field, such as text=...")
+        if "valid_from" in body or "valid_to" in body:
+            start, end = self._engine.validity(memory_id)
+            refuse_inverted(body.get("valid_from", start), body.get("valid_to", end))
+        return self._engine.revise(memory_id, body)
+
+    def retract(self, memory_id: str, reason: str | None = None) -> Memory:
+        """Take a memory back: out of every recall, kept in history; `restore` brings it back."""
+        from skep.storage.fold import fold
+
+        self._engine.known(memory_id)
+        state = fold(memory_id, self._engine.store.log.of(memory_id))
+        body: dict[str, Any] = {"memory": memory_id, "observed": list(state.dots) if state else []}
+        self._write("retract", body, reason)
+        return self._engine.memory(memory_id)
+
+    def restore(self, memory_id: str, reason: str | None = None) -> Memory:
+        """Make a memory current again after it was superseded, merged, retracted, deprecated or expired.
+
+        Links that led to it before it was merged lead to it again.
+        """
+        from skep.lifecycle.decisions import led_back
+
+        memory = self._engine.memory(memory_id)
+        body = {"memory": memory_id}
+        if reason is not None:
+            body["reason"] = public_text("reason", reason, self._engine.settings.text_limit)
+        if memory.status in CURRENT:
+            return memory
+        with self._engine.store.writing():
+            self._engine.write([("restore", body), *led_back(self._engine, memory_id)])
+        return self._engine.memory(memory_id)
+
+    def supersede(self, old: str, new: str, reason: str | None = None) -> Memory:
+        """Say that a newer memory replaces an older one; the older stays in history."""
+        self._engine.known(old, field="old")
+        self._engine.known(new, field="new")
+        with self._engine.store.writing():  # what replaced what is looked at and written at one moment
+            graph.refuse_cycle(old, new, self._engine.store.get)
+            graph.refuse_set_aside(new, self._engine.store.get)
+            self._write("supersede", {"old": old, "new": new}, reason)
+        return self._engine.memory(old)
+
+    def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
+        """Fold a duplicate into the memory that is kept, with its evidence and record; nothing is deleted.
+
+        What led to the duplicate leads to the one that is kept, and what it contradicts that one contradicts. Of tags,
+        importance, title, domain and metadata it gets what it lacks, if both are of one scope. Undoing the merge takes
+        all of that back.
+        """
+        from skep.lifecycle.decisions import merge_plans
+
+        self._engine.known(loser, field="loser")
+        self._engine.known(winner, field="winner")
+        if reason is not None:
+            reason = public_text("reason", reason, self._engine.settings.text_limit)
+        with self._engine.store.writing():  # what links there are is looked at and moved at one moment
+            graph.refuse_cycle(loser, winner, self._engine.store.get)
+            graph.refuse_set_aside(winner, self._engine.store.get)
+            copy, kept = self._engine.memory(loser), self._engine.memory(winner)
+            self._engine.write(merge_plans(self._engine, kept, [copy], reason=reason))
+        return self._engine.memory(winner)
+
+    def mark(self, memory_id: str, status: str, reason: str | None = None) -> Memory:
+        """Set a memory aside (`deprecated`, `quarantined`, `expired`) or make it `active` again.
+
+        One that is made active after it had reached its end has none any more.
+        """
+        ends = self._engine.memory(memory_id).expires_at
+        clean_choice("status", status, ("active", "deprecated", "quarantined", "expired"))
+        with self._engine.store.writing():  # both or neither
+            if status == "active" and ends is not None and ends <= self._engine.now():
+                self._write("revise", {"memory": memory_id, "changes": {"expires_at": None}})
+            self._write("mark", {"memory": memory_id, "status": status}, reason)
+        return self._engine.memory(memory_id)
+
+    def confirm(self, memory_id: str, by: str | None = None) -> Memory:
+        """Note that somebody independent says the same."""
+        self._engine.known(memory_id)
+        by = self.actor if by is None else public_text("by", by, 500)
+        self._write("confirm", {"memory": memory_id, "by": by})
+        return self._engine.memory(memory_id)
+
+    def dispute(self, memory_id: str, by: str) -> Memory:
+        """Note that another memory (or somebody) contradicts it; its confidence halves."""
+        self._engine.known(memory_id)
+        self._write("dispute", {"memory": memory_id, "by": public_text("by", by, 500)})
+        return self._engine.memory(memory_id)
+
+    def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
+        """Note evidence for a memory; each source counts once."""
+        self._engine.known(memory_id)
+        names = list(clean_sources("sources", sources, self._engine.settings))
+        self._write("evidence", {"memory": memory_id, "sources": names})
+        return self._engine.memory(memory_id)
+
+    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+        """Erase memories for good, from rows, log, words, vectors, segments and the backups this bank made.
+
+        Replicas erase them too when they next sync. Nothing brings them back.
+
+        Of the events that made and changed them the log keeps when, what kind and which bank's; not what they said,
+        nor who confirmed, disputed or changed them, nor what supported them. What also speaks of something else stays
+        there: the task of an outcome in which they were used, links and their ends, what they were merged with and the
+        evidence that went over, and who forgot them.
+        """
+        ids = clean_ids("memory_ids", memory_ids)
+        clean_flag("dry_run", dry_run)
+        if not ids:
+            raise InvalidInputError("nothing to forget; pass the id of a memory", field="memory_ids")
+        from skep.engine.engine import forget
+
+        return forget(self._engine, ids, dry_run=dry_run)
+
+
+def clean_items(items: Any) -> Iterable[Any]:
+    """Several memories to be."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise WrongTypeError(
+            f"items must be a list of texts or mappings, got {type(items).__name__};"  # pyright: ignore
+            " for a single memory use `remember`",
+            field="items",
+        )
+    return cast("Iterable[Any]", items)
+
+
+def fields_of(item: object) -> Mapping[str, Any]:
+    """One of them as the arguments of `remember`."""
+    if isinstance(item, str):
+        return {"text": item}
+    if not isinstance(item, _ITEM):
+        raise WrongTypeError(f"expected a text or a mapping, got {type(item).__name__}", field="items")
+    return cast("Mapping[str, Any]", item)
+
+
+class Linking(Base):
+    """Link, unlink, neighbors, subgraph, path."""
+
+    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
+        """Link two memories; the same link twice is one link.
+
+        The engine knows `related`, `refines`, `derived_from` (what is derived from something goes stale with it),
+        `example_of`, `contradicts`, `updates` and `entails`; any other word may be a relation too.
+        What replaces or repeats another is said with `supersede` and `merge`, and shows among the links.
+        """
+        self._engine.known(src, field="src")
+        self._engine.known(dst, field="dst")
+        if src == dst:
+            raise InvalidInputError(
+                f"{src} cannot be linked to itself; pass two different memories", field="dst"
+            )
+        rel = clean_text("rel", rel, self._engine.settings.label_limit)
+        if rel in LINEAGE:
+            raise InvalidInputError(
+                f"rel cannot be {rel!r}, which would replace nothing; call `{LINEAGE[rel]}`", field="rel"
+            )
+        strength = clean_number("strength", strength, 0.0, 1.0)
+        found = self._engine.store.links(src, rel=rel, direction="out")
+        wanted = Link(src=src, dst=dst, rel=rel, strength=strength)
+        if wanted not in found:
+            plans: list[Plan] = [("link", {"src": src, "dst": dst, "rel": rel, "strength": strength})]
+            if rel == graph.CONTRADICTS:
+                plans += graph.opposing(self._engine.setting)
+            self._engine.write(plans)
+        return wanted
+
+    def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
+        """Remove the links from one memory to another; how many there were."""
+        src, dst = clean_id(src, "src"), clean_id(dst, "dst")
+        rel = None if rel is None else clean_text("rel", rel, self._engine.settings.label_limit)
+        stored = [
+            link
+            for link in self._engine.store.links(src, rel=rel, direction="out")
+            if link.dst == dst and link.rel not in LINEAGE
+        ]
+        plans: list[Plan] = [("unlink", {"src": src, "dst": dst, "rel": link.rel}) for link in stored]
+        if plans:
+            self._engine.write(plans)
+        return len(plans)
+
+    def neighbors(
+        self,
+        memory_id: str,
+        rel: str | None = None,
+        direction: graph.Direction = "both",
+        depth: int = 1,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> Graph:
+        """The memories within `depth` links of one, and the links; targets that are gone are listed as dangling.
+
+        With a scope only memories of that scope are walked and shown, as in `recall`.
+        """
+        sees = self._sees(scope, include_shared)
+        self._seen(memory_id, sees)
+        depth = clean_count("depth", depth, 1, 100)
+        rel = None if rel is None else clean_text("rel", rel, self._engine.settings.label_limit)
+        distance, crossed = graph.walk(
+            [memory_id], self._links_within(sees), rel=rel, direction=direction, depth=depth
+        )
+        found = {i: self._engine.store.get(i) for i in distance if i != memory_id}
+        return Graph(
+            memories={i: m for i, m in found.items() if m is not None},
+            links=tuple(crossed),
+            dangling=tuple(i for i, m in found.items() if m is None),
+        )
+
+    def subgraph(
+        self,
+        memory_ids: Iterable[str],
+        depth: int = 1,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> Graph:
+        """Memories, their surroundings, and the links among them; with a scope, within it alone."""
+        sees = self._sees(scope, include_shared)
+        ids = clean_ids("memory_ids", memory_ids)
+        for memory_id in ids:
+            self._seen(memory_id, sees)
+        depth = clean_count("depth", depth, 0, 100)
+        return graph.graph_of(ids, self._links_within(sees), self._engine.store.get, depth=depth)
+
+    def path(
+        self,
+        a: str,
+        b: str,
+        max_depth: int = 6,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> list[Link]:
+        """The fewest links that lead from one memory to another; empty when none do. With a scope, within it alone."""
+        sees = self._sees(scope, include_shared)
+        self._seen(clean_id(a, "a"), sees)
+        self._seen(clean_id(b, "b"), sees)
+        max_depth = clean_count("max_depth", max_depth, 0, 100)
+        return graph.shortest_path(a, b, self._links_within(sees), max_depth=max_depth)
+
+    def _links_within(self, sees: Sees | None) -> graph.LinksOf:
+        """The links of a memory that lead to what may be shown."""
+
+        def links_of(memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
+            links = self._links_of(memory_id, rel, direction)
+            if sees is None:
+                return links
+            ends = self._known({graph.other_end(link, memory_id) for link in links})
+            return [
+                link
+                for link in links
+                if (end := ends.get(graph.other_end(link, memory_id))) is not None and sees(end)
+            ]
+
+        return links_of
+
+    def _links_of(self, memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
+        return self._engine.store.links(memory_id, rel=rel, direction=direction)
+
+    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        """Those of the memories that are there, by id."""
+        found = {memory_id: self._engine.store.get(memory_id) for memory_id in memory_ids}
+        return {memory_id: memory for memory_id, memory in found.items() if memory is not None}

@@ -1,0 +1,313 @@
+"""The command line: one file per group of commands, imported only when a command of it runs.
+
+What the commands share: options, opening the bank, and printing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+
+import click
+import msgspec
+
+from skep.bank.bank import Bank
+from skep.config import Settings, bank_file
+from skep.embedding.embedder import Opener
+from skep.embedding.remote import from_environment
+from skep.model import Memory, Stage
+from skep.runtime import undisturbed
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    # name: (module:attribute, what it does)
+    "init": ("bank_file:init", "Create a bank for this project or for the user."),
+    "add": ("memories:add", "Remember a text, or one per line of standard input."),
+    "search": ("memories:search", "Print the memories that answer a question."),
+    "get": ("memories:get", "Print one memory."),
+    "list": ("memories:list_", "List memories, newest first."),
+    "revise": ("memories:revise", "Change a memory; its history is kept."),
+    "retract": ("memories:retract", "Take a memory back; restore brings it back."),
+    "restore": ("memories:restore", "Make a memory current again."),
+    "supersede": ("memories:supersede", "Say that one memory replaces another."),
+    "forget": ("memories:forget", "Erase memories for good."),
+    "link": ("memories:link", "Link two memories."),
+    "unlink": ("memories:unlink", "Remove links between two memories."),
+    "neighbors": ("memories:neighbors", "Show what a memory is linked to."),
+    "path": ("memories:path", "Show the fewest links between two memories."),
+    "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
+    "history": ("memories:history", "Show what happened to a memory, or last in the bank."),
+    "blame": ("memories:blame", "Show who last set each field of a memory."),
+    "undo": ("memories:undo", "Undo one event."),
+    "export": ("bank_file:export", "Write everything to a file of JSON lines."),
+    "import": ("bank_file:import_", "Take in an export, or another memory's files."),
+    "backup": ("bank_file:backup", "Copy the bank while it is in use."),
+    "status": ("bank_file:status", "Show counts, sizes and the embedder."),
+    "doctor": ("bank_file:doctor", "Look the bank over and say how to mend it."),
+    "reembed": ("bank_file:reembed", "Embed what waits, or switch to another model."),
+    "demo": ("demo:demo", "Fill a bank, recall, show a conflict and an explanation."),
+    "maintain": ("maintain:maintain", "Keep the bank clean: merge, resolve, expire."),
+    "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
+    "learn": ("maintain:learn", "Record how a task went and what was used."),
+    "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
+    "stats": ("maintain:stats", "Show what outcomes say about memories."),
+    "tune": ("tune:group", "Search configuration as code: measure, compare, deploy."),
+    "hive": ("hive:group", "Many banks that share."),
+    "sync": ("bank_file:sync_group", "Exchange events with another replica."),
+    "mcp": ("clients:mcp", "Serve the bank to an agent over MCP."),
+    "hook": ("clients:hook", "Run as a hook of a coding agent."),
+    "install": ("clients:install", "Add skep to an agent's configuration."),
+    "uninstall": ("clients:uninstall", "Take skep out of an agent's configuration."),
+    "redact": ("maintain:redact", "Show, try or set what is taken out before storing."),
+    "audit": ("clients:audit", "Report junk, duplicates and contradictions in a memory's files."),
+    "bench": ("bench:bench", "Measure on this machine."),
+    "completion": ("bank_file:completion", "Print the shell completion script."),
+}
+
+
+MEANT = {"remember": "add", "recall": "search", "find": "list", "merge": "maintain", "remove": "forget"} | {
+    "delete": "forget", "rm": "forget", "query": "search", "ls": "list", "show": "get", "update": "revise",
+    "as-of": "search --as-of", "as_of": "search --as-of", "serve": "mcp",
+}  # fmt: skip
+"""What people type, after Python's verbs or other tools, and the command that does it."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of a name, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        with undisturbed():
+            return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; an unknown name is answered with the nearest one."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            import difflib
+
+            near = MEANT.get(name) or next(iter(difflib.get_close_matches(name, COMMANDS, 1)), None)
+            hint = f"; did you mean `skep {near}`?" if near else "; `skep --help` lists them"
+            raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The names with what they do, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--bank", type=click.Path(), help="The bank file; default: SKEP_BANK, .skep/ upward, or the user's own."
+)
+@click.version_option(package_name="skep")
+@click.pass_context
+def app(ctx: click.Context, bank: str | None) -> None:
+    """A memory for AI agents, in one file."""
+    ctx.obj = {"bank": bank}
+
+
+def main() -> None:
+    """The entry point: one error in plain words and an exit code, never a stack trace."""
+    from skep.errors import SkepError
+
+    try:
+        code = app(prog_name="skep", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except SkepError as error:
+        click.echo(f"skep: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        click.echo(f"skep: {error.strerror or error}{where}; check the path and its permissions", err=True)
+        sys.exit(1)
+    except UnicodeError as error:
+        click.echo(f"skep: {_unwritable(error)}", err=True)
+        sys.exit(1)
+    if isinstance(code, int) and code:  # a command that ended with `Exit`: click hands its code back
+        sys.exit(code)
+
+
+def _unwritable(error: UnicodeError) -> str:
+    if isinstance(error, UnicodeEncodeError) and error.encoding.replace("-", "").lower() != "utf8":
+        return (
+            f"this terminal's encoding, {error.encoding}, has no {error.object[error.start]!r};"
+            " set PYTHONIOENCODING=utf-8"
+        )
+    return "an argument is not valid UTF-8; check what was typed or pasted"
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+BRIEF = Settings(embed_when_read=False, close_seconds=1.0)
+"""For commands: nothing is begun that could not be finished."""
+
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Span(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # it takes one in newer versions only
+    """A length of time in seconds: a number of them, or one with a unit, such as 30m, 24h or 7d."""
+
+    name = "span"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds."""
+        if isinstance(value, int | float):
+            return float(value)
+        number, unit = (value[:-1], value[-1]) if value[-1:].isalpha() else (value, "")
+        try:
+            return float(number) * _UNITS[unit]
+        except (ValueError, KeyError):
+            self.fail(f"{value!r} is no length of time; write it like 90, 30m, 24h or 7d", param, ctx)
+
+
+SPAN = Span()
+
+
+def bank_option(command: F) -> F:
+    """`--bank`, also accepted after the command's name."""
+    return click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")(command)
+
+
+def json_option(command: F) -> F:
+    """`--json`: one JSON document on standard output."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def common(command: F) -> F:
+    """The options of every command that opens a bank."""
+    return bank_option(json_option(command))
+
+
+def scope_options(command: F) -> F:
+    """Whom memories are for."""
+    for name in ("session", "project", "user"):
+        command = click.option(f"--{name}", help=f"The {name} of the scope.")(command)
+    return command
+
+
+def asked_scope(command: F) -> F:
+    """Whose memories a command shows: the scope, as `scope`, and whether shared ones count as well."""
+
+    @functools.wraps(command)
+    def call(user: str | None, project: str | None, session: str | None, **options: Any) -> Any:
+        return command(scope=scope_of(user, project, session), **options)
+
+    shared = click.option("--include-shared", is_flag=True, help="With a scope: also what is for everybody.")
+    return scope_options(shared(cast("F", call)))
+
+
+def scope_of(user: str | None, project: str | None, session: str | None) -> dict[str, str] | None:
+    """A scope from the three options; None when none is given."""
+    scope = {k: v for k, v in {"user": user, "project": project, "session": session}.items() if v is not None}
+    return scope or None
+
+
+def outer_bank() -> str | None:
+    """The bank named before the command, as in `skep --bank FILE add ...`."""
+    ctx = click.get_current_context(silent=True)
+    given: Any = ctx.obj if ctx is not None else None
+    return cast("dict[str, str | None]", given)["bank"] if isinstance(given, dict) else None
+
+
+def bank_exists(bank_path: str | None) -> bool:
+    """Whether the bank a command would work on is there already."""
+    named = outer_bank() if bank_path is None else bank_path
+    return os.path.exists(bank_file(named, os.environ, os.getcwd()))
+
+
+def opener() -> Opener:
+    """How the embedders of banks are opened here: with the keys and addresses of the environment."""
+    return from_environment(os.environ)
+
+
+@contextlib.contextmanager
+def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
+    """The bank a command works on. A command is over too soon to embed what waits, unless it writes.
+
+    One is made only where there is nothing: an empty file was a bank, or is about to become one.
+    """
+    options.setdefault("settings", BRIEF)
+    path = outer_bank() if bank_path is None else bank_path
+    with Bank.open(path, create=create and not bank_exists(bank_path), opener=opener(), **options) as bank:
+        yield bank
+
+
+def print_json(value: Any) -> None:
+    """One JSON document."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def when(seconds: float | None) -> str:
+    """A time as people read it."""
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+JOINED = {"contradiction": "contradiction with", "duplicate": "duplicate of", "update": "update of"}
+"""How a kind of conflict leads to the memory it is with."""
+
+
+def stage_line(stage: Stage) -> str:
+    """What one stage of a recall did, on one line."""
+    return f"{stage.name}: kept {stage.kept}, cut {stage.cut}" + (f" ({stage.note})" if stage.note else "")
+
+
+def memory_line(memory: Memory) -> str:
+    """One memory on one line."""
+    notes = [] if memory.status == "active" else [memory.status]
+    notes += [memory.kind] if memory.kind != "fact" else []
+    notes += ["stale"] if memory.stale else []
+    notes += [f"#{tag}" for tag in memory.tags]
+    text = " ".join((f"{memory.title}: " if memory.title else "").split() + memory.text.split())
+    suffix = click.style(f"  [{', '.join(notes)}]", dim=True) if notes else ""
+    return f"{click.style(memory.id, fg='cyan')}  {text}{suffix}"
+
+
+@contextlib.contextmanager
+def progress_bar(label: str) -> Generator[Callable[[int, int], None]]:
+    """A progress bar on standard error; nothing when it is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    shown = 0
+
+    def step(done: int, total: int) -> None:
+        nonlocal shown
+        width = 30
+        filled = width if total == 0 else width * done // total
+        line = f"\r{label} [{'#' * filled}{'-' * (width - filled)}] {done:,}/{total:,}"
+        sys.stderr.write(line)
+        sys.stderr.flush()
+        shown = len(line)
+
+    try:
+        yield step
+    finally:
+        if shown:
+            sys.stderr.write("\r" + " " * shown + "\r")
+            sys.stderr.flush()

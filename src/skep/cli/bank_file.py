@@ -1,0 +1,400 @@
+"""Commands about the bank as a whole: init, export, import, backup, status, doctor, reembed, completion.
+
+`skep sync`: exchange events with another replica, directly or through files.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+import msgspec
+
+from skep.bank.bank import Bank
+from skep.cli.app import (
+    bank_exists,
+    common,
+    json_option,
+    open_bank,
+    opener,
+    outer_bank,
+    print_json,
+    progress_bar,
+)
+from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
+from skep.errors import BankNotFoundError, CorruptBankError, InvalidInputError, NotABankError
+from skep.storage.doctor import Finding
+
+if TYPE_CHECKING:
+    from skep.hive.replication import Transfer
+    from skep.hive.signatures import Keyring
+    from skep.hive.version_vectors import Versions
+
+
+MEMORY = ":memory:"
+_LAST_RESORT = (
+    "put the newest copy in its place with `skep backup --restore COPY`; without one, `skep export --salvage FILE`"
+    " saves what can be read, to be imported into a new bank, or sync a new bank with a replica"
+)
+_LEVELS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+@click.command()
+@click.option("--project/--user", default=True, help="In this folder's .skep, or in the user's data folder.")
+@common
+def init(project: bool, bank_path: str | None, as_json: bool) -> None:
+    """Create a bank for this project (in .skep/) or for the user."""
+    target: Path
+    given = outer_bank() if bank_path is None else bank_path
+    asked = os.environ.get("SKEP_BANK") or None if given is None else given
+    if asked is not None:
+        target = find_bank(asked, os.environ, Path.cwd())
+    elif project:
+        target = Path.cwd() / PROJECT_FOLDER / BANK_NAME
+    else:
+        target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
+    there = target.exists()
+    with Bank.open(target, create=not there, opener=opener()) as bank:
+        if project and asked is None and not (target.parent / ".gitignore").exists():
+            (target.parent / ".gitignore").write_text("*\n")
+        actor = bank.actor
+    if as_json:
+        print_json({"path": str(target), "created": not there, "actor": actor})
+    else:
+        click.echo(f"{'found' if there else 'created'} {target}")
+
+
+@click.command()
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.option("--salvage", is_flag=True, help="Of a damaged bank: write what can be read.")
+@common
+def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> None:
+    """Write everything to PATH as JSON lines, links and history included; - is standard output."""
+    if salvage:
+        named = outer_bank() if bank_path is None else bank_path
+        count, lost = Bank.salvage(find_bank(named, os.environ, Path.cwd()), path)
+        if lost:
+            click.echo(f"{lost} events at least could not be read", err=True)
+    else:
+        with open_bank(bank_path, create=False) as bank:
+            if path == "-":
+                for line in bank.export_lines():
+                    sys.stdout.buffer.write(line + b"\n")
+                return
+            with progress_bar("exporting") as progress:
+                count = bank.export(path, progress=progress)
+    print_json({"path": path, "events": count}) if as_json else click.echo(
+        f"{count} events written to {path}"
+    )
+
+
+@click.command("import")
+@click.argument("path", type=click.Path(exists=True))
+@click.option(
+    "--from", "source", help="The format, if it is not a skep export and cannot be told from the file."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be imported, and import nothing.")
+@common
+def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None, as_json: bool) -> None:
+    """Take in PATH: a skep export, or the files of another memory."""
+    from skep.cli.clients import import_read, is_export, read_foreign
+
+    if dry_run and not bank_exists(bank_path):
+        bank_path = MEMORY  # looking on creates nothing
+    if source is None and is_export(path):
+        with open_bank(bank_path) as bank, progress_bar("importing") as progress:
+            if dry_run:
+                report = bank.import_preview(path)
+            else:
+                applied = bank.import_(path, progress=progress)
+                report = {"new": applied.new, "known": applied.known, "held": len(applied.held)}
+    else:
+        name, items = read_foreign(path, source)
+        with open_bank(bank_path) as bank, progress_bar("importing") as progress:
+            report = import_read(bank, name, items, dry_run=dry_run, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(", ".join(f"{key} {value}" for key, value in report.items()))
+
+
+@click.command()
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.option(
+    "--restore",
+    is_flag=True,
+    help="The other way round: put PATH in the bank's place. What stood there is kept beside it.",
+)
+@click.option(
+    "--gone", is_flag=True, help="Say that the copy PATH was deleted: `forget` looks for it no longer."
+)
+@common
+def backup(path: str, restore: bool, gone: bool, bank_path: str | None, as_json: bool) -> None:
+    """Copy the bank to PATH while it is in use."""
+    if restore and gone:
+        raise click.UsageError("--restore needs a copy that is there; --gone is about one that is not")
+    if gone:
+        with open_bank(bank_path, create=False) as bank:
+            bank.drop_backup(path)
+            left = bank.backups()
+        if as_json:
+            print_json({"gone": path, "backups": [str(copy) for copy in left]})
+        else:
+            click.echo(f"{path} is struck out; copies left: {len(left)}")
+        return
+    if restore:
+        aside = Bank.put_back(path, outer_bank() if bank_path is None else bank_path)
+        if as_json:
+            print_json({"restored": path, "replaced": None if aside is None else str(aside)})
+        else:
+            click.echo(
+                f"restored from {path}" + ("" if aside is None else f"; what stood there is now {aside}")
+            )
+        return
+    with open_bank(bank_path, create=False) as bank:
+        target = bank.backup(path)
+    print_json({"path": str(target)}) if as_json else click.echo(f"copied to {target}")
+
+
+@click.command()
+@common
+def status(bank_path: str | None, as_json: bool) -> None:
+    """Show counts, sizes, the embedder and its backlog."""
+    with open_bank(bank_path, create=False) as bank:
+        found = bank.status()
+    if as_json:
+        print_json(found)
+        return
+    for name, value in msgspec.to_builtins(found).items():
+        if name in ("versions", "held", "embed_error") and not value:
+            continue
+        if name.endswith("_bytes"):
+            name, value = name.removesuffix("_bytes"), f"{value / 1e6:.1f} MB"
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {v}" for k, v in cast("dict[str, Any]", value).items()) or "-"
+        shown = f"{value:,}" if isinstance(value, int) else value
+        click.echo(f"{name.replace('_', ' '):>12}  {shown}")
+
+
+@click.command()
+@click.option(
+    "--deep", is_flag=True, help="Also replay the whole log and compare, and read every byte of the index."
+)
+@click.option("--mend", is_flag=True, help="Rebuild from the log what can be rebuilt.")
+@common
+def doctor(deep: bool, mend: bool, bank_path: str | None, as_json: bool) -> None:
+    """Look the bank over: integrity, index drift, disk, permissions, versions; and say how to mend each finding."""
+    done: list[str] = []
+    try:
+        with open_bank(bank_path, create=False) as bank:
+            done = bank.mend() if mend else []
+            findings = bank.doctor(deep=deep)
+    except (CorruptBankError, NotABankError) as error:
+        findings = [Finding(check="file", level="error", message=str(error), fix=_LAST_RESORT)]
+    bad = any(finding.level == "error" for finding in findings)
+    if as_json:
+        print_json({"mended": done, "findings": findings, "healthy": not bad})
+    else:
+        for line in done:
+            click.echo(line)
+        for finding in findings:
+            mark = click.style(f"{finding.level:>8}", fg=_LEVELS[finding.level])
+            click.echo(
+                f"{mark}  {finding.check}: {finding.message}"
+                + (f"\n          mend: {finding.fix}" if finding.fix else "")
+            )
+    if bad:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.option("--embedder", help="The model to switch to, such as static, minilm or ollama:NAME.")
+@common
+def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
+    """Embed what waits, or everything with another model; recall keeps working meanwhile.
+
+    Keys and addresses of services come from OPENAI_API_KEY, OPENAI_BASE_URL, GEMINI_API_KEY (or GOOGLE_API_KEY) and
+    OLLAMA_HOST. The exit code is 1 if anything is left; the same command goes on from there, and naming the model that
+    the bank has gives up a change to another.
+    """
+    options = {"embedder": embedder} if embedder else {}
+    with open_bank(bank_path, create=False, **options) as bank, progress_bar("embedding") as progress:
+        if embedder:
+            bank.engine.embeddings.keep()
+        done = bank.reembed(progress)
+        found = bank.status()
+        space = bank.engine.store.building_space() or bank.engine.store.active_space()
+        why = found.embed_error or (bank.engine.embeddings.absence(space) if space else None)
+    left = found.reembedding or found.pending
+    if as_json:
+        print_json(
+            {
+                "embedded": done,
+                "embedder": found.embedder,
+                "pending": found.pending,
+                "reembedding": found.reembedding,
+                "error": why if left else None,
+            }
+        )
+    else:
+        click.echo(f"embedded {done}; {left} waiting; {found.embedder}")
+    if left:
+        name = space.fingerprint if space else embedder
+        still = f"; {found.embedder} answers until then" if found.reembedding else ""
+        click.echo(f"{left} left for {name}: {why or 'another process is at work on them'}{still}", err=True)
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@json_option
+def completion(shell: str, as_json: bool) -> None:
+    """Print the completion script for SHELL; put its output into your shell's start-up file."""
+    from click.shell_completion import get_completion_class
+
+    from skep.cli.app import app
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(app, {}, "skep", "_SKEP_COMPLETE").source()
+    print_json({"shell": shell, "script": script}) if as_json else click.echo(script)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group()
+def sync_group() -> None:
+    """Exchange events with another replica of a bank.
+
+    Replicas that meet use `with`. Those that never meet carry files: `export` on one side, `apply` on the
+    other.
+    """
+
+
+def keys_option(command: F) -> F:
+    """`--key ACTOR=HEX`: whose signatures to check."""
+    help_text = "ACTOR=KEY: take events of this bank only with this signing key (64 hex digits). Repeatable."
+    return click.option("--key", "keys", multiple=True, help=help_text)(command)
+
+
+def _keyring(keys: tuple[str, ...]) -> Keyring | None:
+    if not keys:
+        return None
+    from skep.hive.signatures import Keyring
+
+    ring = Keyring()
+    for entry in keys:
+        actor, separator, key = entry.partition("=")
+        try:
+            ring.add(actor, bytes.fromhex(key))
+        except ValueError:
+            separator = ""
+        if not separator:
+            raise InvalidInputError(
+                f"--key {entry!r} is not ACTOR=KEY with 64 hexadecimal digits", field="key"
+            )
+    return ring
+
+
+@sync_group.command()
+@common
+def versions(bank_path: str | None, as_json: bool) -> None:
+    """Print what this bank has seen; give the output to `export --since` on the other side."""
+    from skep.hive.replication import seen
+
+    with open_bank(bank_path, create=False) as bank:
+        found = seen(bank)
+    if as_json:
+        print_json(found)
+        return
+    for actor in sorted(found.ranges):
+        click.echo(f"{actor}  {', '.join(f'{low}-{high}' for low, high in found.ranges[actor])}")
+
+
+@sync_group.command("export")
+@click.argument("path", type=click.Path())
+@click.option(
+    "--since",
+    type=click.Path(exists=True),
+    help="What the other side has seen: `versions --json`, or a file of changes it sent.",
+)
+@common
+def export_changes_command(path: str, since: str | None, bank_path: str | None, as_json: bool) -> None:
+    """Write the events the other side lacks to PATH; everything when nothing is known of it."""
+    from skep.hive.replication import export_changes
+
+    known = None if since is None else _read_since(Path(since))
+    with open_bank(bank_path, create=False) as bank, progress_bar("export") as progress:
+        written = export_changes(bank, path, since=known, progress=progress)
+    if as_json:
+        print_json(written)
+    else:
+        click.echo(f"{written.events} events, {written.bytes:,} bytes in {written.path}")
+
+
+def _read_since(path: Path) -> Versions:
+    from skep.hive.replication import read_changes
+    from skep.hive.version_vectors import Versions
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Versions)
+    except msgspec.DecodeError:
+        return read_changes(path)[0].seen
+
+
+@sync_group.command()
+@click.argument("path", type=click.Path())
+@keys_option
+@common
+def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool) -> None:
+    """Take in a file of changes; taking it twice changes nothing."""
+    from skep.hive.replication import apply_changes
+
+    with open_bank(bank_path) as bank, progress_bar("apply") as progress:
+        taken, lacking = apply_changes(bank, path, keyring=_keyring(keys), progress=progress)
+    if as_json:
+        print_json({"taken": taken, "they_lack": lacking.count()})
+        return
+    _report("taken", taken)
+    if lacking:
+        click.echo(
+            f"the other side lacks {lacking.count()} events; send them with: skep sync export FILE --since {path}"
+        )
+
+
+@sync_group.command(name="with")
+@click.argument("other", type=click.Path())
+@click.option("--create", is_flag=True, help="Make the bank OTHER if it is not there.")
+@keys_option
+@common
+def with_(other: str, create: bool, keys: tuple[str, ...], bank_path: str | None, as_json: bool) -> None:
+    """Exchange events with the bank file OTHER, both ways."""
+    from skep.hive.replication import sync
+
+    if not (create or bank_exists(other)):
+        raise BankNotFoundError(
+            f"there is no bank at {other}; check the path, or make one there with `skep sync with --create {other}`"
+        )
+    with open_bank(bank_path) as bank, open_bank(other) as peer:
+        if bank.file is not None and peer.file is not None and bank.file.resolve() == peer.file.resolve():
+            raise InvalidInputError("a bank cannot be synced with itself; name another file", field="other")
+        done = sync(bank, peer, keyring=_keyring(keys))
+    if as_json:
+        print_json({"sent": done.sent, "received": done.received, "equal": done.equal})
+        return
+    _report("sent", done.sent)
+    _report("received", done.received)
+    click.echo("both show the same" if done.equal else "some events were held back or refused")
+
+
+def _report(label: str, transfer: Transfer) -> None:
+    click.echo(f"{label}: {transfer.events} events, {transfer.bytes:,} bytes")
+    if transfer.held:
+        click.echo(f"  held back until their time comes: {', '.join(transfer.held[:5])}")
+    for refused in transfer.refused[:5]:
+        click.echo(f"  refused {refused.event}: {refused.fault}")

@@ -1,0 +1,300 @@
+"""`skep install` and `skep uninstall`: a place in a client's configuration.
+
+What `skep import` does with the files of other memories.
+
+`skep hook`: what a coding agent runs before a prompt and after an answer.
+
+`skep audit`: what is wrong with a memory's files.
+
+`skep mcp`: the bank as a server for agents.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from skep.cli.app import json_option, print_json
+from skep.integrations.clients import (
+    CLIENTS,
+    Change,
+    Client,
+    Place,
+    client,
+    edits,
+    plan_install,
+    plan_uninstall,
+    show,
+    traces,
+    write,
+)
+from skep.server.mcp.start import PROFILE_NAMES
+
+if TYPE_CHECKING:
+    from skep.bank.bank import Bank
+    from skep.integrations.importers.item import Item
+
+
+NAMES = click.Choice([one.name for one in CLIENTS])
+
+
+def _place() -> Place:
+    return Place(home=Path.home(), cwd=Path.cwd(), platform=sys.platform, environ=os.environ)
+
+
+def _command(command: str | None, absolute: bool) -> list[str]:
+    if command is not None:
+        return shlex.split(command)
+    found = shutil.which("skep")
+    return [found] if absolute and found else ["skep"]
+
+
+@click.command()
+@click.argument("client_name", metavar="CLIENT", type=NAMES)
+@click.option("--project", is_flag=True, help="Write the project's file instead of the user's.")
+@click.option("--no-hooks", is_flag=True, help="Only the server; no recall before each prompt.")
+@click.option("--command", help="What starts skep, such as 'uvx skep'; default: skep.")
+@click.option("--absolute", is_flag=True, help="Write the full path of skep, for clients with another PATH.")
+@click.option("--print", "only_print", is_flag=True, help="Print the lines to add; touch nothing.")
+@click.option("--dry-run", is_flag=True, help="Say which files would change; touch nothing.")
+@json_option
+def install(
+    *,
+    client_name: str,
+    project: bool,
+    no_hooks: bool,
+    command: str | None,
+    absolute: bool,
+    only_print: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Add skep to CLIENT: its MCP server, and hooks where the client has them.
+
+    What is in the client's files stays there and is backed up first. Running it again changes nothing. With hooks, the
+    bank they keep sessions in is made if there is none.
+    """
+    chosen, place = client(client_name), _place()
+    wanted = edits(chosen, place, command=_command(command, absolute), project=project, hooks=not no_hooks)
+    if only_print:
+        shown = show(wanted, place.home)
+        print_json({"lines": shown}) if as_json else click.echo(shown, nl=False)
+        return
+    changes = plan_install(wanted)
+    _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
+    if dry_run:
+        return
+    made = _make_bank() if chosen.hooks and not no_hooks else None
+    if not as_json:
+        if made is not None:
+            click.echo(f"made {made}")
+        _advise(chosen, command, absolute)
+
+
+@click.command()
+@click.argument("client_name", metavar="CLIENT", type=NAMES)
+@click.option("--project", is_flag=True, help="Clean the project's file instead of the user's.")
+@click.option("--dry-run", is_flag=True, help="Say which files would change; touch nothing.")
+@json_option
+def uninstall(*, client_name: str, project: bool, dry_run: bool, as_json: bool) -> None:
+    """Take skep out of CLIENT's configuration; everything else stays. Memories are not touched."""
+    place = _place()
+    changes = plan_uninstall(traces(client(client_name), place, project=project))
+    _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
+
+
+def _make_bank() -> Path | None:
+    """Make the bank that hooks will keep a session in, where there is none yet: they never make one themselves."""
+    from skep.bank.bank import Bank
+    from skep.config import find_bank
+
+    path = find_bank(None, os.environ, Path.cwd())
+    if path.exists():
+        return None
+    Bank.open(path).close()
+    return path
+
+
+def _report(changes: list[Change], *, dry_run: bool, as_json: bool) -> None:
+    changed = [change for change in changes if change.changed]
+    if as_json:
+        files = [{"file": str(c.file), "backup": str(c.backup) if c.backup else None} for c in changed]
+        print_json({"dry_run": dry_run, "changed": files})
+        return
+    for change in changed:
+        verb = "would change" if dry_run else "changed"
+        click.echo(f"{verb} {change.file}" + (f" (backup: {change.backup.name})" if change.backup else ""))
+    if not changed:
+        click.echo("nothing to change")
+
+
+def _advise(chosen: Client, command: str | None, absolute: bool) -> None:
+    click.echo(chosen.after)
+    if command is None and not absolute and shutil.which("skep") is None:
+        click.echo("skep is not on PATH; install it there, or use --absolute or --command", err=True)
+
+
+MARK = b'"skep-bank"'
+
+
+def is_export(path: str) -> bool:
+    """Whether a file is an export of a bank, by its first line."""
+    file = Path(path)
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return MARK in stream.readline(4096)
+
+
+def read_foreign(path: str, source: str | None) -> tuple[str, list[Item]]:
+    """What a file was taken for, and everything in it; read to its end before a bank is touched."""
+    from skep.integrations.importers.registry import read
+
+    chosen, items = read(Path(path).expanduser(), source)
+    return chosen.name, list(items)
+
+
+def import_foreign(
+    bank: Bank,
+    path: str,
+    source: str | None,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Take in the files of another memory; what was taken in before is left as it is.
+
+    Args:
+        bank: Where to.
+        path: A file or a folder.
+        source: What it is; guessed when not given.
+        dry_run: Only count.
+        progress: Called with how many are done, and of how many.
+    """
+    return import_read(bank, *read_foreign(path, source), dry_run=dry_run, progress=progress)
+
+
+def import_read(
+    bank: Bank,
+    name: str,
+    items: list[Item],
+    *,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The same for what is read already."""
+    from skep.integrations.importers.registry import import_items
+
+    done = import_items(bank, items, dry_run=dry_run, progress=progress)
+    return {"from": name, "new": done.new, "known": done.known, "links": done.links}
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.argument("client", default="claude-code")
+@click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")
+@click.pass_context
+def hook(ctx: click.Context, client: str, bank_path: str | None) -> None:
+    """Run as a hook of CLIENT (claude-code, codex or gemini).
+
+    Reads the event from standard input and prints what the model should know. Always exits with 0, whatever it is
+    given: some clients take any other code as a reason to stop the prompt. `skep install CLIENT` sets it up.
+    """
+    from skep.integrations.hooks import main
+
+    outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    bank = bank_path or (outer if isinstance(outer, str) else None)
+    main([client, *(["--bank", bank] if bank else [])])
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option("--from", "source", help="What the file is; guessed when not given.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def audit(path: Path, source: str | None, as_json: bool) -> None:
+    """Report junk, duplicates, contradictions and staleness in PATH; nothing is changed.
+
+    PATH is a file or folder of any kind that `skep import` reads.
+    """
+    from skep.bank.bank import Bank
+    from skep.cli.app import progress_bar
+    from skep.integrations.audit import audit as examine
+    from skep.integrations.audit import report
+    from skep.integrations.importers.registry import read
+
+    chosen, items = read(path, source)
+    with Bank.open(":memory:") as bank, progress_bar("comparing") as progress:
+        found = examine(items, source=chosen.name, now=time.time(), bank=bank, progress=progress)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    else:
+        click.echo(report(found))
+
+
+@click.command()
+@click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")
+@click.option(
+    "--profile",
+    type=click.Choice(PROFILE_NAMES),
+    default="default",
+    show_default=True,
+    help="Which tools: seven, all, those of the reference memory server, or search and fetch.",
+)
+@click.option(
+    "--judge", envvar="SKEP_JUDGE", help="An agent's command that decides conflicts, such as 'claude -p'."
+)
+@click.option("--http", is_flag=True, help="Serve streamable HTTP instead of stdio.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="With --http: the address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8420, show_default=True, help="With --http.")
+@click.option("--token", envvar="SKEP_MCP_TOKEN", help="With --http: the bearer token; else one is made up.")
+@click.option("--no-auth", is_flag=True, help="With --http on the loopback address: ask for no token.")
+@click.option("--origin", "origins", multiple=True, help="With --http: a web origin that may connect.")
+@click.pass_context
+def mcp(
+    ctx: click.Context,
+    *,
+    bank_path: str | None,
+    profile: str,
+    judge: str | None,
+    http: bool,
+    host: str,
+    port: int,
+    token: str | None,
+    no_auth: bool,
+    origins: tuple[str, ...],
+) -> None:
+    """Serve the bank to an agent over MCP, on standard input and output or over HTTP."""
+    from skep.server.mcp.start import Plain, Serving, serve_plain
+
+    outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    chosen = bank_path or (outer if isinstance(outer, str) else None)
+    if not http:
+        serve_plain(Plain(chosen, profile), {**os.environ, **({"SKEP_JUDGE": judge} if judge else {})})
+        return
+    with Serving(chosen, profile, judge, os.environ, local=False) as serving:
+        _serve_http(serving.server, host=host, port=port, token=token, no_auth=no_auth, origins=origins)
+
+
+def _serve_http(
+    server: object, *, host: str, port: int, token: str | None, no_auth: bool, origins: tuple[str, ...]
+) -> None:
+    from skep.server.mcp.http import serve_http
+    from skep.server.mcp.session import Server
+
+    assert isinstance(server, Server)
+    if no_auth:
+        token = None
+    elif token is None:
+        token = secrets.token_urlsafe(32)
+        click.echo(f"bearer token: {token}", err=True)
+    click.echo(f"serving http://{host}:{port}/mcp", err=True)
+    serve_http(server, host=host, port=port, token=token, origins=origins)

@@ -1,0 +1,477 @@
+"""The engine: what every room above needs of an open bank.
+
+What was written along with merges: links that went over to the winner, and where later merges led them on.
+
+Forgetting: erased from rows, log, words, vectors, segments and the copies we made, with a receipt.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from skep import runtime
+from skep.clock import Now, system_now
+from skep.config import Settings
+from skep.embedding.embedder import Embedder, Opener, open_embedder
+from skep.engine.embeddings import Embeddings
+from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError, SkepError
+from skep.events import mentioned, voided
+from skep.model import Event, Memory, Receipt
+from skep.runtime import undisturbed
+from skep.storage.event_log import Log, scrubbed_body
+from skep.storage.sqlite_store import Plan, SqliteStore
+from skep.validation import clean_id
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from pathlib import Path
+
+    from skep.index.index import SegmentIndex
+    from skep.storage.memory_tables import Changes
+
+
+Sign = Callable[[Event], bytes]
+_set = msgspec.structs.force_setattr
+CHANGES = frozenset(
+    ("revise", "retract", "restore", "evidence", "mark", "supersede", "merge", "link", "unlink", "undo")
+)
+"""Kinds of events that change what somebody wrote; a confirmation and a dispute name their author themselves."""
+
+
+class Engine:
+    """The store, the index and the embedder of one bank, and the one way to write to it."""
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        embedder: Embedder,
+        *,
+        spec: str | None,
+        settings: Settings,
+        now: Now,
+        index_folder: str | PathLike[str] | None = None,
+        frozen: bool = False,
+        adopts: bool = True,
+        opener: Opener = open_embedder,
+    ) -> None:
+        self.store = store
+        self.store.clock = now
+        self.settings = settings
+        self.now = now
+        self.frozen = frozen
+        """A view of the past: nothing may be written, nor derived on disk."""
+        self.sign: Sign | None = None
+        self.author: Callable[[], str | None] | None = None
+        """Who acts, where several share the bank: named in every change to a memory (`by`)."""
+        self.embeddings = Embeddings(
+            store,
+            embedder,
+            spec,
+            system_now if frozen else now,
+            settings=settings,
+            adopts=adopts,
+            opener=opener,
+        )
+        self._index_folder = index_folder
+        self._index: SegmentIndex | None = None
+        self._uses: Counter[str] = Counter()
+        self._recalls = 0
+        self._use_lock = threading.Lock()
+        self.erased: set[str] = set()
+        """What was forgotten through this engine: whoever still holds a copy of it shows it no more."""
+        runtime.watch(self)
+
+    def forked(self) -> None:
+        """In a child: what was counted so far is the parent's to write."""
+        self._use_lock = threading.Lock()
+        self._uses, self._recalls = Counter(), 0
+
+    @property
+    def index(self) -> SegmentIndex:
+        """The derived index of words and vectors, up to date."""
+        if self._index is None:
+            self.embeddings.before_reading()
+            with self.store.connection.lock:  # two threads may ask for it first at the same time
+                if self._index is None:
+                    self._index = self._opened()
+        return self._index
+
+    def _opened(self) -> SegmentIndex:
+        with undisturbed():
+            from skep.index.index import SegmentIndex
+
+        return SegmentIndex(
+            self._index_folder,
+            self.store,
+            read_only=self.frozen or self.store.read_only,
+            lock=self.store.connection.lock,
+        )
+
+    def write(
+        self,
+        plans: Sequence[Plan],
+        *,
+        check: Callable[[], None] | None = None,
+        accept: Callable[[Changes], None] | None = None,
+    ) -> tuple[list[Event], Changes]:
+        """Write events and all they mean; slow embedding is left to the queue."""
+        self.embeddings.adopt()
+        by = self.author() if self.author is not None else None
+        if by is not None:
+            plans = [_named(plan, by) for plan in plans]
+        events, changes = self.store.write(
+            plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check, accept=accept
+        )
+        if changes.waiting:
+            self.embeddings.work()
+        self.embeddings.begin()
+        if self.settings.pure_reads:
+            self.flush_uses()
+        return events, changes
+
+    def revise(self, memory_id: str, changes: dict[str, Any]) -> Memory:
+        """Write a revision; the memory as it then is, or an error that says what became of it."""
+
+        def known(done: Changes) -> None:
+            if done.unknown:
+                self._missing(memory_id)
+
+        _events, done = self.write([("revise", {"memory": memory_id, "changes": changes})], accept=known)
+        found = done.revised.get(memory_id)
+        return self.memory(memory_id) if found is None or found.expires_at is not None else found
+
+    def as_stored(self, changes: Changes) -> list[Memory]:
+        """The new memories of a write, as reading them back would give them."""
+        embedder = changes.embedder
+        made = [memory for _row, memory, _text in changes.created]
+        if (
+            changes.waiting
+            or embedder is None
+            or (changes.beyond and any(m.expires_at is not None for m in made))
+        ):
+            found = self.store.memories([row for row, _m, _t in changes.created])
+            return [found[row] for row, _m, _t in changes.created]
+        for memory in made:  # nobody has seen them yet, so they need not be copied
+            _set(memory, "embedder", embedder)
+        return made
+
+    def memory(self, memory_id: str) -> Memory:
+        """A memory by id, or an error that says what became of it."""
+        self.embeddings.begin()
+        found = self.store.get(clean_id(memory_id))
+        return self._missing(memory_id) if found is None else found
+
+    def validity(self, memory_id: str) -> tuple[float | None, float | None]:
+        """Since and until when a memory holds, or an error that says what became of it."""
+        found = self.store.validity(clean_id(memory_id))
+        return self._missing(memory_id) if found is None else found
+
+    def known(self, *memory_ids: str, field: str = "memory_id") -> None:
+        """Raise unless every id names a memory; `field` is the argument that holds them."""
+        for memory_id in memory_ids:
+            self.validity(clean_id(memory_id, field))
+
+    def _missing(self, memory_id: str) -> NoReturn:
+        if self.frozen and not self.store.log.of(memory_id):
+            raise NotFoundError(f"there was no memory {memory_id!r} at that time")
+        if self.store.is_forgotten(memory_id):
+            raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
+        raise NotFoundError(f"there is no memory {memory_id!r}; `skep list` shows what there is")
+
+    def note_uses(self, memory_ids: Sequence[str]) -> None:
+        """Count that memories were handed out. Written to the log in batches: reading stays cheap."""
+        if self.frozen or self.store.read_only:
+            return
+        with self._use_lock:
+            self._uses.update(memory_ids)
+            self._recalls += 1
+            due = self._recalls >= self.settings.flush_uses_every
+        if due and not self.settings.pure_reads:
+            self.flush_uses()
+
+    def flush_uses(self) -> None:
+        """Write the use counters that are still in memory."""
+        with self._use_lock:
+            counts, self._uses, self._recalls = dict(self._uses), Counter(), 0
+        if counts:
+            now = self.now()
+            try:
+                with self.store.connection.impatient():
+                    self.store.write([("use", {"counts": counts, "at": now})], now=now)
+            except (BusyError, DiskFullError):
+                with (
+                    self._use_lock
+                ):  # statistics only: a reader never waits for a writer; counted the next time
+                    self._uses.update(counts)
+
+    def position(self) -> tuple[int, int]:
+        """Where the bank stands; equal positions mean that every read gives the same answer."""
+        return self.store.position()
+
+    def close(self) -> None:
+        """Stop the workers, write what is still in memory, release the file."""
+        self.embeddings.stop()
+        try:
+            if not (self.frozen or self.store.read_only or self.settings.pure_reads):
+                self.flush_uses()
+        finally:
+            self.store.close()
+
+    def setting(self, key: str) -> Any:
+        """A setting of the bank."""
+        return self.store.setting(key)
+
+
+def _named(plan: Plan, by: str) -> Plan:
+    """A change to a memory, with the name of whoever makes it."""
+    kind, body = plan
+    if kind not in CHANGES:
+        return plan
+    if callable(body):
+        return kind, lambda ids: {"by": by, **body(ids)}
+    return kind, {"by": by, **body}
+
+
+Ends = tuple[str, str, str]
+
+
+def went_along(log: Log, merge: Event) -> list[Event]:
+    """The events that were written with a merge, and what later merges made of its links."""
+    about = {event.id: event for name in mentioned(merge) for event in log.of(name)}
+    moved = [event for event in about.values() if event.body.get("along") == merge.id]
+    return [*moved, *_led_on(log, moved)]
+
+
+def moved_with(log: Log, memory_id: str) -> list[Event]:
+    """The events in force by which links to a copy were moved when it was merged, and then led on."""
+    merges = [
+        event for event in log.of(memory_id) if event.kind == "merge" and event.body["loser"] == memory_id
+    ]
+    if not merges:
+        return []
+    void = voided(log.undos())
+    moved = [
+        event for merge in merges for event in went_along(log, merge) if event.kind in ("link", "unlink")
+    ]
+    return [event for event in {event.id: event for event in moved}.values() if event.id not in void]
+
+
+def _led_on(log: Log, moved: Sequence[Event]) -> list[Event]:
+    """The links that stand where later merges led these to; a link that was there for another reason too stays."""
+    waiting = [event for event in moved if event.kind == "link"]
+    found: dict[str, Event] = {}
+    void = voided(log.undos()) if waiting else set[str]()
+    while waiting:
+        link = waiting.pop()
+        ends = _ends(link)
+        about = {event.id: event for name in ends[:2] for event in log.of(name) if event.id not in void}
+        same = {event.id for event in about.values() if event.kind == "link" and _ends(event) == ends}
+        if same - found.keys() - {event.id for event in moved}:
+            continue
+        for merge in about.values():
+            loser = merge.body["loser"] if merge.kind == "merge" else None
+            if loser in ends[:2]:
+                onward = _led_by(log, merge, ends)
+                waiting += [event for event in onward if event.id not in found]
+                found |= {event.id: event for event in onward}
+    return list(found.values())
+
+
+def _led_by(log: Log, merge: Event, ends: Ends) -> list[Event]:
+    """The links by which a merge replaced one that led to its copy or came from it."""
+    loser, winner = merge.body["loser"], merge.body["winner"]
+    there = tuple(winner if name == loser else name for name in ends)
+    return [
+        event
+        for event in log.of(winner)
+        if event.kind == "link" and event.body.get("along") == merge.id and _ends(event) == there
+    ]
+
+
+def _ends(link: Event) -> Ends:
+    return link.body["src"], link.body["dst"], link.body["rel"]
+
+
+COPY_SECONDS = 5.0
+"""How long a copy that somebody else writes to is waited for."""
+
+
+def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:
+    """Erase memories for good; nothing brings them back, no replica and no undo."""
+    erased_before = [i for i in memory_ids if engine.store.is_forgotten(i)]
+    engine.known(*(i for i in memory_ids if i not in erased_before))
+    derived = _derived(engine, memory_ids)
+    copies = _copies(engine, memory_ids)
+    if dry_run:
+        return Receipt(
+            memories=tuple(memory_ids),
+            erased=_would_erase(engine, memory_ids),
+            dry_run=True,
+            derived=derived,
+            copies=copies,
+        )
+    with engine.store.writing():  # what replaced what is looked at and passed on at one moment
+        plans = [*passed_on(engine.store, memory_ids), ("forget", {"memories": list(memory_ids)})]
+        events, changes = engine.write(plans)
+    engine.erased.update(memory_ids)
+    erased = dict(changes.erased)
+    erased["segments"] = clean_derived(engine, changes.forgotten_rows)
+    if erased_before:  # a crash or an absent disk may have left something the last time
+        erased["segments"] += clean_derived(engine, list(engine.store.rows_of(erased_before).values()))
+    reached, unreached = forget_in_backups(engine, memory_ids)
+    if engine.store.leftover():
+        unreached.append(
+            f"{engine.store.path}-wal: another program is reading the bank; the text goes with the next write, close,"
+            " maintain or doctor after it has finished"
+        )
+    erased["backups"] = reached
+    return Receipt(
+        memories=tuple(memory_ids),
+        erased=erased,
+        event=events[-1].id,
+        derived=derived,
+        copies=copies,
+        unreached=tuple(unreached),
+    )
+
+
+def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
+    """Events after which what the erased ones had replaced is replaced by what replaced them.
+
+    Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again, and
+    what led to it before it was merged leads to it again. Such a merge brings no evidence: nobody has said anything
+    anew. Called in the transaction that forgets.
+    """
+    gone = set(memory_ids)
+    plans: list[Plan] = []
+    for memory_id in memory_ids:
+        heir, merged = _heir(store, memory_id, gone)
+        for old, how in store.replaced_by(memory_id):
+            if old in gone or old == heir:
+                continue
+            if heir is None:
+                plans += [
+                    ("undo", {"event": event.id, "mentions": list(mentioned(event))})
+                    for event in moved_with(store.log, old)
+                ]
+            elif merged and how == "merged":
+                plans.append(("merge", {"loser": old, "winner": heir}))
+            else:
+                plans.append(("supersede", {"old": old, "new": heir}))
+    return plans
+
+
+def _heir(store: SqliteStore, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
+    """The first of a memory's successors that stays, and whether all on the way there were merged."""
+    merged, seen = True, {memory_id}
+    while (next_ := store.successor(memory_id)) is not None:
+        memory_id, how = next_
+        merged = merged and how == "merged"
+        if memory_id in seen:
+            break
+        if memory_id not in gone:
+            return memory_id, merged
+        seen.add(memory_id)
+    return None, False
+
+
+def clean_derived(engine: Engine, rows: Sequence[int]) -> int:
+    """Take forgotten rows out of the index and the write-ahead log; the number of segments rewritten."""
+    if not rows:
+        return 0
+    engine.index.refresh()
+    rewritten = engine.index.erase(rows)
+    engine.store.truncate_wal()
+    return rewritten
+
+
+def _derived(engine: Engine, memory_ids: Sequence[str]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for memory_id in memory_ids:
+        for link in engine.store.links(memory_id, rel="derived_from", direction="in"):
+            found[link.src] = None
+    return tuple(name for name in found if name not in memory_ids)
+
+
+def _would_erase(engine: Engine, memory_ids: Sequence[str]) -> dict[str, int]:
+    store = engine.store
+    rows = store.rows_of(memory_ids)
+    return {
+        "rows": len(rows),
+        "words": len(rows),
+        "log": sum(
+            scrubbed_body(event) != event.body
+            for memory_id in memory_ids
+            for event in store.log.of(memory_id)
+        ),
+        "vectors": sum(
+            len(store.vectors.get(space.number, rows.values())) for space in store.vectors.spaces()
+        ),
+        "links": sum(len(store.links(memory_id, direction="out")) for memory_id in memory_ids),
+        "backups": sum(path.exists() for path in store.backups()),
+    }
+
+
+def _copies(engine: Engine, memory_ids: Sequence[str]) -> tuple[str, ...]:
+    """Memories that say the same: merged with what is erased, in either direction."""
+    found: dict[str, None] = {}
+    for memory_id in memory_ids:
+        for link in engine.store.links(memory_id, rel="duplicate_of"):
+            found[link.dst if link.src == memory_id else link.src] = None
+    return tuple(name for name in found if name not in memory_ids)
+
+
+def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, list[str]]:
+    """Erase from every copy this bank has made; how many held any, and which could not be reached."""
+    from skep.storage.bank_export import clear
+
+    reached = 0
+    unreached: list[str] = []
+    for path in engine.store.backups():
+        clear(path)
+        if not path.exists():
+            unreached.append(
+                f"{path}: it is not there now; forget again when it is, or, if it was deleted, say so with `skep backup"
+                " --gone`"
+            )
+            continue
+        try:
+            with engine.store.alone_with_copies():
+                reached += _forget_in_copy(engine, path, memory_ids)
+        except SkepError as error:
+            unreached.append(f"{path}: {error}")
+    return reached, unreached
+
+
+def forget_meanwhile(engine: Engine, copy: Path) -> None:
+    """Erase from a new copy what was forgotten while it was made."""
+    from skep.storage.backup import forgotten_since
+
+    with engine.store.alone_with_copies():
+        gone = forgotten_since(copy, engine.store)
+        if gone:
+            _forget_in_copy(engine, copy, gone)
+
+
+def _forget_in_copy(engine: Engine, path: Path, memory_ids: Sequence[str]) -> int:
+    """Erase from one copy; 1 if it held any of them. The copy stays a single file.
+
+    Nobody can write to the bank meanwhile, so a copy that somebody else writes to is not waited for long.
+    """
+    patience = min(engine.settings.busy_seconds, COPY_SECONDS)
+    settings = msgspec.structs.replace(engine.settings, busy_seconds=patience)
+    store = SqliteStore.open(path, settings, create=False, copies=False)
+    try:
+        held = [i for i in store.rows_of(memory_ids) if not store.is_forgotten(i)]
+        if held:
+            with store.writing():
+                store.write([*passed_on(store, held), ("forget", {"memories": held})], now=engine.now())
+            store.truncate_wal()
+        return bool(held)
+    finally:
+        store.close_as_one_file()

@@ -1,1 +1,0 @@
-"""The methods of `Bank`, one file per group."""

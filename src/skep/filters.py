@@ -1,0 +1,350 @@
+"""What the derived index needs from the truth, and what a search may be narrowed to.
+
+Invariants of every store:
+
+1. An event and everything it changes are written in one transaction, or not at all.
+2. The state is a function of the *set* of events: replayed in any order, it is the same.
+3. `changed_since(seq)` yields every memory whose searchable columns changed after event `seq`, in its present
+   form, so that whoever has seen `seq` can catch up. Nothing is ever missing from it.
+4. What was forgotten is nowhere: not in rows, log, words, vectors or links.
+
+How something is asked: what a call says beside the words of its question, and the filter that it comes to.
+
+Which memories a filter admits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from skep.confidence import DECAY_PER_DAY
+from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
+from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Memory, Scope
+from skep.runtime import spelt
+from skep.validation import (
+    Time,
+    clean_choice,
+    clean_count,
+    clean_flag,
+    clean_number,
+    clean_scope,
+    clean_tags,
+    clean_text,
+    clean_time,
+    refuse_inverted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Protocol
+
+    from skep.bank.shared_base import ScopeLike
+    from skep.config import Settings
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Exact conditions that apply to words and vectors alike, before scoring."""
+
+    scope: Scope | None = None
+    """None sees every scope; otherwise exactly what `scope.admits`."""
+    include_shared: bool = False
+    """With a scope: also memories that have none."""
+    kinds: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = CURRENT
+    tags: tuple[tuple[str, ...], ...] = ()
+    """Every group must be met by at least one of its tags."""
+    domains: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    since: float | None = None
+    """created_at >= since"""
+    until: float | None = None
+    """created_at < until"""
+    valid_at: float | None = None
+    """valid_from <= t < valid_to, absent bounds open; and not expired at t."""
+    min_confidence: float | None = None
+    """Effective confidence at `now`: confidence * exp(-decay * days since last evidence)."""
+    min_importance: float | None = None
+    now: float = 0.0
+    decay_per_day: float = DECAY_PER_DAY
+
+
+class IndexRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One memory as the derived index sees it."""
+
+    row: int
+    """A stable integer key, local to this bank, never reused."""
+    seq: int
+    """The event that last changed it."""
+    text: str
+    """Title and text, as searched."""
+    vector: bytes | None
+    """float32 little-endian, unit length; None while pending."""
+    kind: str
+    status: str
+    domain: str | None
+    agent: str | None
+    user: str | None
+    project: str | None
+    session: str | None
+    tags: tuple[str, ...]
+    created_at: float
+    valid_from: float | None
+    valid_to: float | None
+    expires_at: float | None
+    confidence: float
+    last_evidence_at: float
+    importance: float
+    gone: bool = False
+    """Forgotten: drop every trace of this row."""
+    id: str = ""
+    """Of the memory; empty where no order is told from the index alone."""
+
+
+if TYPE_CHECKING:
+
+    class IndexSource(Protocol):
+        """The part of a store that the derived index reads."""
+
+        def head(self) -> int:
+            """The position of the newest change that the index must know of. Cheap: asked before every search."""
+            ...
+
+        def changed_since(self, seq: int) -> Iterator[IndexRow]:
+            """Rows changed after `seq`, in order of their `seq`; each at most once, in its present form."""
+            ...
+
+        def fingerprint(self) -> str:
+            """The embedder whose vectors `changed_since` carries. A different one means: rebuild."""
+            ...
+
+        def dim(self) -> int:
+            """The length of those vectors; 0 when there are none."""
+            ...
+
+        def identity(self) -> str:
+            """Changes when the file is replaced by another bank: segments of another identity are not used."""
+            ...
+
+
+_LISTS: Any = (tuple, list)
+_GROUPS: Any = (tuple, list, set, frozenset)
+"""What a call may hold tags in, and groups of them; a union written out would be made at every call."""
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """What `recall` and `rank` are told beside the words of a question, as it was said and not checked."""
+
+    scope: ScopeLike | None
+    limit: int | None
+    kind: str | Iterable[str] | None
+    tags: Iterable[str | Sequence[str]]
+    domain: str | None
+    agent: str | None
+    include_shared: bool
+    min_confidence: float | None
+    min_importance: float | None
+    since: Time | None
+    until: Time | None
+    valid_at: Time | None
+    include_superseded: bool
+    preset: str | None
+    config: Mapping[str, Any] | None
+    expand: Any
+
+    def spelt(self, *more: Any) -> bytes | None:
+        """What stands for all of it, and for something more; see `spelling`."""
+        scope, *others = msgspec.structs.astuple(self)
+        if type(scope) is Scope:
+            return spelt((*others, msgspec.structs.astuple(scope), None, *more))
+        return spelt((*others, None, scope, *more))
+
+    def most(self, deployed: Mapping[str, Any]) -> int:
+        """How many hits are wanted at most, in a bank that has deployed something."""
+        return clean_count("limit", deployed.get("limit", 5) if self.limit is None else self.limit, 1, 10_000)
+
+    def where(self, settings: Settings, now: float, deployed: Mapping[str, Any]) -> Filter:
+        """What may be in the answer at some time, in a bank that has deployed something."""
+        usual: Mapping[str, Any] = {}
+        if self.kind is None and not self.tags:  # a call that says what it wants is not narrowed
+            usual = deployed
+        where = checked_filter(
+            settings,
+            now,
+            kind=usual.get("kinds") if self.kind is None else self.kind,
+            status=(*CURRENT, *REPLACED)
+            if clean_flag("include_superseded", self.include_superseded)
+            else CURRENT,
+            tags=self.tags,
+            domain=self.domain,
+            agent=self.agent,
+            scope=self.scope,
+            include_shared=self.include_shared,
+            since=self.since,
+            until=self.until,
+            valid_at=self.valid_at,
+            min_confidence=self.min_confidence,
+            min_importance=self.min_importance,
+            current=True,
+        )
+        if usual.get("tags"):
+            where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in usual["tags"]))
+        return where
+
+
+def checked_filter(
+    settings: Settings,
+    now: float,
+    *,
+    kind: object = None,
+    status: object = None,
+    tags: object = None,
+    domain: object = None,
+    agent: object = None,
+    scope: object = None,
+    include_shared: object = False,
+    since: Time | None = None,
+    until: Time | None = None,
+    valid_at: Time | None = None,
+    min_confidence: object = None,
+    min_importance: object = None,
+    current: bool = False,
+    **_others: object,
+) -> Filter:
+    """A checked filter; what is not given narrows nothing, and what is no condition is another's to look at.
+
+    `current` admits what is valid now.
+    """
+    label = settings.label_limit
+    after = None if since is None else clean_time("since", since)
+    before = None if until is None else clean_time("until", until)
+    refuse_inverted(after, before, "since", "until")
+    return Filter(
+        scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
+        include_shared=clean_flag("include_shared", include_shared),
+        kinds=() if kind is None else _several("kind", kind, label, KINDS),
+        statuses=CURRENT if status is CURRENT else _several("status", status, label, STATUSES) or CURRENT,
+        tags=_tag_groups("tags", tags, settings) if tags else (),
+        domains=() if domain is None else _several("domain", domain, label),
+        agents=() if agent is None else _several("agent", agent, label),
+        since=after,
+        until=before,
+        valid_at=(now if current else None) if valid_at is None else clean_time("valid_at", valid_at),
+        min_confidence=None
+        if min_confidence is None
+        else clean_number("min_confidence", min_confidence, 0.0, 1.0),
+        min_importance=None
+        if min_importance is None
+        else clean_number("min_importance", min_importance, 0.0, 1.0),
+        now=now,
+    )
+
+
+def _several(name: str, value: Any, label: int, choices: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """One text or several, each among the choices where there are some."""
+    if value is None:
+        return ()
+    if not isinstance(value, str | Iterable) or isinstance(value, bytes | Mapping):
+        kind = type(cast("object", value)).__name__
+        raise WrongTypeError(f"{name} must be a string or a list of strings, got {kind}", field=name)
+    values = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
+    return tuple(clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values)
+
+
+def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, ...], ...]:
+    """Tags to look for: every one of those given, and at least one of each list among them."""
+    if not isinstance(value, _LISTS) and (
+        isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping)
+    ):
+        return tuple((tag,) for tag in clean_tags(field, value, settings))
+    groups: dict[tuple[str, ...], None] = {}
+    for each in cast("Iterable[Any]", value):
+        if isinstance(each, _GROUPS):
+            group = clean_tags(field, sorted(each, key=str), settings)  # pyright: ignore
+            if not group:
+                raise InvalidInputError(
+                    f"{field} holds an empty list, which nothing can match; leave it out", field=field
+                )
+        else:
+            group = (clean_text(field, each, settings.label_limit),)
+        groups[group] = None
+    if len(groups) > settings.tags_limit:
+        raise OutOfRangeError(
+            f"{field} holds {len(groups)}, over the limit of {settings.tags_limit}; leave some out",
+            field=field,
+        )
+    return tuple(groups)
+
+
+DAY = 86_400.0
+BETWEEN = "\x1f"
+"""Stands between user, project and session in the name of a conversation."""
+
+
+class Facets(NamedTuple):
+    """What a filter looks at; shared by all rows of which it is the same."""
+
+    status: str
+    kind: str
+    domain: str | None
+    agent: str | None
+    tags: tuple[str, ...]
+    user: str | None
+    project: str | None
+    session: str | None
+    created_at: float = 0.0
+    """Always 0: the time is a column of its own."""
+
+    @property
+    def key(self) -> str:
+        """The conversation; empty for what belongs to none."""
+        scope = (self.user, self.project, self.session)
+        return "" if scope == (None, None, None) else BETWEEN.join(part or "" for part in scope)
+
+
+def admits(where: Filter, facets: Facets) -> bool:
+    """Whether a row passes the parts of a filter that do not depend on the time of asking."""
+    return _admitted(where, facets, (facets.user, facets.project, facets.session))
+
+
+def _admitted(where: Filter, row: Facets | Memory, scope: tuple[str | None, str | None, str | None]) -> bool:
+    if row.status not in where.statuses:
+        return False
+    if where.kinds and row.kind not in where.kinds:
+        return False
+    if where.domains and row.domain not in where.domains:
+        return False
+    if where.agents and row.agent not in where.agents:
+        return False
+    if any(not set(group).intersection(row.tags) for group in where.tags):
+        return False
+    if where.since is not None and row.created_at < where.since:
+        return False
+    if where.until is not None and row.created_at >= where.until:
+        return False
+    if where.scope is None:
+        return True
+    asked = (where.scope.user, where.scope.project, where.scope.session)
+    if all(wanted in ("*", part) for part, wanted in zip(scope, asked, strict=True)):
+        return True
+    return where.include_shared and scope == (None, None, None)
+
+
+def admits_memory(where: Filter, memory: Memory) -> bool:
+    """Whether a memory passes a whole filter."""
+    if not _admitted(where, memory, (memory.scope.user, memory.scope.project, memory.scope.session)):
+        return False
+    t = where.valid_at
+    if t is not None:
+        begun = memory.valid_from is None or memory.valid_from <= t
+        ended = (memory.valid_to, memory.expires_at)
+        if not begun or any(end is not None and end <= t for end in ended):
+            return False
+    if where.min_importance is not None and memory.importance < where.min_importance:
+        return False
+    days = max(0.0, where.now - memory.last_evidence_at) / DAY
+    sure = memory.confidence * math.exp(-where.decay_per_day * days)
+    return where.min_confidence is None or sure >= where.min_confidence

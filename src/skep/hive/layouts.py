@@ -1,0 +1,400 @@
+"""Who keeps what: rendezvous hashing.
+
+Every member scores every key; the members with the highest scores own it. Nobody keeps a table, all members
+agree, and when one leaves only its own keys move, each to the next in its own order.
+
+The three ways to lay a hive out: which member an agent writes to, who keeps copies, who answers for
+what.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Protocol
+
+from skep.errors import InvalidInputError, NotFoundError, OutOfRangeError
+from skep.hive.hive_recall import all_missing
+from skep.text.terms import query_terms, terms
+
+REPLICATION = 3
+MANY = 50
+"""Members from which each sends only its share of the candidates."""
+
+
+def score(key: str, member: str, weight: float = 1.0) -> float:
+    """How strongly a member claims a key; a member of weight 2 gets twice the keys."""
+    digest = blake2b(key.encode(), digest_size=8, person=_person(member)).digest()
+    uniform = (int.from_bytes(digest, "big") + 0.5) / 2.0**64
+    return -weight / math.log(uniform)
+
+
+def owners(
+    key: str,
+    members: Iterable[str],
+    *,
+    replication: int = REPLICATION,
+    weights: Mapping[str, float] | None = None,
+) -> tuple[str, ...]:
+    """The members that keep a key, the first one first.
+
+    >>> keep = owners("m-1", ["a", "b", "c", "d"], replication=2)
+    >>> keep == owners("m-1", ["d", "c", "b", "a"], replication=2), len(keep)
+    (True, 2)
+    """
+    if replication < 1:
+        raise OutOfRangeError("replication must be at least 1", field="replication")
+    ranked = sorted(members, key=lambda m: (-score(key, m, (weights or {}).get(m, 1.0)), m))
+    return tuple(ranked[:replication])
+
+
+class Ring:
+    """The owners of keys among a fixed set of members, remembered per key."""
+
+    def __init__(
+        self,
+        members: Iterable[str],
+        *,
+        replication: int = REPLICATION,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self.members = tuple(sorted(set(members)))
+        self.replication = replication
+        self.weights = dict(weights or {})
+        self._owners = lru_cache(maxsize=200_000)(self._compute)
+
+    def _compute(self, key: str) -> tuple[str, ...]:
+        return owners(key, self.members, replication=self.replication, weights=self.weights)
+
+    def owners(self, key: str) -> tuple[str, ...]:
+        """The members that keep a key, the first one first."""
+        return self._owners(key)
+
+    def first(self, key: str, *, without: Iterable[str] = ()) -> str | None:
+        """The first owner that is not among `without`; None when no owner is left."""
+        absent = set(without)
+        return next((member for member in self.owners(key) if member not in absent), None)
+
+
+def share(wanted: int, members: int) -> int:
+    """How many of its best each of many members must send so that the best of all are surely among them.
+
+    Hashing deals memories out evenly, so one member holds about `wanted / members` of them; six deviations and
+    sixteen more leave no room for chance. Few members send everything that is wanted.
+
+    >>> share(200, 100), share(200, 10)
+    (27, 200)
+    """
+    if members < MANY:
+        return wanted
+    mean = wanted / members
+    return min(wanted, math.ceil(mean + 6 * math.sqrt(mean) + 16))
+
+
+@lru_cache(maxsize=100_000)
+def _person(member: str) -> bytes:
+    return blake2b(member.encode(), digest_size=16).digest()
+
+
+ROOT = "root"
+
+
+class Layout(Protocol):
+    """What a topology decides."""
+
+    @property
+    def kind(self) -> str:
+        """single, flat, federated or sharded."""
+        ...
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The members, by name."""
+        ...
+
+    @property
+    def registers(self) -> str:
+        """The member that writes the hive's own registers, such as trust."""
+        ...
+
+    def home(self, agent: str) -> str:
+        """The member an agent writes to."""
+        ...
+
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """The agents that write to a member."""
+        ...
+
+    def owner(self, memory_id: str) -> str | None:
+        """The member that answers for a memory first; None where that is whoever has it."""
+        ...
+
+    def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
+        """Whether a member answers for a memory while some are missing."""
+        ...
+
+    def keeps(self, member: str, memory_id: str) -> bool:
+        """Whether a member should hold a copy of a memory."""
+        ...
+
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:
+        """The members a new memory is copied to."""
+        ...
+
+    def path(self, home: str, member: str) -> tuple[str, ...]:
+        """The way a copy takes."""
+        ...
+
+    def lost(self, missing: int, total: int) -> float:
+        """The share of memories that nobody can answer for when so many are missing, after asking around."""
+        ...
+
+    def fitting(self, query: str) -> tuple[str, ...]:
+        """Members whose domains fit a query."""
+        ...
+
+    def joined(self, member: str, actor: str) -> None:
+        """Note the name under which a member's bank writes."""
+        ...
+
+
+class Shared:
+    """Single and flat: everybody writes to and reads from one bank."""
+
+    registers = "hive"
+
+    def __init__(self, kind: str, agents: Iterable[str]) -> None:
+        self.kind = kind
+        self.agents = unique(agents)
+        self.members = ("hive",)
+
+    def home(self, agent: str) -> str:
+        """The one member."""
+        known(agent, self.agents)
+        return "hive"
+
+    def agents_of(self, member: str) -> tuple[str, ...]:  # noqa: ARG002
+        """All of them."""
+        return self.agents
+
+    def owner(self, memory_id: str) -> str | None:  # noqa: ARG002
+        """The one member."""
+        return "hive"
+
+    def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:  # noqa: ARG002
+        """Always."""
+        return not missing
+
+    def keeps(self, member: str, memory_id: str) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """None are needed."""
+        return ()
+
+    def path(self, home: str, member: str) -> tuple[str, ...]:
+        """Straight."""
+        return (home, member)
+
+    def lost(self, missing: int, total: int) -> float:
+        """Everything."""
+        return missing / total
+
+    def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002
+        """There is nothing to choose."""
+        return ()
+
+    def joined(self, member: str, actor: str) -> None:
+        """Nothing depends on it."""
+
+
+class Sharded:
+    """Every agent is a member; rendezvous hashing says which of them keep a memory."""
+
+    kind = "sharded"
+
+    def __init__(self, agents: Iterable[str], *, replication: int) -> None:
+        self.ring = Ring(unique(agents), replication=replication)
+        self.unplaced: dict[str, str] = {}
+        """Memories whose owners could not all be reached, and the member that answers for them meanwhile."""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The agents."""
+        return self.ring.members
+
+    @property
+    def registers(self) -> str:
+        """The first of them."""
+        return self.ring.members[0]
+
+    def home(self, agent: str) -> str:
+        """Its own member."""
+        return known(agent, self.members)
+
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """Each agent is a member."""
+        return (member,)
+
+    def owner(self, memory_id: str) -> str | None:
+        """The first owner, or whoever answers until it has it."""
+        return self.unplaced.get(memory_id) or self.ring.first(memory_id)
+
+    def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
+        """Whether it is the first owner that is there."""
+        return self.ring.first(memory_id, without=missing) == member or self.unplaced.get(memory_id) == member
+
+    def keeps(self, member: str, memory_id: str) -> bool:
+        """Whether it is an owner."""
+        return member in self.ring.owners(memory_id)
+
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """The owners."""
+        return tuple(member for member in self.ring.owners(memory_id) if member != home)
+
+    def path(self, home: str, member: str) -> tuple[str, ...]:
+        """Straight."""
+        return (home, member)
+
+    def lost(self, missing: int, total: int) -> float:
+        """What has all its owners among the missing."""
+        return all_missing(missing, total, self.ring.replication)
+
+    def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Shards hold everything of anything."""
+        return ()
+
+    def joined(self, member: str, actor: str) -> None:
+        """Ownership does not depend on who wrote."""
+
+    def replaced(self, members: Iterable[str]) -> Sharded:
+        """The same with other members."""
+        fresh = Sharded(members, replication=self.ring.replication)
+        fresh.unplaced = self.unplaced
+        return fresh
+
+
+class Federated:
+    """A tree of groups. Agents of a group share its bank; what is sure enough is copied to all groups."""
+
+    kind = "federated"
+    registers = ROOT
+
+    def __init__(
+        self,
+        groups: Mapping[str, Sequence[str]],
+        *,
+        parents: Mapping[str, str] | None = None,
+        domains: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        unique(groups, what="group", needed=False)
+        listed = [agent for agents in groups.values() for agent in agents]
+        unique(dict.fromkeys(listed), needed=False, within="groups")
+        if len(set(listed)) < len(listed):
+            raise InvalidInputError(
+                "an agent belongs to one group only; some are listed twice", field="groups"
+            )
+        self.agents = {agent: group for group, agents in groups.items() for agent in agents}
+        self.parents = {group: (parents or {}).get(group, ROOT) for group in groups if group != ROOT}
+        self.members = (ROOT, *sorted(self.parents))
+        for group, parent in self.parents.items():
+            known(parent, self.members)
+            if group in self._above(group):
+                raise InvalidInputError(
+                    f"group {group!r} is above itself; groups form a tree", field="parents"
+                )
+        self._domains = {
+            group: {term for domain in names for term in terms(domain)}
+            for group, names in (domains or {}).items()
+        }
+        self._homes: dict[str, str] = {}
+
+    def home(self, agent: str) -> str:
+        """The bank of its group."""
+        return self.agents[known(agent, tuple(self.agents))]
+
+    def joined(self, member: str, actor: str) -> None:
+        """Memories are told apart by who wrote them."""
+        self._homes[actor] = member
+
+    def agents_of(self, member: str) -> tuple[str, ...]:
+        """The agents of a group."""
+        return tuple(agent for agent, group in self.agents.items() if group == member)
+
+    def owner(self, memory_id: str) -> str | None:
+        """The group that wrote it."""
+        return self._homes.get(memory_id.rpartition("-")[0])
+
+    def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
+        """The group that wrote it; if that is missing or unknown, whoever has a copy."""
+        home = self._homes.get(memory_id.rpartition("-")[0])
+        return home is None or home == member or home in missing
+
+    def keeps(self, member: str, memory_id: str) -> bool:  # noqa: ARG002
+        """Copies are made when something is broadcast, not by rule."""
+        return False
+
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """Every other group, if it is sure enough; never the one it came from."""
+        return tuple(member for member in self.members if member != home) if broadcast else ()
+
+    def path(self, home: str, member: str) -> tuple[str, ...]:
+        """Up the tree to where the ways meet, and down again."""
+        up, down = self._ancestors(home), self._ancestors(member)
+        meeting = next(name for name in up if name in down)
+        return (*up[: up.index(meeting) + 1], *reversed(down[: down.index(meeting)]))
+
+    def _ancestors(self, member: str) -> list[str]:
+        return [member, *self._above(member)]
+
+    def _above(self, member: str) -> list[str]:
+        """The groups above one, nearest first; a ring is walked once."""
+        found: list[str] = []
+        while member != ROOT and (member := self.parents[member]) not in found:
+            found.append(member)
+        return found
+
+    def within(self, group: str) -> tuple[str, ...]:
+        """A group and every group below it."""
+        known(group, self.members)
+        return tuple(member for member in self.members if group in self._ancestors(member))
+
+    def lost(self, missing: int, total: int) -> float:
+        """Only what was broadcast has copies."""
+        return missing / total
+
+    def fitting(self, query: str) -> tuple[str, ...]:
+        """Groups whose domains share a word with the query."""
+        asked = set(query_terms(query))
+        return tuple(group for group, words in self._domains.items() if words & asked)
+
+
+def unique(
+    names: Iterable[str], *, what: str = "agent", needed: bool = True, within: str | None = None
+) -> tuple[str, ...]:
+    """The names, or an error that says which one is empty or there twice."""
+    listed = list(names)
+    field = within or f"{what}s"
+    for name in listed:
+        if not isinstance(name, str) or not name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(f"{name!r} is not a name for a {what}", field=field)
+    twice = next((name for name, count in Counter(listed).items() if count > 1), None)
+    if twice is not None:
+        raise InvalidInputError(
+            f"two {what}s are called {twice!r}; every {what} needs its own name", field=field
+        )
+    if needed and not listed:
+        raise InvalidInputError(f"a hive needs at least one {what}", field=field)
+    return tuple(listed)
+
+
+def known(name: str, names: Sequence[str]) -> str:
+    """The name, if there is one like it."""
+    if name not in names:
+        shown = ", ".join(sorted(names)[:8]) + (" …" if len(names) > 8 else "")
+        raise NotFoundError(f"the hive has no {name!r}; it has {shown}")
+    return name

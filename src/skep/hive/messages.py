@@ -1,0 +1,552 @@
+"""What a recall asks of a shelf, and what the shelf answers: raw signals and statistics, never scores.
+
+Scores of different banks cannot be compared: each knows only its own word counts. So a shelf sends, per
+candidate, how often each query term occurs, the length, the cosine and the stored priors, and for itself
+how many memories and terms it holds; the asker adds the counts up and scores everything at once, exactly as
+one bank holding all of it would. Columns are little-endian bytes, so that answers of many shelves are
+joined without a loop.
+
+What travels on a bus: one frozen type per thing that can be said, and the envelope around it.
+
+Frames are tagged msgpack, so a receiver decodes them in one step and refuses anything else with a named
+error. The envelope carries who sent it, where to answer, the trace it belongs to and the hives it has
+passed through.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from skep.errors import SyncError
+from skep.filters import Filter
+from skep.hive.signatures import Fault
+from skep.hive.version_vectors import Versions
+from skep.model import Event, Link, Memory
+
+PRIVATE = "\x1eprivate"
+"""The name of an agent's own shelf among those of the members; no member can be called so."""
+Moment = tuple[float, int]
+"""When a memory was made, and its place among those of its writer."""
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A question to a shelf."""
+
+    terms: tuple[str, ...] = ()
+    vector: bytes | None = None
+    embedder: str | None = None
+    """Vectors count only where this is the shelf's own fingerprint."""
+    where: Filter = Filter()
+    k_words: int = 100
+    k_vectors: int = 100
+    texts: bool = False
+    vectors: bool = False
+    counters: bool = False
+    near: dict[str, tuple[Moment, ...]] = msgspec.field(default_factory=dict[str, tuple[Moment, ...]])
+    """Instead of candidates: the `window` neighbours on either side of these moments, per conversation."""
+    window: int = 0
+    former: int = 0
+    """Send also the best so many by words and by meaning among what was replaced, and what is current in its place."""
+    only: tuple[str, ...] = ()
+    """Instead of candidates: these very memories, whether the filter admits them or not."""
+    missing: tuple[str, ...] = ()
+    """Answer for what these members would have answered for, and for nothing else."""
+    boosted: tuple[str, ...] = ()
+    """Members that may send `boost` times as many candidates: their domain fits the query."""
+    boost: int = 1
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one shelf holds for a question; one entry per candidate in every column."""
+
+    ids: tuple[str, ...] = ()
+    counts: bytes = b""
+    """uint16, candidates x terms: how often each term occurs."""
+    length: bytes = b""
+    """uint32: how many terms the memory has."""
+    cosine: bytes = b""
+    """float32; nan where there is no vector."""
+    content: bytes = b""
+    """int64: equal where two memories say the same."""
+    created_at: bytes = b""
+    confidence: bytes = b""
+    last_evidence_at: bytes = b""
+    importance: bytes = b""
+    keys: tuple[str, ...] = ()
+    """The conversation each belongs to; empty where it belongs to none."""
+    voices: tuple[str, ...] = ()
+    """The kind of each; neighbours are of one kind, whoever wrote them."""
+    authors: tuple[str, ...] = ()
+    """The agent that wrote each; empty where none is named."""
+    admitted: bytes = b""
+    """uint8: whether it passes the filter; candidates all do."""
+    heirs: tuple[str, ...] = ()
+    """What was put in the place of each, as far as the shelf's bank can follow; empty where it was not replaced."""
+    texts: tuple[str, ...] = ()
+    vectors: bytes = b""
+    uses: bytes = b""
+    confirmations: bytes = b""
+    last_used_at: bytes = b""
+    agents: tuple[tuple[str, ...], ...] = ()
+    """Who wrote each, and who wrote what it was derived from."""
+    former: Slice | None = None
+    """What was replaced and matches, and what the shelf has of that in its place."""
+    whole: bool = False
+    """Whether this is all the shelf has of the scopes asked for, so that it has no further neighbours."""
+    held: int = 0
+    """How many memories the shelf answers for."""
+    terms: int = 0
+    """How many terms those have together."""
+    having: tuple[int, ...] = ()
+    """Per query term, how many of them hold it."""
+    matched: int = 0
+    """Candidates by words, before any were left out."""
+    embedded: int = 0
+    """Candidates by meaning, before any were left out."""
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Memories asked for by id, and the links that touch them."""
+
+    memories: tuple[Memory, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+WIRE_VERSION = 1
+"""Raised when a frame changes in a way an older reader would misread."""
+
+
+class FactPromoted(msgspec.Struct, frozen=True, tag="FACT_PROMOTED", kw_only=True):
+    """A memory reached the hive. The events are the original ones: same id, author and signature."""
+
+    memory: str
+    events: tuple[Event, ...]
+    agent: str | None = None
+    confidence: float = 0.0
+
+
+class FactRetracted(msgspec.Struct, frozen=True, tag="FACT_RETRACTED", kw_only=True):
+    """A memory was withdrawn (or, with `forgotten`, erased); every copy follows."""
+
+    memory: str
+    events: tuple[Event, ...]
+    reason: str = ""
+    forgotten: bool = False
+
+
+class ShardQuery(msgspec.Struct, frozen=True, tag="SHARD_QUERY", kw_only=True):
+    """What do you hold for this query? Answered from the local shelf alone, never forwarded."""
+
+    ask: Ask
+
+
+class ShardResponse(msgspec.Struct, frozen=True, tag="SHARD_RESPONSE", kw_only=True):
+    """What one member holds for a query: candidates with their raw signals, and its statistics."""
+
+    member: str
+    slice: Slice
+
+
+class ShardFetch(msgspec.Struct, frozen=True, tag="SHARD_FETCH", kw_only=True):
+    """Send these memories, and on request the links that touch them or the events that made them."""
+
+    ids: tuple[str, ...]
+    links: bool = False
+    events: bool = False
+    named: tuple[str, ...] = ()
+    """Single events, by id."""
+
+
+class ShardFetched(msgspec.Struct, frozen=True, tag="SHARD_FETCHED", kw_only=True):
+    """What a member has of what was asked for."""
+
+    member: str
+    found: Fetched
+    events: tuple[Event, ...] = ()
+    paths: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    """Which way each memory came to this member."""
+    forgotten: tuple[str, ...] = ()
+    """Those of the ids that were erased for good."""
+
+
+class ShardFind(msgspec.Struct, frozen=True, tag="SHARD_FIND", kw_only=True):
+    """List memories under a filter, newest first, from a row of yours on."""
+
+    where: Filter
+    limit: int
+    before: int | None = None
+    terms: tuple[str, ...] = ()
+
+
+class ShardPage(msgspec.Struct, frozen=True, tag="SHARD_PAGE", kw_only=True):
+    """What a member has under a filter, each with its row there."""
+
+    member: str
+    found: tuple[tuple[int, Memory], ...] = ()
+
+
+class MemberHello(msgspec.Struct, frozen=True, tag="MEMBER_HELLO", kw_only=True):
+    """A member has started, and this is the name its bank writes under. Members answer with their own."""
+
+    member: str
+    actor: str
+
+
+class SeenRequest(msgspec.Struct, frozen=True, tag="SEEN_REQUEST", kw_only=True):
+    """Which events have you seen?"""
+
+
+class Seen(msgspec.Struct, frozen=True, tag="SEEN", kw_only=True):
+    """The events a member has seen."""
+
+    member: str
+    seen: Versions
+
+
+class RepairRequest(msgspec.Struct, frozen=True, tag="REPAIR_REQUEST", kw_only=True):
+    """Which of your events should these members have, and have not seen? At most `limit` at a time."""
+
+    seen: dict[str, Versions]
+    passed: Versions = Versions()
+    """Events you have already looked at."""
+    limit: int = 1000
+
+
+class RepairEvents(msgspec.Struct, frozen=True, tag="REPAIR_EVENTS", kw_only=True):
+    """Events that some members should have: each once, and per member the places of its own."""
+
+    member: str
+    events: tuple[Event, ...] = ()
+    wanted: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict[str, tuple[int, ...]])
+    passed: Versions = Versions()
+    """What was looked at by now."""
+    left: int = 0
+
+
+class BlastQuery(msgspec.Struct, frozen=True, tag="BLAST_QUERY", kw_only=True):
+    """What do you hold that a source wrote or confirmed, or that was derived from some memories?"""
+
+    source: str | None = None
+    since: float | None = None
+    origins: tuple[str, ...] = ()
+
+
+class Touched(msgspec.Struct, frozen=True, array_like=True):
+    """A memory that a rollback would touch."""
+
+    id: str
+    created_at: float
+    text: str
+
+
+class BlastAnswer(msgspec.Struct, frozen=True, tag="BLAST_ANSWER", kw_only=True):
+    """What one member holds of a source, or of what was derived."""
+
+    member: str
+    memories: tuple[Touched, ...] = ()
+    confirmations: tuple[str, ...] = ()
+    """Events by which the source confirmed memories of others."""
+    changes: tuple[str, ...] = ()
+    """Events by which it changed memories of others: revisions, links, marks, newest first."""
+
+
+class ExpiredQuery(msgspec.Struct, frozen=True, tag="EXPIRED_QUERY", kw_only=True):
+    """What of yours had its time by now? What is named in `mark` is marked as expired."""
+
+    now: float
+    mark: tuple[str, ...] = ()
+
+
+class ExpiredAnswer(msgspec.Struct, frozen=True, tag="EXPIRED_ANSWER", kw_only=True):
+    """What one member holds that has expired, or the events by which it marked that."""
+
+    member: str
+    ids: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+class OutcomesQuery(msgspec.Struct, frozen=True, tag="OUTCOMES_QUERY", kw_only=True):
+    """Which outcomes do you know of? With a memory, those in which it was used."""
+
+    memory: str | None = None
+
+
+class OutcomesAnswer(msgspec.Struct, frozen=True, tag="OUTCOMES_ANSWER", kw_only=True):
+    """The outcomes one member knows of, and everything it knows to be undone."""
+
+    member: str
+    events: tuple[Event, ...] = ()
+    undos: tuple[Event, ...] = ()
+
+
+class StatusQuery(msgspec.Struct, frozen=True, tag="STATUS_QUERY", kw_only=True):
+    """How much do you answer for? With `missing`, how much of what these members would have answered for."""
+
+    missing: tuple[str, ...] = ()
+
+
+class StatusAnswer(msgspec.Struct, frozen=True, tag="STATUS_ANSWER", kw_only=True, omit_defaults=True):
+    """The figures of one member; copies that others answer for are not counted."""
+
+    member: str
+    by_status: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    by_kind: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    links: int = 0
+    """Links that start at what is counted."""
+    trials: int = 0
+    """How often procedures were tried."""
+    quarantined: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The kind of each memory that waits for review here; they stay with whoever took them in, and are not
+    among those counted."""
+    held: int = 0
+    reembedding: int = 0
+    size_bytes: int = 0
+    index_bytes: int = 0
+    embed_error: str | None = None
+    seen: Versions = Versions()
+
+
+class ShardStore(msgspec.Struct, frozen=True, tag="SHARD_STORE", kw_only=True):
+    """Keep these events; you are one of their owners."""
+
+    events: tuple[Event, ...]
+
+
+class FactsChanged(msgspec.Struct, frozen=True, tag="FACTS_CHANGED", kw_only=True):
+    """Events about memories that others may hold a copy of: revisions, confirmations, marks, links."""
+
+    events: tuple[Event, ...]
+
+
+class ShardUsed(msgspec.Struct, frozen=True, tag="SHARD_USED", kw_only=True):
+    """These memories of yours were handed out."""
+
+    ids: tuple[str, ...]
+
+
+class ShardStored(msgspec.Struct, frozen=True, tag="SHARD_STORED", kw_only=True):
+    """The answer to a store: what was new, and what is held back."""
+
+    member: str
+    applied: int
+    refused: dict[str, Fault] = msgspec.field(default_factory=dict[str, Fault])
+    """Events that were not believed, and why."""
+    held: tuple[str, ...] = ()
+    """Events that wait for their time to come."""
+
+
+class GossipRequest(msgspec.Struct, frozen=True, tag="GOSSIP_REQUEST", kw_only=True):
+    """Before I tell you anything: what do you know?"""
+
+    hive: str
+    """Who asks."""
+    digest: Literal["versions", "bloom", "none"] = "versions"
+    salt: int = 0
+    """What the places in a Bloom digest depend on, so that the same events are not overlooked every time."""
+    current: bool = False
+    """Say also which memories a recall could return; to see how far all agree."""
+
+
+class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=True):
+    """What a peer knows: ranges of counters, or a Bloom filter of ids."""
+
+    hive: str
+    seen: Versions | None = None
+    bloom: bytes | None = None
+    current: Versions | None = None
+
+
+class Gossip(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
+    """One gossip message: the most valuable of what you lack, then a batch of the rest."""
+
+    hive: str
+    events: tuple[Event, ...] = ()
+
+
+class GossipHeard(msgspec.Struct, frozen=True, tag="GOSSIP_HEARD", kw_only=True):
+    """What became of a gossip message."""
+
+    hive: str
+    applied: int = 0
+    refused: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Events that were not believed or not wanted, and why."""
+    held: tuple[str, ...] = ()
+    """Events that wait for their time to come."""
+
+
+class SyncRequest(msgspec.Struct, frozen=True, tag="SYNC_REQUEST", kw_only=True):
+    """Send me what I lack, at most `limit` events at a time; I have seen this."""
+
+    seen: Versions
+    limit: int = 1000
+
+
+class SyncEvents(msgspec.Struct, frozen=True, tag="SYNC_EVENTS", kw_only=True):
+    """Events the asker lacked, what the answerer has seen, and how many are still to come."""
+
+    events: tuple[Event, ...]
+    seen: Versions
+    left: int = 0
+    refused: dict[str, Fault] = msgspec.field(default_factory=dict[str, Fault])
+    """Of the events that were sent before: those that were not believed, and why."""
+    held: tuple[str, ...] = ()
+    """Those that wait for their time to come."""
+
+
+class AgentOnline(msgspec.Struct, frozen=True, tag="AGENT_ONLINE", kw_only=True):
+    """An agent has joined."""
+
+    agent: str
+    domains: tuple[str, ...] = ()
+    key: bytes | None = None
+
+
+class AgentReady(msgspec.Struct, frozen=True, tag="AGENT_READY", kw_only=True):
+    """An agent has learnt all it was fed and can be asked."""
+
+    agent: str
+    learnt: int = 0
+
+
+class AgentProgress(msgspec.Struct, frozen=True, tag="AGENT_PROGRESS", kw_only=True):
+    """How far an agent is."""
+
+    agent: str
+    done: int
+    total: int | None = None
+
+
+class AgentShutdown(msgspec.Struct, frozen=True, tag="AGENT_SHUTDOWN", kw_only=True):
+    """An agent leaves; its shards move to the next owners."""
+
+    agent: str
+    reason: str = ""
+
+
+class LearnContent(msgspec.Struct, frozen=True, tag="LEARN_CONTENT", kw_only=True):
+    """Something to learn."""
+
+    text: str
+    source: str | None = None
+    domain: str | None = None
+    confidence: float = 0.8
+
+
+class FeedComplete(msgspec.Struct, frozen=True, tag="FEED_COMPLETE", kw_only=True):
+    """Nothing more will come; per agent, how many LEARN_CONTENT frames it was sent."""
+
+    expected: dict[str, int]
+
+
+class Query(msgspec.Struct, frozen=True, tag="QUERY", kw_only=True):
+    """A question to an agent, answered through whatever hive it belongs to."""
+
+    query: str
+    limit: int = 5
+
+
+class QueryResponse(msgspec.Struct, frozen=True, tag="QUERY_RESPONSE", kw_only=True):
+    """An agent's answer: ids and texts, best first, and how much of the hive was heard."""
+
+    agent: str
+    hits: tuple[tuple[str, str], ...] = ()
+    completeness: float = 1.0
+
+
+class Failed(msgspec.Struct, frozen=True, tag="FAILED", kw_only=True):
+    """The answer of a handler that could not answer."""
+
+    member: str
+    error: str
+
+
+Frame = (
+    FactPromoted
+    | FactRetracted
+    | FactsChanged
+    | ShardQuery
+    | ShardResponse
+    | ShardFetch
+    | ShardFetched
+    | ShardStore
+    | ShardStored
+    | ShardUsed
+    | ShardFind
+    | ShardPage
+    | MemberHello
+    | SeenRequest
+    | Seen
+    | RepairRequest
+    | RepairEvents
+    | BlastQuery
+    | BlastAnswer
+    | ExpiredQuery
+    | ExpiredAnswer
+    | OutcomesQuery
+    | OutcomesAnswer
+    | StatusQuery
+    | StatusAnswer
+    | GossipRequest
+    | GossipDigest
+    | Gossip
+    | GossipHeard
+    | SyncRequest
+    | SyncEvents
+    | AgentOnline
+    | AgentReady
+    | AgentProgress
+    | AgentShutdown
+    | LearnContent
+    | FeedComplete
+    | Query
+    | QueryResponse
+    | Failed
+)
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frame on its way."""
+
+    subject: str
+    frame: Frame
+    id: str = ""
+    """Equal ids are one message: a stream stores it once."""
+    sender: str = ""
+    trace: str = ""
+    reply_to: str = ""
+    path: tuple[str, ...] = ()
+    """The hives and relays it has passed through, first to last."""
+    sent_at: float = 0.0
+    version: int = WIRE_VERSION
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Envelope] = msgspec.msgpack.Decoder(Envelope)
+
+
+def name_of(frame: Frame) -> str:
+    """The frame's name in the vocabulary, e.g. FACT_PROMOTED."""
+    return str(type(frame).__struct_config__.tag)
+
+
+def encode(envelope: Envelope) -> bytes:
+    """The bytes of a message."""
+    return _ENCODER.encode(envelope)
+
+
+def decode(data: bytes) -> Envelope:
+    """Read a message; anything that is not one is a `SyncError`."""
+    try:
+        envelope = _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise SyncError(f"not a frame this skep knows: {error}; is the sender a newer version?") from error
+    if envelope.version > WIRE_VERSION:
+        raise SyncError(f"the frame has wire version {envelope.version}; update skep to read it")
+    return envelope
+
+
+def without_position(event: Event) -> Event:
+    """The event as it travels: its place in the sender's log stays at home."""
+    return event if event.seq == 0 else msgspec.structs.replace(event, seq=0)

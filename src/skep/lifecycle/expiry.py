@@ -1,0 +1,170 @@
+"""What time does: expiry, fading, age limits, and what stands on something that no longer does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+
+import msgspec
+
+from skep.confidence import effective
+from skep.engine.engine import Engine
+from skep.filters import Filter
+from skep.lifecycle.decisions import ByHand, disputes_by
+from skep.lifecycle.extract_facts import in_doubt
+from skep.lifecycle.maintenance_run import Action
+from skep.lifecycle.reflect import summed_up
+from skep.lifecycle.similar_memories import load
+from skep.lifecycle.summarise import stated, summary
+from skep.model import CURRENT, Memory
+from skep.semantics.evidence import Said, supports_many
+from skep.storage.fold import fold
+from skep.storage.sqlite_store import Plan
+
+DEPRECATED = 0.3
+"""Effective confidence below which a fact is set aside."""
+ROUNDED = 0.001
+"""What the confidences that the index holds may differ by."""
+DAY = 86_400.0
+MADE_BY = "maintenance:"
+"""How the source of what maintenance wrote begins."""
+
+
+STATED = 0.8
+"""How near a fact and its sources are taken to be."""
+
+
+def _mark(step: str, memory: Memory, status: str, why: str) -> Action:
+    plan: Plan = ("mark", {"memory": memory.id, "status": status, "reason": why})
+    return Action(step=step, why=f"{memory.text!r}: {why}", memories=(memory.id,), plans=(plan,))
+
+
+def expire(engine: Engine, now: float) -> list[Action]:
+    """Plan the end of what has reached its time, unless somebody brought it back."""
+    due, by_hand = engine.store.due(now), ByHand(engine)
+    by_hand.look(memory.id for memory in due)
+    return [
+        _mark("expire", memory, "expired", "its time is over")
+        for memory in due
+        if not by_hand.kept(memory.id, "ttl", "expires_at")
+    ]
+
+
+def deprecate(
+    engine: Engine, now: float, *, decay_per_day: float, waiting: Callable[[], Mapping[str, Set[str]]]
+) -> list[Action]:
+    """Plan the setting aside of facts that nothing has supported for too long. Pinned ones and procedures stay.
+
+    The index tells which may be meant, because it need not read the whole bank for that; the bank decides. What a
+    contradiction cost a fact does not count while the pair waits for a judge. What somebody brought back stays until
+    something speaks against it.
+
+    Args:
+        engine: The bank.
+        now: The time.
+        decay_per_day: How fast confidence fades.
+        waiting: Gives, by memory, the others that it waits with; called if something is about to be set aside.
+    """
+    facts = Filter(kinds=("fact",), now=now, decay_per_day=decay_per_day)
+    firm = msgspec.structs.replace(facts, min_confidence=DEPRECATED + ROUNDED)
+    rows: list[int] = engine.index.rows_where(facts, unless=firm).tolist()
+
+    def faded(memory: Memory) -> bool:
+        left = effective(memory.confidence, memory.last_evidence_at, now, per_day=decay_per_day)
+        return left < DEPRECATED
+
+    found = [
+        memory
+        for _row, memory in sorted(load(engine, rows).items())
+        if memory.status in CURRENT and not memory.pinned and faded(memory)
+    ]
+    if not found:
+        return []
+    partners, by_hand = waiting(), ByHand(engine)
+    by_hand.look(memory.id for memory in found)
+    return [
+        _mark("deprecate", memory, "deprecated", "too little confidence is left")
+        for memory in found
+        if (memory.id not in partners or faded(_undisputed(engine, memory, partners[memory.id])))
+        and not by_hand.trusted(memory.id, partners.get(memory.id, ()))
+    ]
+
+
+def _undisputed(engine: Engine, memory: Memory, others: Set[str]) -> Memory:
+    """A memory as it would be if others had not contradicted it."""
+    events = engine.store.log.of(memory.id)
+    left_out = {event.id for event in disputes_by(events, memory.id, others)}
+    state = fold(memory.id, [event for event in events if event.id not in left_out]) if left_out else None
+    return memory if state is None else state.memory
+
+
+def prune(engine: Engine, now: float, days: float) -> list[Action]:
+    """Plan the setting aside of what is older than an age. Pinned ones, procedures and what was brought back stay."""
+    where = Filter(kinds=("fact", "episode", "document"), until=now - days * DAY, statuses=("active",))
+    old = [memory for _row, memory in engine.store.find(where, limit=1 << 40) if not memory.pinned]
+    by_hand = ByHand(engine)
+    by_hand.look(memory.id for memory in old)
+    return [
+        _mark("prune", memory, "deprecated", f"older than {days:g} days")
+        for memory in old
+        if not by_hand.kept(memory.id)
+    ]
+
+
+def rederive(engine: Engine) -> list[Action]:
+    """Plan for what is stale: say it again from the sources that still stand, or retire it."""
+    actions: list[Action] = []
+    by_hand = ByHand(engine)
+    for memory in engine.store.stale_memories():
+        if memory.pinned or memory.kind == "procedure" or not (memory.source or "").startswith(MADE_BY):
+            continue  # what people or agents wrote stays as they wrote it, and marked as stale
+        links = engine.store.links(memory.id, rel="derived_from", direction="out")
+        found = {link.dst: engine.store.get(link.dst) for link in links}
+        standing = [s for s in found.values() if s is not None and _stands(engine, s)]
+        lost = [i for i, s in found.items() if s not in standing]
+        if not standing and by_hand.kept(memory.id):
+            continue
+        if not standing:
+            actions.append(
+                _mark("rederive", memory, "deprecated", "what it was derived from no longer stands")
+            )
+            continue
+        plans: list[Plan] = [("unlink", {"src": memory.id, "dst": i, "rel": "derived_from"}) for i in lost]
+        changes: dict[str, object] = {}
+        text = _said_again(memory, [source.text for source in standing])
+        if text != memory.text:
+            changes["text"] = text
+        evidence = [i for i in memory.evidence if i not in lost and not engine.store.is_forgotten(i)]
+        if evidence != list(memory.evidence):
+            changes["evidence"] = evidence
+        if changes:
+            plans.append(("revise", {"memory": memory.id, "changes": changes}))
+        sources = (
+            "1 source that still stands"
+            if len(standing) == 1
+            else f"{len(standing)} sources that still stand"
+        )
+        actions.append(
+            Action(
+                step="rederive",
+                why=f"{memory.text!r} from the {sources}",
+                memories=(memory.id,),
+                plans=tuple(plans),
+            )
+        )
+    return actions
+
+
+def _stands(engine: Engine, source: Memory) -> bool:
+    """Whether something can still be derived from a memory; what was only summed up has lost nothing."""
+    if in_doubt(engine, source):
+        return False
+    return source.status in CURRENT or summed_up(engine, source.id)
+
+
+def _said_again(memory: Memory, texts: list[str]) -> str:
+    """What something derived says, given what its sources say now; its own words, if one of them still says that."""
+    if memory.level:
+        return summary(texts)
+    if any(supports_many([Said(memory.text, text, STATED) for text in texts])):
+        return memory.text
+    return stated(texts) or memory.text

@@ -1,0 +1,514 @@
+"""What is asked but for its words: what may be in the answer, how it is ranked, and how much of it is wanted.
+
+A caller asks in the same few ways again and again, so that checking them, and working out what applies, is worth
+doing once.
+
+Recall on an open bank: the config that applies, the pipeline, the marks that need the store, and the caches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from skep.confidence import DECAY_PER_DAY
+from skep.engine.engine import Engine
+from skep.errors import ConfigError
+from skep.filters import Filter
+from skep.model import Hit, Link, Ranked, Recalled, Stage
+from skep.recall.conflict_marks import Near, at_least, conflicts_marked, newest_first, opposes, shortened
+from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
+from skep.retrieval.recall_config import preset as preset_named
+from skep.retrieval.score import narrowed
+from skep.runtime import spelt, undisturbed
+from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED, UPDATES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from skep.engine.embeddings import Asked
+    from skep.retrieval.sources import BankSources
+
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Question(msgspec.Struct, frozen=True):
+    """How something is asked."""
+
+    where: Filter
+    """As of no time; `at` says what it is at some."""
+    limit: int
+    config: RecallConfig
+    key: bytes
+    """What stands for all of it in the keys of answers."""
+    current: bool
+    """Whether only what holds at the time of asking may be in the answer."""
+
+    def at(self, now: float) -> Filter:
+        """The filter as of a time."""
+        if self.current:
+            return msgspec.structs.replace(self.where, now=now, valid_at=now)
+        return msgspec.structs.replace(self.where, now=now)
+
+
+def made(where: Filter, limit: int, config: RecallConfig, *, current: bool = True) -> Question:
+    """A question from a filter of any time; `current` if what it says of validity is meant for the time of asking."""
+    current = current and where.valid_at is not None and where.valid_at == where.now
+    timeless = msgspec.structs.replace(where, now=0.0, valid_at=None if current else where.valid_at)
+    timeless = narrowed(timeless, config)
+    return Question(timeless, limit, config, _pack((timeless, limit, config, current)), current)
+
+
+if TYPE_CHECKING:
+    Singles = NDArray[np.float32]
+
+CONFIG_KEY = "recall/config"
+"""The setting that holds the bank's own config; `skep tune deploy` writes it."""
+NARROWING = ("limit", "tags", "kinds")
+"""Keys of a deployed config that narrow a recall rather than rank it; arguments of the call override them."""
+DAY = 86_400.0
+VERDICTS = 4096
+CONFIGS = 64
+_unpack = msgspec.msgpack.Decoder().decode
+_told, _metadata = attrgetter("signals", "ranks"), attrgetter("memory.metadata")
+Reranker = Callable[[str, Sequence[str]], Sequence[float]]
+
+
+class _Kept(NamedTuple):
+    """An answer for as long as it is true, and what its mappings held when it was given."""
+
+    since: float
+    until: float
+    answer: Recalled
+    told: bytes
+    """Signals and ranks of each hit."""
+    metadata: Sequence[dict[str, Any]]
+    """Of the memory of each; nothing where none has any."""
+
+
+class _Loaded(NamedTuple):
+    """What the first question loads."""
+
+    sources: BankSources
+    """What the pipeline reads from."""
+    run: Callable[..., Recalled]
+    """The pipeline."""
+    ranked: Callable[..., Any]
+    """The same up to where memories are read."""
+
+
+class Recaller:
+    """Answers queries on one engine, remembering recent answers for as long as nothing changes.
+
+    What threads share here is touched only inside a snapshot, that is, under the connection's lock. A lock of its
+    own would be taken before that one by some and after it by others.
+    """
+
+    one_bank = True
+    """Whether the index of this engine knows every memory that may be in an answer."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._loaded: _Loaded | None = None
+        self._answers: OrderedDict[Any, _Kept] = OrderedDict()
+        self._position: tuple[int, int] | None = None
+        self._turn = -1
+        """At which turn of the store the position was looked up."""
+        self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
+        self._configs: dict[bytes, RecallConfig] = {}
+        """Configs that were asked for, by what was asked."""
+        self.cache_hits = 0
+
+    def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Hits that were found before, less what was forgotten here since; asks nothing of the file."""
+        erased = self._engine.erased
+        if erased.isdisjoint(hit.memory.id for hit in hits):
+            return hits
+        return tuple(hit for hit in hits if hit.memory.id not in erased)
+
+    def deployed(self) -> dict[str, Any]:
+        """What `skep tune deploy` has put in force: how to rank, and (see `NARROWING`) what to let in by default."""
+        return self._engine.setting(CONFIG_KEY) or {}
+
+    def config(
+        self,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        expand: Any = None,
+        deployed: Mapping[str, Any] | None = None,
+    ) -> RecallConfig:
+        """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
+        if isinstance(
+            config, RecallConfig
+        ):  # what follows from it is kept, and its weights are the caller's to change
+            chosen = msgspec.structs.replace(config, weights=dict(config.weights))
+        else:
+            chosen = self._merged(preset, config, deployed)
+        if expand is None or (expand is False and chosen.expand is None):
+            return chosen
+        if expand is False:
+            return msgspec.structs.replace(chosen, expand=None)
+        how = (chosen.expand or Expand()) if expand is True else expand
+        if isinstance(how, Mapping):
+            how = from_dict({"expand": dict(cast("Mapping[str, Any]", how))}).expand
+        if not isinstance(how, Expand):
+            raise ConfigError(
+                f"expand must be true, false or a mapping with relations, depth, cap, decay, not {how!r}"
+            )
+        return msgspec.structs.replace(chosen, expand=how)
+
+    def _merged(
+        self, preset: str | None, config: Mapping[str, Any] | None, deployed: Mapping[str, Any] | None
+    ) -> RecallConfig:
+        """The three layers as one config; the same few are asked for again and again, so they are kept."""
+        bank: Mapping[str, Any] = {}
+        if preset is None:
+            bank = deployed if deployed is not None else self.deployed()
+        model = not self._engine.embeddings.embedder.instant
+        key = spelt((preset, model, bank, config))
+        known = None if key is None else self._configs.get(key)
+        if known is None:
+            ranking = {name: value for name, value in bank.items() if name not in NARROWING}
+            known = merge(preset_named(preset or "default", model=model), ranking or None, config)
+            if len(self._configs) >= CONFIGS:
+                self._configs.clear()
+            if key is not None:
+                self._configs[key] = known
+        return known
+
+    def question(
+        self,
+        where: Filter,
+        limit: int,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        expand: Any = None,
+        deployed: Mapping[str, Any] | None = None,
+        *,
+        current: bool = True,
+    ) -> Question:
+        """What is asked but for its words.
+
+        Args:
+            where: What may be in the answer.
+            limit: At most so many hits.
+            preset: A named way to rank.
+            config: Fields that override it.
+            expand: How to follow links.
+            deployed: The bank's own config, where that has been read already.
+            current: Whether a filter for what is valid is for the time of asking, whenever that is.
+        """
+        return made(where, limit, self.config(preset, config, expand, deployed), current=current)
+
+    def run(
+        self,
+        query: str,
+        where: Filter,
+        *,
+        limit: int,
+        preset: str | None = None,
+        config: Mapping[str, Any] | RecallConfig | None = None,
+        count_uses: bool = True,
+    ) -> Recalled:
+        """Answer one query, asked in a way of its own."""
+        question = self.question(where, limit, preset, config)
+        return self.answer(query, question, where.now, count_uses=count_uses)
+
+    def answer(
+        self,
+        query: str,
+        question: Question,
+        now: float,
+        *,
+        reranker: Reranker | None = None,
+        explain: bool = False,
+        count_uses: bool = True,
+    ) -> Recalled:
+        """Answer one query."""
+        key = (query, question.key, explain)
+        ahead = self._ahead(query, key, question.config, now, again=reranker is not None)
+        if reranker is None:
+            answer = self._asked(query, question, now, key, ahead, None, explain)
+        else:
+            from skep.retrieval.rerankers import in_two_passes
+
+            def asked(scorer: Reranker | None) -> Recalled:
+                return self._asked(query, question, now, key, ahead, scorer, explain)
+
+            answer = in_two_passes(asked, query, reranker)
+        if count_uses and answer.hits:
+            self._engine.note_uses([hit.memory.id for hit in answer.hits])
+        return answer
+
+    def _asked(
+        self,
+        query: str,
+        question: Question,
+        now: float,
+        key: Any,
+        ahead: Asked | None,
+        reranker: Reranker | None,
+        explain: bool,
+    ) -> Recalled:
+        """The answer of one moment: a recent one, or a new one, which is remembered."""
+        with self._engine.store.connection.snapshot():
+            kept = self._recent(key, now) if reranker is None else None
+            if kept is not None:
+                return _apart(kept)
+            where = question.at(now)
+            found, passing = self._answer(
+                query, where, question.limit, question.config, reranker, explain, ahead
+            )
+            if reranker is None and not passing:
+                self._keep(key, found, query, where, question.config)
+            return found
+
+    def rank(self, query: str, question: Question, now: float, *, reranker: Reranker | None = None) -> Ranked:
+        """The order that `answer` would give; no use is counted, and nothing is remembered of it.
+
+        Where links or the texts of the hits have a say in the order, `answer` finds it. Elsewhere no memory is read:
+        the ids come from the index.
+        """
+        config = question.config
+        if not self.one_bank or reranker is not None or config.currency or config.expand is not None:
+            return _order_of(self.answer(query, question, now, reranker=reranker, count_uses=False))
+        key = (query, question.key, False)
+        ahead = self._ahead(query, key, config, now)
+        with self._engine.store.connection.snapshot():
+            kept = self._recent(key, now)
+            if kept is not None:
+                return _order_of(kept.answer)
+            (sources, _, ranked), config, vector = self._ready(config, ahead)
+            where, limit = question.at(now), question.limit
+            order, reason, _ = ranked(query, config, sources, now, where, limit, vector=vector, shown=False)
+            ids = sources.ids(order.rows) if len(order.at) else ()
+            asked = sources.asked or ahead
+        if asked is not None and asked.reason:
+            reason = _both(reason, asked.reason)
+        return Ranked(ids=tuple(ids), scores=tuple(order.score.tolist()), reason=reason)
+
+    def _ahead(
+        self, query: str, key: Any, config: RecallConfig, now: float, *, again: bool = False
+    ) -> Asked | None:
+        """The query as a service embeds it, which is waited for while nothing is held; None where none is needed.
+
+        Args:
+            query: The question.
+            key: What an answer to it is remembered under.
+            config: How it is answered.
+            now: When it is asked.
+            again: Whether it is answered though an answer is remembered.
+        """
+        embeddings = self._engine.embeddings
+        embeddings.before_reading()  # it may write, which a snapshot is not for
+        if not (config.k_vectors and embeddings.waits):
+            return None
+        with self._engine.store.connection.snapshot():
+            kept = self._recent(key, now)
+        return embeddings.asked(query) if kept is None or again else None
+
+    def _ready(
+        self, config: RecallConfig, asked: Asked | None
+    ) -> tuple[_Loaded, RecallConfig, Singles | None]:
+        """The pipeline with an index that is up to date; the config as it can be met; the vector, if there is one."""
+        loaded = self._loaded
+        if loaded is None:
+            loaded = self._loaded = _load(self._engine)
+        loaded.sources.asked = None
+        self._engine.index.refresh(self._engine.store.turn())
+        if asked is not None and asked.space:
+            space = self._engine.store.active_space()
+            if space is not None and space.fingerprint != asked.space:
+                asked = None  # another model took over while it was waited for: the pipeline asks that one
+        vector = None if asked is None else asked.vector
+        if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
+            config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
+        return loaded, config, vector if vector is not None and vector.any() else None
+
+    def _answer(
+        self,
+        query: str,
+        where: Filter,
+        limit: int,
+        config: RecallConfig,
+        reranker: Reranker | None,
+        explain: bool,
+        asked: Asked | None,
+    ) -> tuple[Recalled, bool]:
+        """Run the pipeline; also whether the answer may be another one soon, though nothing is written.
+
+        Call inside a snapshot, so that everything it reads is of one moment.
+        """
+        (sources, run, _), config, vector = self._ready(config, asked)
+        found = run(
+            query,
+            config,
+            sources,
+            where.now,
+            where=where,
+            limit=(most := at_least(limit, config)),
+            vector=vector,
+            reranker=reranker,
+            explain=explain,
+        )
+        shown = found.hits
+        if config.currency and self._engine.setting(MARKED):
+            shown = newest_first(query, shown, lambda ids: self._engine.store.links_to(ids, UPDATES))
+        asked = sources.asked or asked
+        reason, trace = found.reason, found.trace
+        if asked is not None and asked.reason:
+            reason = _both(reason, asked.reason)
+            if explain:
+                trace = (Stage(name="embedder", kept=0, note=asked.reason), *trace)
+        hits = conflicts_marked(
+            shown,
+            vectors=lambda shown: sources.vectors_of([hit.memory.id for hit in shown]),
+            calibrate=self._engine.embeddings.calibrate,
+            now=where.now,
+            opposed=self.opposed,
+            linked=self._opposed_by_links(shown),
+            query=query if config.currency else None,
+        )
+        if len(hits) > limit < most:
+            hits = shortened(hits, limit)
+            trace = (*trace, Stage(name="limit", kept=limit, cut=len(shown) - limit)) if explain else trace
+        if hits is not found.hits or reason or trace:
+            found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
+        return found, asked is not None and asked.passing
+
+    def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
+        """Links that say that hits contradict something; few banks hold any."""
+        if not hits or not self._engine.setting(OPPOSED):
+            return ()
+        return self._engine.store.links_to([hit.memory.id for hit in hits], CONTRADICTS)
+
+    def opposed(self, pairs: Sequence[Near]) -> list[str]:
+        """How the memories of pairs contradict or update one another; each judged once while both are what they are."""
+        keys = [
+            (older.text, newer.text, older.polarity, newer.polarity, similarity)
+            for older, newer, similarity in pairs
+        ]
+        fresh = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._verdicts}
+        if len(self._verdicts) + len(fresh) > VERDICTS:
+            self._verdicts.clear()
+            fresh = dict(zip(keys, pairs, strict=True))
+        if fresh:
+            self._verdicts.update(zip(fresh, opposes(list(fresh.values())), strict=True))
+        return [self._verdicts[key] for key in keys]
+
+    def _recent(self, key: Any, now: float) -> _Kept | None:
+        """A recent answer, if nothing was written since and it is not too old to be true."""
+        turn = self._engine.store.turn()
+        if turn != self._turn:
+            position = self._engine.position()
+            if position != self._position:
+                self._answers.clear()
+                self._position = position
+            self._turn = turn  # last: an interrupt in between must not pass for a look
+        kept = self._answers.get(key)
+        if kept is None or not kept.since <= now < kept.until:
+            return None
+        self._answers.move_to_end(key)
+        self.cache_hits += 1
+        return kept
+
+    def _keep(self, key: Any, answer: Recalled, query: str, where: Filter, config: RecallConfig) -> None:
+        """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
+        if self._turn == self._engine.store.turn():
+            now, settings = where.now, self._engine.settings
+            until = min(now + settings.cache_seconds, self._engine.store.next_boundary(now))
+            bar, rate = where.min_confidence, where.decay_per_day
+            if (
+                bar is None and rate != DECAY_PER_DAY
+            ):  # with the usual rate, time alone takes nothing out of it
+                bar = config.min_confidence
+            if bar is not None:
+                until = _fades(answer, bar, rate, until)
+            if config.temporal != "off" or config.currency:  # the times that it names have a say
+                from skep.text.dates import holds_until
+
+                until = min(until, holds_until(query, now))
+            if until <= now:
+                return
+            self._answers[key] = _kept(now, until, answer)
+            while len(self._answers) > settings.cache_entries:
+                self._answers.popitem(last=False)
+
+
+def _order_of(found: Recalled) -> Ranked:
+    """An answer without its memories."""
+    return Ranked(
+        ids=tuple([hit.memory.id for hit in found.hits]),
+        scores=tuple([hit.score for hit in found.hits]),
+        reason=found.reason,
+    )
+
+
+def _both(reason: str, more: str) -> str:
+    """Two reasons in one."""
+    return f"{reason}; {more}" if reason else more
+
+
+def _fades(answer: Recalled, bar: float, rate: float, until: float) -> float:
+    """When the first of some hits falls below a bar for confidence, if nothing supports it; at most `until`."""
+    if bar <= 0 or rate <= 0:
+        return until
+    days = DAY / rate
+    for hit in answer.hits:
+        memory = hit.memory
+        sure = memory.confidence
+        # the logarithm of a number is never below 1 less its reciprocal, which most often is enough to know
+        if sure < 1e-9 or memory.last_evidence_at + days * (1 - bar / sure) < until:
+            until = min(until, memory.last_evidence_at + days * math.log(max(sure, 1e-9) / bar))
+    return until
+
+
+def _kept(since: float, until: float, answer: Recalled) -> _Kept:
+    """An answer, and apart from it whatever a caller could change of it."""
+    told = _pack(list(map(_told, answer.hits)))
+    metadata: list[dict[str, Any]] = list(map(_metadata, answer.hits))
+    return _Kept(since, until, answer, told, list(map(_copied, metadata)) if any(metadata) else ())
+
+
+def _apart(kept: _Kept) -> Recalled:
+    """A kept answer in mappings of its own: what one caller does to them is not seen by the next."""
+    replace = msgspec.structs.replace
+    hits = [
+        replace(
+            hit,
+            signals=signals,
+            ranks=ranks,
+            memory=replace(hit.memory, metadata=_copied(metadata)),
+        )
+        for hit, (signals, ranks), metadata in zip(
+            kept.answer.hits, _unpack(kept.told), kept.metadata or repeat(None), strict=False
+        )
+    ]
+    return replace(kept.answer, hits=tuple(hits))
+
+
+def _copied(metadata: dict[str, Any] | None) -> dict[str, Any]:
+    if not metadata:
+        return {}
+    from copy import deepcopy  # few memories have any
+
+    return deepcopy(metadata)
+
+
+def _load(engine: Engine) -> _Loaded:
+    """What the pipeline reads from, and the pipeline."""
+    with undisturbed():
+        from skep.retrieval.pipeline import ranked, run
+        from skep.retrieval.sources import BankSources
+
+        sources = BankSources(engine)
+        _ = engine.index
+    return _Loaded(sources, run, ranked)

@@ -1,0 +1,306 @@
+"""What a fork has to put right: a child has one thread, and whatever the others held or did is not there.
+
+The locks named to `hold` are taken before a fork and given back after it, on both sides, so that no other thread is in
+the middle of something when the process is copied. Things named to `watch` are told in the child.
+
+The compiled loops of the package `skep-native`, where it is installed; Python and numpy do the same without it.
+
+Regular expressions that are compiled when they are first needed.
+
+A process that answers one question needs few of them, and the long ones cost a millisecond each to compile.
+
+Named tuples that cost next to nothing to define.
+
+`typing.NamedTuple` compiles every annotation and a constructor for each class: a fifth of a millisecond, and there are
+twenty of them on the way to the first answer.
+
+>>> class Point(NamedTuple):
+...     across: int
+...     up: int = 0
+>>> Point(1), Point(up=2, across=1).up, Point(1, 2)._replace(up=3)
+(Point(across=1, up=0), 2, Point(across=1, up=3))
+
+Loading modules without work that nobody needs.
+
+What a module defines stays for as long as the process does. The collector comes by every few hundred new objects all
+the same, goes over what was loaded, and finds nothing: a tenth of the time that the first answer takes.
+
+And the BLAS that numpy brings starts its threads as it is loaded. They look for work without a pause for some 25 ms
+before they go to sleep, and do so again after every product they took part in: as much processor time as loading all of
+numpy takes. So they are told to sleep sooner. They are still all there, and wake for what is large.
+
+Digests that need no OpenSSL.
+
+`hashlib` loads OpenSSL when it is imported: several milliseconds and megabytes, to no use where the digest is one that
+Python computes by itself. Where its own modules are not to be had, `hashlib` serves.
+
+What stands for the arguments of a call, so that what follows from them need not be worked out twice.
+
+Work on many rows at once.
+
+Small matrix products on one thread.
+
+A BLAS wakes its threads for products far smaller than it is worth: on a busy machine one of 50 by 256 by 50 cost
+several milliseconds of spinning instead of a tenth of one. Pieces below its threshold are computed where they are.
+"""
+
+from __future__ import annotations
+
+import gc
+import marshal
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    import threading
+    from typing import Protocol
+
+    from numpy.typing import NDArray
+
+
+if TYPE_CHECKING:
+
+    class Forked(Protocol):
+        """Something that a child must not use as it finds it."""
+
+        def forked(self) -> None:
+            """Called in a child, before anything else happens there."""
+            ...
+
+
+PATIENCE = 5.0
+"""Seconds a fork waits for a lock, all together; whoever holds one for longer may be waiting for the forking thread."""
+
+_watched: WeakSet[Forked] = WeakSet()
+_locks: WeakSet[Any] = WeakSet()
+_held: list[Any] = []
+_missed: list[Any] = []
+
+
+def watch(thing: Forked) -> None:
+    """Have `thing.forked` called in every child, for as long as the thing is in use."""
+    _watched.add(thing)
+
+
+def hold(lock: threading.RLock) -> None:
+    """Have a lock taken during every fork, for as long as it is in use."""
+    _locks.add(lock)
+
+
+def missed(lock: threading.RLock) -> bool:
+    """In a child: whether another thread kept a lock through the fork, so that what it guards is in no known state."""
+    return any(lock is each for each in _missed)
+
+
+def _before() -> None:
+    left = PATIENCE
+    for lock in sorted(_locks, key=id):
+        if lock.acquire(timeout=left):
+            _held.append(lock)
+        else:
+            left = 0.01
+
+
+def _in_parent() -> None:
+    while _held:
+        _held.pop().release()
+
+
+def _in_child() -> None:
+    _missed[:] = [lock for lock in _locks if not any(lock is each for each in _held)]
+    _in_parent()
+    for lock in _missed:
+        lock._at_fork_reinit()
+    for thing in list(_watched):
+        thing.forked()
+    _missed.clear()
+
+
+if hasattr(os, "register_at_fork"):  # where there is no fork there is nothing to do
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+
+
+SWITCH = "SKEP_NATIVE"
+"""Set to 0 in the environment, Python and numpy do everything."""
+VERSION = 12
+"""Of what the functions take and give. A build of another version is not used, and `skep doctor` says so."""
+
+
+def found() -> Any:
+    """The package, or None."""
+    if os.environ.get(SWITCH) == "0" or sys.byteorder != "little":  # it reads files as they lie in memory
+        return None
+    loops = _installed()
+    return loops if getattr(loops, "VERSION", None) == VERSION else None
+
+
+def outdated() -> bool:
+    """Whether the package is there and cannot be used, because it was built from another version."""
+    loops = _installed()
+    return loops is not None and getattr(loops, "VERSION", None) != VERSION
+
+
+def _installed() -> Any:
+    try:
+        import skep_native  # type: ignore[import-not-found]  # pyright: ignore
+    except ImportError:  # not there, or not made for this system
+        return None
+    return skep_native  # pyright: ignore[reportUnknownVariableType]
+
+
+native: Any = found()
+
+
+MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+"""The name of a month, whole or short, as a part of a pattern."""
+
+
+class _Lazy:
+    """Stands in for a pattern; every method is looked up once and then as near as on the pattern itself."""
+
+    def __init__(self, source: str, flags: int) -> None:
+        self._source = source
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(self._source, self._flags), name)
+        setattr(self, name, value)
+        return value
+
+
+def lazy(source: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern that is compiled on first use.
+
+    >>> word = lazy(r"[a-z]+")
+    >>> word.findall("ab 12 c"), word.pattern
+    (['ab', 'c'], '[a-z]+')
+    """
+    return cast("re.Pattern[str]", _Lazy(source, flags))
+
+
+BLAS_TIMEOUT = "OPENBLAS_THREAD_TIMEOUT"
+"""For how many ticks of the processor its threads look for work, as a power of two; read when it is loaded."""
+TICKS = "20"
+"""A third of a millisecond. 26 is what OpenBLAS has by itself."""
+
+
+class undisturbed:
+    """No collection inside the block; afterwards what was made there counts as old, as if it had survived some.
+
+    Where numpy is loaded in it, threads that have nothing to do sleep. Whoever has set their patience is left alone.
+    """
+
+    __slots__ = ("_told", "_was")
+
+    def __enter__(self) -> None:
+        self._told = "numpy" not in sys.modules and BLAS_TIMEOUT not in os.environ
+        if self._told:
+            os.environ[BLAS_TIMEOUT] = TICKS
+        self._was = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._was:
+            if not gc.get_freeze_count():  # what somebody froze stays frozen
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
+        if self._told:
+            os.environ.pop(BLAS_TIMEOUT, None)
+
+
+PLAIN = 2
+"""The form in which `marshal` writes equal values alike, wherever else they are used."""
+_KNOWN = frozenset({str, int, float, bool, bytes, type(None), tuple, list, set, frozenset, dict})
+
+
+def spelt(arguments: tuple[Any, ...]) -> bytes | None:
+    """Bytes that are equal only if each argument is of the same type and says the same.
+
+    None where one of them is no plain value, whose type and content say all there is to it. Within lists and mappings,
+    what has a buffer is spelt by its bytes: a caller must refuse all but one of those that are spelt alike.
+
+    >>> spelt((1, "a", {"b": [True]})) == spelt((1, "a", {"b": [True]}))
+    True
+    >>> spelt((1,)) == spelt((True,)), spelt((1,)) == spelt((1.0,)), spelt((iter("a"),)), spelt((bytearray(1),))
+    (False, False, None, None)
+    """
+    if not _KNOWN.issuperset(map(type, arguments)):  # `marshal` takes whatever has a buffer for its bytes
+        return None
+    try:
+        return marshal.dumps(arguments, PLAIN)
+    except ValueError:
+        return None
+
+
+T = TypeVar("T")
+
+
+def uncollected(work: Callable[[], T]) -> T:
+    """Do a stretch of work without looking for garbage in rings meanwhile.
+
+    Many rows are many objects that live on, none of them in a ring; looking through all of them again and again took
+    a tenth of the time. Whoever had switched the collector off finds it so afterwards.
+    """
+    was = gc.isenabled()
+    try:
+        gc.disable()
+        return work()
+    finally:
+        if was:
+            gc.enable()
+
+
+ALONE = 1 << 18
+"""Multiplications up to which OpenBLAS uses one thread."""
+MANY = 1 << 26
+"""Multiplications from which threads are worth waking."""
+
+
+def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """`a @ b` of two matrices.
+
+    >>> import numpy as np
+    >>> a, b = np.ones((60, 256), np.float32), np.ones((256, 60), np.float32)
+    >>> bool((product(a, b) == a @ b).all())
+    True
+    """
+    (rows, inner), columns = a.shape, b.shape[1]
+    if rows * inner * columns <= ALONE or rows * inner * columns >= MANY:
+        return a @ b
+    if rows >= columns:
+        return alone(a, b)
+    import numpy as np
+
+    out = np.empty((rows, columns), dtype=np.result_type(a, b))
+    step = max(1, ALONE // (inner * rows))
+    for start in range(0, columns, step):
+        out[:, start : start + step] = a @ b[:, start : start + step]
+    return out
+
+
+def alone(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """`a @ b` of however many rows on one thread, a few rows at a time; fastest where `b` is contiguous.
+
+    >>> import numpy as np
+    >>> a, b = np.ones((1001, 256), np.float32), np.ones((256, 60), np.float32)
+    >>> bool((alone(a, b) == a @ b).all())
+    True
+    """
+    import numpy as np
+
+    (rows, inner), columns = a.shape, b.shape[1]
+    step = max(1, ALONE // max(1, inner * columns))
+    stacks = rows // step
+    whole = stacks * step
+    out = np.empty((rows, columns), dtype=np.result_type(a, b))
+    np.matmul(a[:whole].reshape(stacks, step, inner), b, out=out[:whole].reshape(stacks, step, columns))
+    np.matmul(a[whole:], b, out=out[whole:])
+    return out

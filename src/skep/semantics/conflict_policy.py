@@ -1,0 +1,288 @@
+"""Writing a memory while looking at what is already there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
+
+from skep.engine.embeddings import Progress
+from skep.engine.engine import Engine
+from skep.errors import ConflictError
+from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
+from skep.runtime import uncollected
+from skep.semantics.find_conflicts import ContradictionFn, find_for, holds, refused, repeats, replaces
+from skep.storage.memory_rows import searched_text
+from skep.storage.sqlite_store import Plan
+
+if TYPE_CHECKING:
+    from skep.storage.memory_tables import Changes
+
+
+Body = dict[str, object]
+T = TypeVar("T")
+COMPARED_BY_WORDS = (
+    "compared by words alone: the memory is not embedded yet; `maintain` compares it by meaning"
+)
+ATTEMPTS = 3
+"""How often a decision is taken again because somebody wrote meanwhile, before the others are made to wait."""
+
+
+class _Moved(Exception):
+    """Somebody wrote between the look and the write."""
+
+
+def draft(body: Body, now: float) -> Memory:
+    """The memory a body would become, with no id yet."""
+    fields = {key: value for key, value in body.items() if key in Memory.__struct_fields__ and key != "scope"}
+    scope = body.get("scope")
+    fields.setdefault("kind", "fact")
+    fields.setdefault("created_at", now)
+    return Memory(id="", scope=Scope(**scope) if isinstance(scope, dict) else SHARED, **fields)  # type: ignore[arg-type]
+
+
+def decided(engine: Engine, look: Callable[[], tuple[T, Sequence[Plan]]]) -> tuple[T, list[Event], Changes]:
+    """Look at the bank and write what follows from it, as one decision: what was seen still holds when it is written.
+
+    The look goes on without the write lock. Where another process or thread wrote meanwhile, nothing is written and
+    the bank is looked at again; if others never stop, the last look is taken while they wait.
+
+    Args:
+        engine: The bank.
+        look: Gives an answer and the events that follow from it, or raises to refuse. It may be called several times.
+    """
+    for _ in range(ATTEMPTS):
+        seen = engine.store.head()
+        answer, plans = look()
+
+        def unmoved(seen: int = seen) -> None:
+            if engine.store.head() != seen:
+                raise _Moved
+
+        try:
+            return answer, *engine.write(plans, check=unmoved)
+        except _Moved:
+            continue
+    with engine.store.writing():
+        answer, plans = look()
+        return answer, *engine.write(plans)
+
+
+def remember(
+    engine: Engine,
+    body: Body,
+    *,
+    on_conflict: OnConflict = "warn",
+    contradiction_fn: ContradictionFn | None = None,
+) -> Remembered:
+    """Write one memory by the policy for conflicts. To refuse or to replace is decided and written as one."""
+    if on_conflict == "ignore":
+        return _stored(engine, engine.write([("remember", body)])[1], ())
+    conflicts_of = _looking(engine, body, contradiction_fn)
+    done = _by_policy(engine, body, on_conflict, conflicts_of)
+    return msgspec.structs.replace(done, reason=conflicts_of.reason) if conflicts_of.reason else done
+
+
+def _by_policy(engine: Engine, body: Body, on_conflict: OnConflict, conflicts_of: _Look) -> Remembered:
+    if on_conflict == "warn":
+        conflicts = conflicts_of()
+        return _stored(engine, engine.write([("remember", body)])[1], conflicts)
+    if on_conflict == "raise":
+        conflicts, _events, changes = decided(
+            engine, lambda: (_accepted(body, conflicts_of()), [("remember", body)])
+        )
+        return _stored(engine, changes, conflicts)
+
+    def look() -> tuple[_Answer, Sequence[Plan]]:
+        return _superseding(engine, body, conflicts_of())
+
+    answer, events, changes = decided(engine, look)
+    if answer.kept is not None:
+        return Remembered(memory=engine.memory(answer.kept), conflicts=answer.conflicts, action="confirmed")
+    if not answer.replaces:
+        return _stored(engine, changes, answer.conflicts)
+    memory = engine.memory(events[0].id)
+    return Remembered(memory=memory, conflicts=_named(answer.conflicts, memory), action="superseded")
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of many, and what to do if it does not go with what is stored."""
+
+    body: Body
+    on_conflict: OnConflict = "ignore"
+    contradiction_fn: ContradictionFn | None = None
+    redactions: tuple[str, ...] = ()
+
+
+def remember_many(
+    engine: Engine, items: Sequence[Item], *, bulk: int, progress: Progress | None = None
+) -> list[Remembered]:
+    """Write many memories, each by its own policy, in order.
+
+    Those that only ask not to look, or to refuse, are written together: all, or none if one is refused. They are
+    compared with what the bank holds, not with one another. The others are written one by one.
+    """
+    runs = list(_runs(items, bulk))
+    if len(runs) > 1:  # look at all of them before the first is written
+        for item in items:
+            if item.on_conflict == "raise":
+                _accepted(item.body, _looking(engine, item.body, item.contradiction_fn)())
+    done: list[Remembered] = []
+    for run in runs:
+        if run[0].on_conflict in ("ignore", "raise"):
+            stored = uncollected(lambda run=run: _stored_all(engine, run))
+        else:
+            stored = [
+                remember(
+                    engine,
+                    run[0].body,
+                    on_conflict=run[0].on_conflict,
+                    contradiction_fn=run[0].contradiction_fn,
+                )
+            ]
+        for at, item in enumerate(run):
+            if item.redactions:
+                stored[at] = msgspec.structs.replace(stored[at], redactions=item.redactions)
+        done += stored
+        if progress is not None:
+            progress(len(done), len(items))
+    return done
+
+
+def _runs(items: Sequence[Item], bulk: int) -> Iterator[Sequence[Item]]:
+    """Items that are written together. What may be refused is never parted from what stands beside it."""
+    policies = {item.on_conflict for item in items}
+    if policies == {"ignore"}:  # as nearly always
+        for start in range(0, len(items), bulk):
+            yield items[start : start + bulk]
+        return
+    refusing = "raise" in policies
+    run: list[Item] = []
+    for item in items:
+        alone = item.on_conflict in ("warn", "supersede")
+        if run and (alone or (len(run) >= bulk and not refusing)):
+            yield run
+            run = []
+        if alone:
+            yield [item]
+        else:
+            run.append(item)
+    if run:
+        yield run
+
+
+def _stored_all(engine: Engine, items: Sequence[Item]) -> list[Remembered]:
+    return [Remembered(memory=memory) for memory in engine.as_stored(_write_all(engine, items))]
+
+
+def _write_all(engine: Engine, items: Sequence[Item]) -> Changes:
+    plans: list[Plan] = [("remember", item.body) for item in items]
+    looks = [
+        (item.body, _looking(engine, item.body, item.contradiction_fn))
+        for item in items
+        if item.on_conflict == "raise"
+    ]
+    if not looks:
+        return engine.write(plans)[1]
+
+    def look() -> tuple[None, Sequence[Plan]]:
+        for body, conflicts_of in looks:
+            _accepted(body, conflicts_of())
+        return None, plans
+
+    return decided(engine, look)[2]
+
+
+class _Look(NamedTuple):
+    """The search for conflicts of one memory, and why it goes by words alone, if it does."""
+
+    find: Callable[[], tuple[Conflict, ...]]
+    reason: str = ""
+
+    def __call__(self) -> tuple[Conflict, ...]:
+        return self.find()
+
+
+def _looking(engine: Engine, body: Body, contradiction_fn: ContradictionFn | None) -> _Look:
+    """The search for conflicts of a memory, cheap to repeat: one vector, and no pair is asked about twice.
+
+    A slow embedder is not waited for: what says the same in other words comes up in maintenance, once it is embedded.
+    """
+    memory = draft(body, engine.now())
+    vector = engine.embeddings.at_once(searched_text(memory.title, memory.text))
+    asked: dict[bytes, bool] = {}
+
+    def ask(existing: Memory, new: Memory) -> bool:
+        assert contradiction_fn is not None
+        key = msgspec.json.encode(existing)
+        if key not in asked:
+            asked[key] = contradiction_fn(existing, new)
+        return asked[key]
+
+    fn = None if contradiction_fn is None else ask
+    return _Look(
+        lambda: tuple(find_for(engine, memory, contradiction_fn=fn, vector=vector)),
+        COMPARED_BY_WORDS if vector is None and engine.store.active_space() is not None else "",
+    )
+
+
+def _accepted(body: Body, conflicts: tuple[Conflict, ...]) -> tuple[Conflict, ...]:
+    """The conflicts, if a memory is written in spite of them; otherwise it is refused."""
+    serious = refused(conflicts)
+    if serious:
+        raise ConflictError(str(body["text"]), serious)
+    return conflicts
+
+
+def _stored(engine: Engine, changes: Changes, conflicts: tuple[Conflict, ...]) -> Remembered:
+    memory = engine.as_stored(changes)[0]
+    return Remembered(memory=memory, conflicts=_named(conflicts, memory) if conflicts else ())
+
+
+def _named(conflicts: tuple[Conflict, ...], memory: Memory) -> tuple[Conflict, ...]:
+    return tuple(msgspec.structs.replace(conflict, memory=memory) for conflict in conflicts)
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What superseding comes to."""
+
+    conflicts: tuple[Conflict, ...] = ()
+    kept: str | None = None
+    """The memory that already says it."""
+    replaces: bool = False
+
+
+def _superseding(
+    engine: Engine, body: Body, conflicts: tuple[Conflict, ...]
+) -> tuple[_Answer, Sequence[Plan]]:
+    """Repeat what is known, or replace what no longer holds.
+
+    Only within one scope: what is private to one must not change what everybody sees, nor stand in for it. And only by
+    what holds now and is not the older: the price of next month replaces nothing yet, that of last year nothing more.
+    """
+    now = engine.now()
+    memory = draft(body, now)
+    mine = [c for c in conflicts if c.existing.scope == memory.scope]
+    repeated = [c for c in mine if repeats(c)]
+    outdated = [
+        c.existing.id
+        for c in mine
+        if replaces(c) and holds(memory, now) and memory.created_at >= min(c.existing.created_at, now)
+    ]
+    if repeated:
+        kept = repeated[0].existing
+        by = body.get("agent") or engine.store.actor
+        plans: list[Plan] = [("confirm", {"memory": kept.id, "by": by})]
+        evidence = body.get("evidence")
+        if evidence:
+            plans.append(("evidence", {"memory": kept.id, "sources": evidence}))
+        plans += [("supersede", {"old": old, "new": kept.id}) for old in outdated if old != kept.id]
+        return _Answer(conflicts=conflicts, kept=kept.id), plans
+    plans = [("remember", body)]
+    plans += [("supersede", _replacing(old)) for old in outdated]
+    return _Answer(conflicts=conflicts, replaces=bool(outdated)), plans
+
+
+def _replacing(old: str) -> Callable[[Sequence[str]], dict[str, object]]:
+    return lambda ids: {"old": old, "new": ids[0]}

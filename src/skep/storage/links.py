@@ -1,0 +1,187 @@
+"""Reading links, those of lineage included.
+
+The rows around a row in the time of its scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from skep.model import Link
+from skep.storage.sqlite_connection import Connection
+
+_ENDS = (
+    "SELECT dst FROM links WHERE src = ?1 AND rel = 'contradicts'"
+    " UNION SELECT src FROM links WHERE dst = ?1 AND rel = 'contradicts'"
+)
+_IN_DOUBT = (
+    "SELECT 1 FROM memories m WHERE m.id = ?1 AND m.pinned = 0 AND EXISTS"
+    f" (SELECT 1 FROM memories o WHERE o.id IN ({_ENDS}) AND o.status = 'active' AND o.forgotten = 0)"
+)
+
+_LEADS = "m.replaced_by IS NOT NULL AND m.forgotten = 0 AND m.status IN ('superseded', 'merged', 'retracted')"
+"""Whether a memory leads on to what replaced it: also one that was retracted, which shows no more by itself."""
+_HEIRS = f"""
+    WITH RECURSIVE chain(start, id) AS (
+        SELECT m.row, m.replaced_by FROM memories m WHERE m.row IN (SELECT value FROM json_each(?)) AND {_LEADS}
+        UNION
+        SELECT chain.start, m.replaced_by FROM chain JOIN memories m ON m.id = chain.id WHERE {_LEADS}
+    )
+    SELECT chain.start, chain.id FROM chain LEFT JOIN memories m ON m.id = chain.id
+    WHERE m.id IS NULL OR (m.forgotten = 0 AND NOT ({_LEADS}))
+"""
+
+
+def any_contradicts(connection: Connection) -> bool:
+    """Whether the bank holds any link that says `contradicts`."""
+    return connection.one("SELECT 1 FROM links WHERE rel = 'contradicts' LIMIT 1") is not None
+
+
+def contradicts_ends(connection: Connection, memory_id: str) -> set[str]:
+    """What a memory contradicts or is contradicted by, as links say, whether it stands or not."""
+    return {other for (other,) in connection.rows(_ENDS, (memory_id,))}
+
+
+def contradicted(connection: Connection, memory_id: str) -> bool:
+    """Whether a link puts a memory in doubt: the other end stands, and the memory is not pinned."""
+    return connection.one(_IN_DOUBT, (memory_id,)) is not None
+
+
+class Linked:
+    """The part of reading that is about links."""
+
+    connection: Connection
+
+    def link_sources(self) -> list[str]:
+        """Where each link starts, once per link."""
+        return [row[0] for row in self.connection.rows("SELECT src FROM links")]
+
+    def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:
+        """The links of one memory."""
+        found = self._lineage_links(memory_id, rel, direction)
+        for column, wanted in (("src", "out"), ("dst", "in")):
+            if direction in (wanted, "both"):
+                sql = f"SELECT src, dst, rel, strength FROM links WHERE {column} = :id"
+                values: dict[str, Any] = {"id": memory_id}
+                if rel is not None:
+                    sql += " AND rel = :rel"
+                    values["rel"] = rel
+                found += [
+                    Link(src=s, dst=d, rel=r, strength=w)
+                    for s, d, r, w in self.connection.rows(sql + " ORDER BY rel, src, dst", values)
+                ]
+        return found
+
+    def _lineage_links(self, memory_id: str, rel: str | None, direction: str) -> list[Link]:
+        """What replaced what, as links: the newer `supersedes` the older, a copy is a `duplicate_of` the kept one."""
+        rows = self.connection.rows(
+            "SELECT id, replaced_by, status FROM memories WHERE (id = :id OR replaced_by = :id)"
+            " AND replaced_by IS NOT NULL AND status IN ('superseded', 'merged') ORDER BY id",
+            {"id": memory_id},
+        )
+        links = [
+            Link(src=new, dst=old, rel="supersedes")
+            if status == "superseded"
+            else Link(src=old, dst=new, rel="duplicate_of")
+            for old, new, status in rows
+        ]
+        return [
+            link
+            for link in links
+            if rel in (None, link.rel)
+            and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
+        ]
+
+    def replaced_by(self, memory_id: str) -> list[tuple[str, str]]:
+        """What a memory replaced, and how: `superseded` or `merged`."""
+        sql = (
+            f"SELECT m.id, m.replaced_how FROM memories m WHERE m.replaced_by = ? AND {_LEADS} ORDER BY m.id"
+        )
+        return [(old, how) for old, how in self.connection.rows(sql, (memory_id,))]
+
+    def successor(self, memory_id: str) -> tuple[str, str] | None:
+        """What replaced a memory, and how; None where nothing did."""
+        sql = f"SELECT m.replaced_by, m.replaced_how FROM memories m WHERE m.id = ? AND {_LEADS}"
+        found = self.connection.rows(sql, (memory_id,))
+        return (found[0][0], found[0][1]) if found else None
+
+    def heirs(self, rows: Sequence[int]) -> dict[int, str]:
+        """What stands in place of replaced rows now: of each the end of its chain, where there is one.
+
+        A part of a hive may not hold that end: then its id is all that is known of it here.
+        """
+        return dict(self.connection.rows(_HEIRS, (msgspec.json.encode(rows).decode(),)))
+
+    def contradicted(self, memory_id: str) -> bool:
+        """Whether a link puts a memory in doubt: the other end stands, and the memory is not pinned."""
+        return contradicted(self.connection, memory_id)
+
+    def links_to(self, ids: Sequence[str], rel: str) -> list[Link]:
+        """The links of one relation that end at some memories."""
+        marks = ", ".join("?" * len(ids))
+        sql = (
+            f"SELECT src, dst, rel, strength FROM links WHERE rel = ? AND dst IN ({marks}) ORDER BY src, dst"
+        )
+        return [
+            Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in self.connection.rows(sql, (rel, *ids))
+        ]
+
+    def all_links(self) -> list[Link]:
+        """Every link."""
+        rows = self.connection.rows("SELECT src, dst, rel, strength FROM links ORDER BY src, dst, rel")
+        return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
+
+
+_SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
+_NEIGHBOUR = (
+    "(SELECT n.row FROM memories n INDEXED BY memories_scope WHERE n.scope_user IS m.scope_user AND n.scope_project IS"
+    " m.scope_project AND n.scope_session IS m.scope_session AND "
+    + _SCOPED.replace("n.", "")
+    + " AND (n.created_at, n.row) {compare} (m.created_at, m.row) ORDER BY n.created_at {order}, n.row {order} LIMIT 1"
+    " OFFSET {skip})"
+)
+
+
+def around(
+    of_rows: Callable[[str, Sequence[int]], list[tuple[Any, ...]]],
+    rows: Sequence[int],
+    window: int,
+    seconds: float,
+) -> dict[int, tuple[list[int], list[int]]]:
+    """See `Reads.around`; `of_rows` runs a statement over the rows that it names as `:rows`."""
+    wanted = ", ".join(
+        _NEIGHBOUR.format(compare=compare, order=order, skip=skip)
+        for compare, order in (("<", "DESC"), (">", "ASC"))
+        for skip in range(window)
+    )
+    scoped = _SCOPED.replace("n.", "m.")
+    found = of_rows(f"SELECT m.row, {wanted} FROM memories m WHERE m.row IN (:rows) AND {scoped}", rows)
+    if not found:
+        return {}
+    every = list({row for line in found for row in line if row is not None})
+    sql = "SELECT row, created_at, agent, kind, forgotten FROM memories WHERE row IN (:rows)"
+    about = {row: rest for row, *rest in of_rows(sql, every)}
+    return {
+        row: (_walk(row, near[:window], about, seconds), _walk(row, near[window:], about, seconds))
+        for row, *near in found
+    }
+
+
+def _walk(
+    start: int, near: Sequence[int | None], about: Mapping[int, Sequence[Any]], seconds: float
+) -> list[int]:
+    """How far one may walk from a row along its neighbours."""
+    last, _, kind, _ = about[start]
+    walked: list[int] = []
+    for row in near:
+        if row is None:
+            break
+        at, _, its_kind, forgotten = about[row]
+        if abs(at - last) > seconds or its_kind != kind or forgotten:
+            break
+        walked.append(row)
+        last = at
+    return walked

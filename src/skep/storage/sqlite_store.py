@@ -1,0 +1,602 @@
+"""The SQLite store: one file, the log and the tables derived from it, one transaction per write.
+
+Events of other replicas: which of them are new, which can be taken now, and which have to wait.
+
+Who is at work on a bank: one lease per job, in the bank's file, never replicated.
+
+A lease has an owner and an end. Its owner moves the end while it works; whoever finds the end passed may take the
+lease, so that a crash costs a wait and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+import msgspec
+
+from skep.clock import pack
+from skep.config import Settings
+from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, NewerVersionError, ReadOnlyError
+from skep.events import mentioned
+from skep.model import Event
+from skep.storage.event_log import Log, scrubbed_body
+from skep.storage.memory_rows import searched_text
+from skep.storage.queries import Reads
+from skep.storage.sqlite_connection import MEMORY, Connection, translated
+from skep.storage.sqlite_file import actor_of, claim_actor, connect, copy_file, migrate, prepare
+from skep.storage.vectors import Space
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skep.storage.full_text import Handover
+    from skep.storage.memory_tables import Changes, Tables
+
+
+Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
+"""The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
+
+Embed = Callable[[Sequence[str], Sequence[Space]], Mapping[int, Sequence[bytes]]]
+"""Gives vectors of texts, per space."""
+
+READER_SECONDS = 2.0
+"""How long erasing waits for readers before it is left to a later moment."""
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of events that came from elsewhere."""
+
+    new: int = 0
+    known: int = 0
+    held: tuple[str, ...] = ()
+    """Events that wait for one before them, or for their time to come."""
+    erased: dict[str, int] = {}
+    forgotten_rows: tuple[int, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    """The memories that these events erased."""
+
+
+class SqliteStore(Reads):
+    """The truth of one bank. See `storage.base` for the invariants."""
+
+    def __init__(self, connection: Connection, settings: Settings) -> None:
+        super().__init__(connection)
+        self.settings = settings
+        self.read_only = connection.read_only
+        self.name, self._named = actor_of(connection)
+        """The name in the file; in a copy that has not written yet, that of the original."""
+        self._erasing = self.leftover()
+        self._noted = connection.data_version()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Settings,
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        copies: bool = True,
+    ) -> SqliteStore:
+        """Open or create a bank file. A file that cannot be written is opened for reading.
+
+        Args:
+            path: The file, or `":memory:"`.
+            settings: Limits and defaults.
+            create: Whether to create a missing file.
+            read_only: Open for reading alone.
+            copies: Whether to keep a copy of a file of an older version before it is migrated.
+        """
+        path = prepare(path, create=create and not read_only)
+        try:
+            connection = connect(path, busy_seconds=settings.busy_seconds, read_only=read_only, copies=copies)
+        except ReadOnlyError:
+            if read_only or not os.path.exists(path):
+                raise
+            connection = connect(path, busy_seconds=settings.busy_seconds, read_only=True)
+        return cls(connection, settings)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What writes down what events mean; many a process only reads."""
+        from skep.storage.memory_tables import Tables
+
+        return Tables(self.connection, self.log, self.vectors)
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file; None for a bank in memory."""
+        return None if self.connection.path == MEMORY else self.connection.path
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for a bank in memory."""
+        from pathlib import Path
+
+        return None if self.file is None else Path(self.file)
+
+    @property
+    def actor(self) -> str:
+        """The name under which this file writes. A copy draws one of its own when it is first asked for."""
+        if not self._named:
+            self.name = claim_actor(self.connection)
+            self._named = not self.connection.db.in_transaction  # that may still be rolled back
+        return self.name
+
+    # Writing
+
+    @contextlib.contextmanager
+    def writing(self) -> Generator[None]:
+        """One transaction; what was cached of the state is looked up again afterwards, whatever the end."""
+        self._refuse_read_only()
+        outermost = not self.connection.mine
+        try:
+            with self.connection.transaction(apart=True):
+                try:
+                    self.log.newest.look()
+                    yield
+                except BaseException:
+                    self._came_to_nothing()
+                    raise
+                finally:
+                    self._wrote(beyond=True)
+        except BaseException as error:
+            self._interrupted(error, outermost=outermost)
+            raise
+
+    def _came_to_nothing(self) -> None:
+        """What was written is taken back, and with it what was thought of it."""
+        self._seen = -1
+        self.log.newest.drop()
+
+    def _interrupted(self, error: BaseException, *, outermost: bool) -> None:
+        """Nothing stays locked after an interrupt, which may come between any two steps."""
+        if outermost and not isinstance(error, Exception):
+            self.connection.let_go()
+
+    def write(
+        self,
+        plans: Sequence[Plan],
+        *,
+        now: float,
+        embed: Embed | None = None,
+        sign: Callable[[Event], bytes] | None = None,
+        check: Callable[[], None] | None = None,
+        accept: Callable[[Changes], None] | None = None,
+    ) -> tuple[list[Event], Changes]:
+        """Append events of our own and everything they mean, in one transaction.
+
+        Args:
+            plans: What happened.
+            now: The wall clock.
+            embed: Called with new texts and the spaces; gives vectors per space. Rows without one are queued.
+            sign: Signs an event before it is written.
+            check: Runs inside the transaction, before anything is written; may raise to refuse.
+            accept: Runs inside the transaction, with what was written; may raise to take it all back.
+        """
+        actor = self.name if self._named else self.actor
+        if self.read_only:
+            self._refuse_read_only()
+        connection, newest = self.connection, self.log.newest
+        outermost = not connection.mine
+        beyond = True
+        try:  # what `writing` does; a generator would cost a write as much as two of its statements
+            with connection.transaction(apart=True):
+                try:
+                    newest.look()
+                    if check is not None:
+                        check()
+                    events, bodies = self.log.mint(actor, plans, now)
+                    if sign is not None:
+                        events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
+                    changes = self._take(events, fresh=True, embed=embed, bodies=bodies)
+                    if accept is not None:
+                        accept(changes)
+                    if connection.version != self._noted:
+                        self._take_note()
+                    beyond = changes.beyond or changes.waiting
+                except BaseException:
+                    self._came_to_nothing()
+                    raise
+                finally:
+                    self._wrote(beyond=beyond)
+        except BaseException as error:
+            self._interrupted(error, outermost=outermost)
+            raise
+        if changes.cut is not None:
+            with connection.lock:
+                if not connection.db.in_transaction:  # that may still be rolled back
+                    self.tables.handover.keep(changes.cut)
+        if self._erasing:
+            self.truncate_wal(0.0)
+        return events, changes
+
+    def hand_over(self) -> Handover | None:
+        """What was written in bulk since the index was last built, for whoever builds it now."""
+        with self.connection.lock:
+            return self.tables.handover.take() if "tables" in self.__dict__ else None
+
+    def apply(
+        self,
+        events: Iterable[Event],
+        *,
+        now: float,
+        embed: Embed | None = None,
+        partial: bool = False,
+    ) -> Applied:
+        """Take events of other replicas: each once, in any order, future stamps held back.
+
+        Events with a gap before them wait until it is filled; with `partial` (copies of single memories in a
+        hive, where the gap may never be filled) they are taken at once.
+        """
+        from skep.events import checked
+        from skep.storage.memory_tables import Changes
+
+        events = [checked(event) for event in events]
+        horizon = pack(now + self.settings.max_drift_seconds)
+        with self.writing():
+            there = arrived(self.log, events, horizon=horizon, partial=partial)
+            self.log.hold([self._scrubbed(event) for event in there.waiting])
+            self.log.release(there.ready)
+            changes = (
+                self._take(
+                    [self._scrubbed(e) for e in there.ready], fresh=False, embed=embed, gaps=there.gaps
+                )
+                if there.ready
+                else Changes()
+            )
+        return Applied(
+            new=len(there.ready),
+            known=there.known,
+            held=tuple(event.id for event in there.waiting),
+            erased=changes.erased,
+            forgotten_rows=tuple(changes.forgotten_rows),
+            forgotten=tuple(
+                i for event in there.ready if event.kind == "forget" for i in event.body["memories"]
+            ),
+        )
+
+    def _scrubbed(self, event: Event) -> Event:
+        """An event about something forgotten arrives without its text."""
+        if any(self.is_forgotten(subject) for subject in mentioned(event)):
+            return msgspec.structs.replace(event, body=scrubbed_body(event), signature=None)
+        return event
+
+    def _take(
+        self,
+        events: Sequence[Event],
+        *,
+        fresh: bool,
+        embed: Embed | None,
+        bodies: Sequence[str | None] = (),
+        gaps: bool = False,
+    ) -> Changes:
+        self.log.insert(events, bodies=bodies, gaps=gaps, fresh=fresh)
+        changes = self.tables.apply(events, fresh=fresh)
+        if changes.created:
+            rows: list[int] = []
+            texts: list[str] = []
+            for row, _, text in changes.created:
+                rows.append(row)
+                texts.append(text)
+            self._embed(rows, texts, self.vectors.add, embed, changes)
+        if changes.retexted:
+            texts = [self._text_of(row) for row in changes.retexted]
+            self._embed(changes.retexted, texts, self.vectors.put, embed, changes)
+        return changes
+
+    def _embed(
+        self,
+        rows: Sequence[int],
+        texts: Sequence[str],
+        store: Callable[[int, Sequence[int], Sequence[bytes]], None],
+        embed: Embed | None,
+        changes: Changes,
+    ) -> None:
+        """Store the vectors of texts, as far as they can be made at once; the rest is queued."""
+        spaces = self.spaces()
+        vectors: Mapping[int, Sequence[bytes]] = embed(texts, spaces) if embed is not None else {}
+        for space in spaces:
+            made = vectors.get(space.number)
+            if made is None:
+                self.vectors.queue(space.number, rows)
+                changes.waiting = changes.waiting or space.state == "active"
+                continue
+            store(space.number, rows, made)
+            if space.state == "active":
+                changes.embedder = space.fingerprint
+
+    def _text_of(self, row: int) -> str:
+        ((title, text),) = self.connection.rows("SELECT title, text FROM memories WHERE row = ?", (row,))
+        return searched_text(title, text)
+
+    def _refuse_read_only(self) -> None:
+        if self.read_only:
+            if self.path is None:
+                raise ReadOnlyError("this is a view of the past, for reading only; write to the bank itself")
+            raise ReadOnlyError(f"{self.connection.path} is open for reading only; check its permissions")
+
+    # Spaces
+
+    def adopt(self, fingerprint: str, dim: int, spec: str | None) -> Space | None:
+        """Make sure there is a space for an embedder; the one that is being built, if it is not the active one."""
+        active = self.active_space()
+        if active is not None and active.fingerprint == fingerprint:
+            return None
+        if self.read_only:
+            return None
+        with self.writing():
+            self._seen = -1
+            for space in self.vectors.spaces():
+                if space.fingerprint == fingerprint:
+                    return None if space.state == "active" else space
+                if space.state == "building":
+                    self.vectors.drop(space.number)
+            empty = not self.connection.one("SELECT 1 FROM memories WHERE forgotten = 0 LIMIT 1")
+            if empty and active is not None:
+                self.vectors.drop(active.number)
+            state = "active" if empty or active is None else "building"
+            space = self.vectors.create(fingerprint, dim, spec, state)
+            self.vectors.queue_all(space.number)
+            if state == "active":
+                rows = self.connection.rows("SELECT row FROM memories WHERE forgotten = 0")
+                self.tables.touch(row for (row,) in rows)
+        return None if state == "active" else space
+
+    def keep_active(self) -> None:
+        """Give up the space that is being built, if any: the active one stays."""
+        building = self.building_space()
+        if building is not None:
+            with self.writing():
+                self._seen = -1
+                self.vectors.drop(building.number)
+
+    def put_vectors(
+        self, space: int, rows: Sequence[int], vectors: Sequence[bytes], texts: Sequence[str]
+    ) -> None:
+        """Store vectors the queue has made; rows that were forgotten or have another text by now are left alone."""
+        with self.writing():
+            made = dict(zip(rows, zip(vectors, texts, strict=True), strict=True))
+            still = self.connection.rows(
+                "SELECT m.row, m.title, m.text FROM pending p JOIN memories m ON m.row = p.row"
+                " WHERE p.space = ? AND p.row IN (SELECT value FROM json_each(?))",
+                (space, str([int(row) for row in rows])),
+            )
+            kept = [row for row, title, text in still if searched_text(title, text) == made[row][1]]
+            self.vectors.put(space, kept, [made[row][0] for row in kept])
+            active = next((s for s in self.vectors.spaces() if s.state == "active"), None)
+            if active is not None and active.number == space:
+                self.tables.touch(kept)
+
+    def activate(self, space: int) -> bool:
+        """Switch recall to a space that was being built, if it is complete."""
+        with self.writing():
+            known = [s for s in self.vectors.spaces() if s.number == space and s.state == "building"]
+            if not known or self.vectors.waiting(space):
+                return False
+            self._seen = -1
+            self.vectors.activate(space)
+            rows = self.connection.rows("SELECT row FROM memories")
+            self.tables.touch(row for (row,) in rows)
+        return True
+
+    # Marks: what a local job has seen; never replicated
+
+    def mark(self, job: str) -> int:
+        """The change up to which a job of this file has looked at everything."""
+        return self.connection.one("SELECT value FROM meta WHERE key = ?", (f"mark:{job}",)) or 0
+
+    def set_mark(self, job: str, change: int) -> None:
+        """Remember how far a job has come."""
+        with self.connection.transaction():
+            self.connection.execute(
+                "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"mark:{job}", change)
+            )
+
+    # Whole-file work
+
+    def backup(self, target: Path, now: float) -> None:
+        """Copy the bank while it is in use, and remember where, so that `forget` reaches the copy."""
+        if not self.read_only:
+            with self.connection.transaction():
+                self.connection.execute(
+                    "INSERT OR REPLACE INTO backups(path, made_at) VALUES(?,?)", (str(target.resolve()), now)
+                )
+        copy_file(self.connection, target, self.alone_with_copies)
+
+    def alone_with_copies(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, no other process replaces a copy or erases from one: what one opens, another must not exchange."""
+        return contextlib.nullcontext() if self.read_only else self.connection.transaction()
+
+    def backups(self) -> list[Path]:
+        """Where copies were made."""
+        from pathlib import Path
+
+        return [Path(path) for (path,) in self.connection.rows("SELECT path FROM backups ORDER BY path")]
+
+    def drop_backup(self, path: Path) -> None:
+        """Forget about a copy that is no longer there."""
+        with self.connection.transaction():
+            self.connection.execute("DELETE FROM backups WHERE path = ?", (str(path),))
+
+    def leftover(self) -> bool:
+        """Whether what was forgotten may still stand in the file or its write-ahead log."""
+        note = "SELECT 1 FROM meta WHERE key = 'erasing'"
+        return self.file is not None and self.connection.one(note) is not None
+
+    def _take_note(self) -> None:
+        """Find out whether another process has left something to erase."""
+        version = self.connection.data_version()
+        if version != self._noted:
+            self._erasing = self.leftover()
+            self._noted = version
+
+    def truncate_wal(self, seconds: float = READER_SECONDS) -> bool:
+        """Move everything from the write-ahead log into the file, and empty it; False if a reader was in the way.
+
+        Then a note stays in the file, and the next write, close, maintain or doctor of any process tries again.
+
+        Args:
+            seconds: How long to wait for readers.
+        """
+        connection = self.connection
+        with connection.impatient(seconds), translated(connection.path):
+            if self.file is None or self.read_only or connection.db.in_transaction:
+                return not self.leftover()
+            try:
+                frames, moved = connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                frames, moved = 1, 0
+        self._erasing = frames != moved
+        if self._erasing != self.leftover():
+            with contextlib.suppress(BusyError, DiskFullError), connection.transaction():
+                connection.execute("DELETE FROM meta WHERE key = 'erasing'")
+                if self._erasing:
+                    connection.execute("INSERT INTO meta(key, value) VALUES('erasing', 1)")
+        return not self._erasing
+
+    def copy_to_memory(self) -> SqliteStore:
+        """The same bank, in memory, to look at another time."""
+        copy = Connection(MEMORY, busy_seconds=self.settings.busy_seconds)
+        with self.connection.snapshot(), translated(self.connection.path):
+            self.connection.one(
+                "SELECT count(*) FROM sqlite_schema"
+            )  # without a moment, others make it begin anew
+            with copy.db.backup("main", self.connection.db, "main") as backup:
+                while not backup.done:
+                    backup.step(4096)
+        migrate(copy, copies=False)  # a file of an older version may be open for reading only
+        return SqliteStore(copy, self.settings)
+
+    def rewind(self, stamp: int) -> None:
+        """Drop every event after a stamp and what it meant. Only ever done to a copy in memory."""
+        with self.writing():
+            subjects = self.log.subjects(stamp)
+            self.log.cut(stamp)
+            self.log.newest.drop()
+            self.log.newest.look()
+            self.tables.rebuild(subjects)
+
+    def close_as_one_file(self) -> None:
+        """Release the file with nothing beside it, as copies are kept."""
+        with contextlib.closing(self):
+            self.connection.rows("PRAGMA journal_mode=DELETE")
+
+    def close(self) -> None:
+        """Release the file."""
+        try:
+            # Whoever opens a file that was moved finds the note in it.
+            with contextlib.suppress(ClosedError, MovedError, NewerVersionError):
+                self._take_note()
+                if self._erasing and not self.read_only:
+                    with contextlib.suppress(BusyError, DiskFullError):
+                        self.truncate_wal(0.0)
+        finally:
+            self.connection.close()
+
+
+class Arrived(NamedTuple):
+    """Events that came, and those that waited, sorted out."""
+
+    ready: list[Event]
+    """In the order in which they are taken."""
+    waiting: list[Event]
+    """In the order of actors and counters."""
+    known: int
+    """How many were here already."""
+    gaps: bool
+    """Whether some before these may be missing."""
+
+
+def arrived(log: Log, events: Iterable[Event], *, horizon: int, partial: bool) -> Arrived:
+    """Sort out what came. Call inside a transaction.
+
+    Args:
+        log: What is here.
+        events: Those that came.
+        horizon: Later stamps wait for their time.
+        partial: Events with a gap before them are taken at once, for it may never be filled.
+    """
+    versions = log.versions()
+    waiting = {(event.actor, event.counter): event for event in log.held()}
+    known = 0
+    scattered = {} if partial else log.scattered()
+    for event in events:
+        if (
+            event.counter <= versions.get(event.actor, 0)
+            or (event.actor, event.counter) in waiting
+            or event.counter in scattered.get(event.actor, ())
+            or (partial and log.has(event.actor, event.counter))
+        ):
+            known += 1
+        else:
+            waiting[event.actor, event.counter] = event
+    ready: list[Event] = []
+    for key in sorted(waiting):
+        event = waiting[key]
+        while versions.get(event.actor, 0) + 1 in scattered.get(event.actor, ()):
+            versions[event.actor] = versions.get(event.actor, 0) + 1
+        follows = partial or event.counter == versions.get(event.actor, 0) + 1
+        if follows and event.hlc <= horizon:
+            versions[event.actor] = max(event.counter, versions.get(event.actor, 0))
+            ready.append(event)
+    for event in ready:
+        del waiting[event.actor, event.counter]
+    ready.sort(key=lambda event: (event.hlc, event.actor, event.counter))
+    still = [waiting[key] for key in sorted(waiting)]
+    return Arrived(_per_actor(ready), still, known, partial or bool(scattered))
+
+
+def _per_actor(events: list[Event]) -> list[Event]:
+    """Keep each actor's events in the order of its counters, even where its clock ran backwards."""
+    queues: dict[str, list[Event]] = {}
+    for event in events:
+        queues.setdefault(event.actor, []).append(event)
+    for queue in queues.values():
+        queue.sort(key=lambda event: event.counter, reverse=True)
+    return [queues[event.actor].pop() for event in events]
+
+
+FURTHEST = 10.0
+"""A lease that ends more than so many times its length ahead was written by a clock gone wrong; it does not count."""
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Who works on a job, and until when nobody else may."""
+
+    owner: str
+    until: float
+
+
+def _held(connection: Connection, job: str) -> Lease | None:
+    value = connection.one("SELECT value FROM meta WHERE key = ?", (f"lease:{job}",))
+    return None if value is None else msgspec.json.decode(value, type=Lease)
+
+
+def claim(connection: Connection, job: str, owner: str, *, now: float, seconds: float) -> Lease | None:
+    """Take or prolong a lease. None means it is ours; otherwise the lease that stands in the way."""
+    with connection.transaction():
+        held = _held(connection, job)
+        if held is not None and held.owner != owner and now < held.until <= now + FURTHEST * seconds:
+            return held
+        mine = msgspec.json.encode(Lease(owner=owner, until=now + seconds)).decode()
+        connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"lease:{job}", mine))
+    return None
+
+
+def owned(connection: Connection, job: str, owner: str) -> bool:
+    """Whether a lease is still ours; asked inside a transaction, the answer holds until its end."""
+    held = _held(connection, job)
+    return held is not None and held.owner == owner
+
+
+def release(connection: Connection, job: str, owner: str) -> None:
+    """Give a lease back, if it is still ours."""
+    with connection.transaction():
+        if owned(connection, job, owner):
+            connection.execute("DELETE FROM meta WHERE key = ?", (f"lease:{job}",))

@@ -1,0 +1,1 @@
+"""Text in; terms, dates and redacted text out. Pure functions."""

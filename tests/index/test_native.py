@@ -1,0 +1,469 @@
+"""The compiled loops give what numpy gives, on every generation of processors this one can stand for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.index.bank import FakeBank, Filter
+
+from skep import runtime
+from skep.index import vector_search
+from skep.index.bm25 import idf
+from skep.index.index import SegmentIndex
+from skep.index.quantisation import (
+    FineCodes,
+    Frame,
+    Sketches,
+    encode,
+    fine_cosines,
+    original,
+    turn_one,
+    turned,
+    turning_of,
+)
+
+native: Any = pytest.importorskip(
+    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
+)
+ROWS = 6000
+DIM = 96
+DIMS = [1, 2, 3, 15, 16, 17, 64, 100, 256, 384, 768, 1000]
+WORDS = ["ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "yew"]
+
+
+@pytest.fixture(params=native.generations())
+def generation(request: pytest.FixtureRequest) -> Iterator[str]:
+    native.use(request.param)
+    yield request.param
+    native.use(native.generations()[-1])
+
+
+def filled(rng: np.random.Generator, tail_limit: int = 4096) -> SegmentIndex:
+    """More rows than are multiplied at once, some without a vector, some replaced, some in the tail."""
+    bank = FakeBank(DIM)
+    centres = rng.standard_normal((20, DIM))
+    for row in range(1, ROWS + 1):
+        vector = centres[row % 20] + rng.standard_normal(DIM)
+        tags = tuple(f"t{n}" for n in (2, 3, 11, 50) if row % n == 0)
+        bank.put(row, said(rng), vector=None if row % 17 == 0 else vector, tags=tags)
+    index = SegmentIndex(None, bank, tail_limit=tail_limit)
+    index.refresh()
+    for row in [*range(5, ROWS, 401), *range(ROWS + 1, ROWS + 30)]:
+        bank.put(row, said(rng), vector=rng.standard_normal(DIM))
+    bank.forget(7)
+    index.refresh()
+    return index
+
+
+def said(rng: np.random.Generator) -> str:
+    return " ".join(WORDS[int(12 * share**3)] for share in rng.random(rng.integers(1, 9)))
+
+
+@pytest.mark.parametrize("tail_limit", [4096, 30])
+def test_both_give_the_same_pools(generation: str, tail_limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    index = filled(rng, tail_limit)
+    stats = index.stats()
+    assert stats.tail if tail_limit > 30 else stats.segments > 1
+    assert stats.dead
+    compared = 0
+    for tags in ((), (("t2",),), (("t3",),), (("t11",),), (("t50",),)):
+        for asked in range(8):
+            query = rng.standard_normal(DIM).astype(np.float32)
+            terms = [WORDS[i] for i in rng.integers(12, size=asked)]
+            weights = {terms[0]: 0.5} if asked % 2 else None
+            answers: list[list[Any]] = []
+            for loops in (None, native):
+                monkeypatch.setattr(runtime, "native", loops)
+                found = index.search(
+                    terms, query, Filter(tags=tags), k_words=30, k_vectors=40, term_weights=weights
+                )
+                rows = found.rows[:20]
+                answers.append(
+                    [found.words_total, found.vectors_total, found.lines.tobytes()]
+                    + [index.lookup(rows[::-1], terms, query).lines.tobytes()]
+                    + [index.impacts(terms, rows).tobytes(), index.vectors(rows).tobytes()]
+                    + [index.idf(terms).tobytes()]
+                    + [each.tobytes() for each in index.best_by_words([terms], Filter(tags=tags), 9)]
+                )
+                for k in (0, 5):  # by words alone, and nothing at all
+                    alone = index.search(terms, None, Filter(tags=tags), k_words=k, k_vectors=k)
+                    answers[-1] += [alone.words_total, alone.vectors_total, alone.lines.tobytes()]
+                none = index.search(terms, query, Filter(tags=(("none",),)), k_words=5, k_vectors=5)
+                answers[-1] += [none.words_total, none.vectors_total, none.lines.tobytes()]
+            assert answers[0] == answers[1]
+            compared += len(found.rows)
+    assert compared > 5 * 8 * 40
+
+
+class Sketched(NamedTuple):
+    """A table of one segment whose fine codes are all alike, so that sketches alone decide what is left."""
+
+    frame: Frame
+    sketches: Sketches
+    sample: NDArray[np.int64]
+    codes: FineCodes
+    query: NDArray[np.float32]
+
+    def left(
+        self, second: int, mask: NDArray[np.bool_], given: NDArray[np.int64] | None, wanted: float = 0.0
+    ) -> list[int]:
+        """The slots that are left after two rounds, by the compiled call."""
+        count, dim = self.codes.high.shape
+        frame = (
+            self.frame.axes,
+            self.frame.mean,
+            float(self.frame.gain[0]),
+            vector_search.STEP,
+            vector_search.MEAN_SIZE,
+            vector_search.BITS,
+        )
+        sampled = (*self.sketches.stretch(slice(None, None, 3)), self.sample)
+        sampled = (*(np.ascontiguousarray(each) for each in sampled),)
+        admitted = int(np.count_nonzero(mask))
+        table = table_of(count, vectors=((0, count, *self.sketches, *self.codes),), dim=dim)
+        table.frame((*frame, *sampled))
+        rounds = (True, wanted, float(max(admitted, 1)), admitted < count, second, max(count, 1), count)
+        return nearest(table, self.query, mask, given, rounds)
+
+
+def table_of(
+    count: int, words: Any = (), vectors: Any = (), dim: int = 0, live: int = 0, **other: Any
+) -> Any:
+    """A compiled table whose rows are its slots."""
+    rows, base = other.get("rows", np.arange(count)), other.get("base", count)
+    return native.Table(count, base, live or count, rows, words, vectors, dim, other.get("ranked"), None)
+
+
+def nearest(
+    table: Any, query: NDArray[np.float32], mask: Any, given: Any, rounds: tuple[Any, ...]
+) -> list[int]:
+    """The rows that a compiled table gives for a query in the turned axes."""
+    packed = query.astype(np.float64).tobytes() + query.tobytes()
+    lines = np.empty((7, rounds[-1]))
+    found, words = table.pool([], None, None, mask, 0, (packed, 1.0, given, rounds), lines)
+    assert words == 0
+    return lines[0, :found].view(np.int64).tolist()
+
+
+def sketched(rng: np.random.Generator, words: int, count: int) -> Sketched:
+    axes = words * 64
+    codes = encode(np.ones((count, axes), np.float32))
+    planes = rng.integers(0, 2**64, (words, count), dtype=np.uint64)
+    spread = rng.random(count, dtype=np.float32)
+    bias = np.where(rng.random(count) < 0.1, -np.inf, rng.standard_normal(count)).astype(np.float32)
+    frame = Frame(np.zeros(axes, np.float32), np.eye(axes, dtype=np.float32), np.ones(1, np.float32))
+    query = rng.standard_normal(axes).astype(np.float32)
+    return Sketched(frame, Sketches(planes, spread, bias), np.arange(0, count, 3), codes, query)
+
+
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize("words", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 7, 1023, 1024, 1025, 5000])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_first_two_rounds_leave_what_numpy_leaves(words: int, count: int, masked: bool) -> None:
+    rng = np.random.default_rng(words * count)
+    table = sketched(rng, words, count)
+    probe = vector_search.make_probe(table.frame, table.query)
+    table.sketches.planes[:, 0] = ~probe.signs[0]  # every sign differs
+    mask = rng.random(count) < 0.5 if masked else np.ones(count, bool)
+    steps = vector_search._Steps()
+    agreement = steps._agreeing(table.sketches.planes, probe.signs[0], count).copy()
+    ranked = steps._first_round(table.sketches, probe, agreement).copy()
+    admitted = int(np.count_nonzero(mask))
+    for share in (0.02, 0.3, 1.0):
+        wanted, second = share * admitted, max(1, count // 9)
+        values = ranked[table.sample][mask[table.sample]]
+        above = min(len(values), max(1, round(len(values) * wanted / max(admitted, 1))))
+        bar = vector_search._reached(values, above) if above else -np.inf
+        local = np.flatnonzero((ranked >= bar) & mask)
+        estimates = steps._second_round(table.sketches, probe, local, agreement)
+        assert table.left(second, mask, None, wanted) == vector_search._top(estimates, second, local).tolist()
+    some = np.sort(rng.permutation(count)[: count // 2 + 1])
+    estimates = steps._second_round(table.sketches, probe, some, None)
+    assert table.left(second, mask, some) == vector_search._top(estimates, second, some).tolist()
+
+
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize("dim", [1, 15, 16, 17, 63, 64, 65, 256, 1000, 5000])
+def test_coarse_products_leave_the_best_up_to_rounding(dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    codes = FineCodes(
+        rng.integers(-127, 128, (50, dim), dtype=np.int8),
+        np.zeros((50, dim - dim // 2), np.uint8),
+        rng.random(50, dtype=np.float32) + np.float32(0.1),
+    )
+    query = rng.standard_normal(dim).astype(np.float32)
+    for vector in (query, np.full(dim, -1.0, np.float32)):
+        codes.high[0] = np.where(vector > 0, 127, -127)  # the largest sum there is
+        given = np.concatenate([[0], np.sort(rng.permutation(49)[:20] + 1)])
+        table = table_of(50, vectors=((0, 50, None, None, None, *codes),), dim=dim)
+        out = nearest(table, vector, np.ones(50, bool), given, (False, 0.0, 1.0, False, 1, 8, 50))
+        exact = (codes.high[given].astype(np.float64) @ vector) * codes.scale[given]
+        size = 127 * float(np.abs(vector).max()) * dim**0.5 * (1e-4 if dim < 500 else 1e-3)
+        bar = np.sort(exact)[-8]
+        assert set(given[exact > bar + 2 * size]) <= set(out)
+        assert set(out) <= set(given[exact >= bar - 2 * size])
+
+
+def coded(rng: np.random.Generator, count: int, dim: int) -> FineCodes:
+    """Random rows and hostile ones: none, and all of one size."""
+    rows = rng.standard_normal((count, dim)).astype(np.float32)
+    rows[0] = 0
+    rows[1] = 1
+    return encode(rows)
+
+
+@pytest.mark.usefixtures("generation")
+@pytest.mark.parametrize("dim", DIMS)
+def test_queries_cosines_and_vectors_agree_to_the_last_bit(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(dim)
+    codes = coded(rng, 40, dim)
+    places = rng.permutation(40)[:35]
+    picked = codes.pick(places)
+    vectors = [rng.standard_normal(dim) for _ in range(5)]
+    vectors += [np.ones(dim), np.eye(dim)[0], rng.standard_normal(dim) * 10.0 ** -np.arange(dim)]
+    for vector in vectors:
+        asked, length = vector.astype(np.float32), float(np.linalg.norm(vector))
+        monkeypatch.setattr(runtime, "native", native)
+        compiled, single = turn_one(asked, length)
+        monkeypatch.setattr(runtime, "native", None)
+        query = turned(asked, length)
+        assert compiled.tobytes() == query.steps.tobytes()
+        assert single.tobytes() == query.single.tobytes()
+        cosines = np.empty(35, np.float32)
+        native.cosines(*codes, places + 9, 9, query.steps, query.worth, cosines)
+        assert cosines.tobytes() == fine_cosines(picked, query).tobytes()
+        exact = original(picked).astype(np.float64) @ (vector / np.linalg.norm(vector))
+        known = picked.scale > 0
+        assert np.array_equal(np.isnan(cosines), ~known)
+        np.testing.assert_allclose(cosines[known], exact[known], atol=2e-3 if dim > 500 else 2e-4)
+    back = np.empty((35, dim), np.float32)
+    native.vectors(*codes, places + 9, 9, *turning_of(dim), back)
+    assert back.tobytes() == original(picked).tobytes()
+
+
+VALUES = st.lists(
+    st.one_of(
+        st.floats(width=32, allow_nan=False),
+        st.sampled_from([0.0, -0.0, 1.0, 1.0000001, -np.inf, np.inf, 1e-45, -1e-45, 3.4e38]),
+        st.floats(0.25, 0.5, width=32),
+    ),
+    min_size=1,
+    max_size=200,
+)
+
+
+@pytest.mark.parametrize("name", native.generations())
+@settings(max_examples=150, deadline=None)
+@given(values=VALUES, times=st.sampled_from([1, 40]), share=st.floats(0, 1))
+def test_the_best_are_those_that_sorting_gives(
+    name: str, values: list[float], times: int, share: float
+) -> None:
+    native.use(name)
+    given = np.array(values * times, dtype=np.float32)
+    count, wanted = len(given), 1 + int(share * (len(given) - 1))
+    table = sketched(np.random.default_rng(0), 1, count)
+    table.sketches.spread.fill(0)
+    table.sketches.bias[:] = given  # what a row reaches in the second round is then this very number
+    least = np.sort(given)[count - wanted]
+    assert (
+        table.left(wanted, np.ones(count, bool), np.arange(count)) == np.flatnonzero(given >= least).tolist()
+    )
+    slots = np.arange(count) * 3 + 1
+    rows = np.arange(3 * count + 1)[::-1].copy()
+    best = np.empty(wanted, np.int64)
+    native.best(given, slots, rows, wanted, best)
+    assert best.tolist() == slots[np.lexsort((rows[slots], -given))[:wanted]].tolist()
+    native.use(native.generations()[-1])
+
+
+def worded(rng: np.random.Generator, small: Any, base: int, keys: list[int]) -> tuple[Any, ...]:
+    """A segment of ninety rows from `base` on: forty hold the first key, none the second, seventy the third."""
+    docs = np.concatenate([np.sort(rng.permutation(90)[:size]) for size in (40, 0, 70)]).astype(np.uint32)
+    impacts = rng.random(9, dtype=np.float32)
+    impacts[4] = 0  # gives nothing, so it is no match
+    terms = np.array(keys, np.uint64), np.array([0, 40, 40, 110]), None
+    return base, terms, docs, rng.integers(0, 9, 110).astype(small), impacts
+
+
+@pytest.mark.parametrize("small", [np.uint16, np.uint32])
+@pytest.mark.parametrize("tied", [False, True])
+def test_scores_are_added_in_order_part_by_part(small: Any, tied: bool) -> None:
+    rng = np.random.default_rng(3)
+    keys = [7, 8, 9]
+    parts = worded(rng, small, 0, keys), worded(rng, small, 90, keys)
+    own, docs = rng.random(40, dtype=np.float32), np.sort(rng.permutation(60)[:40]).astype(np.uint32)
+    table = table_of(800, parts, base=180, live=400)
+    factors = [0.1, 1.0, 0.1 * float(idf(400, [80 + 40])[0]) / float(idf(400, [140])[0])] if tied else None
+    rarity = idf(400, np.array([120, 0, 140])) * np.array(factors or [1.0] * 3)
+    worths = rarity.astype(np.float32)
+    for _ in range(2):  # what the first one added is taken back
+        expected = np.zeros(800, np.float32)
+        for place in np.lexsort((keys, -worths)):
+            for base, (_, offsets, _), rows, classes, impacts in parts:
+                stretch = slice(offsets[place], offsets[place + 1])
+                np.add.at(expected[base:], rows[stretch], impacts[classes[stretch]] * worths[place])
+        np.add.at(expected[180:], docs, own * worths[0])
+        scores, slots = np.empty(800, np.float32), np.arange(800)
+        table.words(keys, factors, ([40, 0, 0], docs, own), slots, scores)
+        assert scores.tobytes() == expected.tobytes()
+        lines = np.empty((7, 800))
+        found, total = table.pool(keys, factors, ([40, 0, 0], docs, own), None, 800, None, lines)
+        assert found == total
+        assert lines[0, :found].view(np.int64).tolist() == np.flatnonzero(expected).tolist()
+        assert lines[1, :found].tolist() == expected[expected > 0].tolist()
+        assert np.isnan(lines[6, :found]).all()
+        table.words([1, 2], None, None, slots, scores)
+        assert not scores.any()
+
+
+@pytest.mark.parametrize("k", [0, 1, 7, 50, 1000])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_best_by_words_come_in_the_order_of_their_rows(k: int, masked: bool) -> None:
+    rng = np.random.default_rng(k)
+    docs = np.sort(rng.permutation(500)[:300]).astype(np.uint32)
+    classes, impacts = rng.integers(0, 30, 300).astype(np.uint16), np.arange(1, 31, dtype=np.float32)
+    rows = rng.permutation(500)  # and many ties
+    terms = np.array([5], np.uint64), np.array([0, 300]), None
+    made, sure, weight = rng.standard_normal(500), rng.random(500), np.array([0.3])
+    table = table_of(500, ((0, terms, docs, classes, impacts),), rows=rows, ranked=(made, sure, made, weight))
+    mask = rng.random(500) < 0.4 if masked else None
+    room = min(k, 500)
+    lines = np.empty((7, room))
+    found, total = table.pool([5], None, None, mask, k, None, lines)
+    admitted = docs[mask[docs]] if mask is not None else docs
+    assert total == len(admitted)
+    worth = np.float32(idf(500, [300])[0])
+    scores = np.zeros(500, np.float32)
+    scores[docs] = impacts[classes] * worth
+    best = admitted[np.lexsort((rows[admitted], -scores[admitted]))[:k]]
+    best = best[np.argsort(rows[best])]
+    assert lines[0, :found].view(np.int64).tolist() == rows[best].tolist()
+    rounded = sure.astype(np.float32), np.full(500, 0.3, np.float32)
+    for line, column in zip(lines[1:6], (scores, made, rounded[0], made, rounded[1]), strict=True):
+        assert line[:found].tobytes() == column[best].astype(np.float64).tobytes()
+
+
+def test_a_table_takes_over_the_memory_of_the_one_before_and_holds_its_own_arrays() -> None:
+    rng = np.random.default_rng(4)
+    part = worded(rng, np.uint16, 0, [7, 8, 9])
+    first = table_of(90, (part,))
+    held = sys.getrefcount(part[2])
+    scores, again = np.empty((2, 90), np.float32)
+    first.words([7, 9], None, None, np.arange(90), scores)
+    second = native.Table(90, 90, 90, np.arange(90), (part,), (), 0, None, first)
+    both = sys.getrefcount(part[2])
+    assert both == held + 1
+    for table in (second, first):  # the first one has to begin anew
+        table.words([7, 9], None, None, np.arange(90), again)
+        assert again.tobytes() == scores.tobytes()
+    del first, second, table
+    neither = sys.getrefcount(part[2])
+    assert neither == held - 1
+
+
+def test_the_slots_of_a_key_are_admitted_by_a_mask_each_once() -> None:
+    rng = np.random.default_rng(6)
+    mask = rng.random(100) < 0.5
+    first, second, third = (np.sort(rng.permutation(40)[:30]).astype(np.uint32) for _ in range(3))
+    second[3] = second[2]
+    keys, offsets = np.array([3, 7, 2**64 - 1], np.uint64), np.array([0, 5, 30, 30])
+    lists = ((0, keys, offsets, first), (40, keys[1:], offsets[1:] - 5, second), (80, None, None, third[:9]))
+    for key, part in ((7, first[5:]), (3, first[:5]), (5, first[:0]), (2**64 - 1, first[:0])):
+        more = second[:25] if key == 7 else second[:0]
+        every = np.concatenate([part, more + np.uint32(40), third[:9] + np.uint32(80)]).astype(np.int64)
+        every = np.unique(every[every < 100])
+        fits = tuple((*each[:3], each[3][each[3] + each[0] < 100]) for each in lists)
+        out = np.empty(60, np.int64)
+        found = native.carrying(fits, key, mask, out)
+        assert out[:found].tolist() == every[mask[every]].tolist()
+        size = len(part) + len(more) + len(fits[2][3])
+        assert native.carrying(fits, key, mask, out[:size]) == found
+        assert size == 0 or native.carrying(fits, key, mask, out[: size - 1]) == -1
+    assert native.carrying((), 7, mask, np.empty(0, np.int64)) == 0
+
+
+@pytest.mark.parametrize("buried", [False, True])
+def test_terms_are_found_where_they_stand(buried: bool) -> None:
+    keys = np.array([3, 5, 2**63 + 1, 2**64 - 1], np.uint64)
+    offsets = np.array([0, 4, 6, 9, 10])
+    dead = np.array([1, 0, 2, 0]) if buried else None
+    wanted = [2**64 - 1, 4, 3, 0, 2**63 + 1]
+    asked, held, rare = np.empty(5, np.uint64), np.empty((5, 5), np.int64), np.empty(5)
+    parts = (keys, offsets, dead), (keys[:0], offsets[:1], None)
+    native.find(parts, wanted, None, 20, asked, held, rare)
+    starts, sizes, _, none, found = held.copy()
+    assert asked.tolist() == wanted
+    assert sizes.tolist() == [1, 0, 4, 0, 3]
+    assert starts[sizes > 0].tolist() == [9, 0, 6]
+    assert none.tolist() == [0] * 5
+    assert found.tolist() == ([1, 0, 3, 0, 1] if buried else sizes.tolist())
+    assert rare.tobytes() == idf(20, found).tobytes()
+    native.find(parts[:1] * 2, wanted, [0, 1, 2, 3, 4], 20, asked, held, rare)
+    assert held[:2].tolist() == held[2:4].tolist()
+    assert held[4].tolist() == (2 * found + np.arange(5)).tolist()
+    native.find((), wanted, [0, 1, 2, 3, 4], 20, asked, held, rare)
+    assert held[0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_gains_are_those_of_the_postings_and_places_outside_give_nothing() -> None:
+    docs = np.array([1, 4, 6, 0, 4, 4_000_000_000], np.uint32)
+    classes, impacts = np.array([0, 1, 2, 2, 1, 0], np.uint32), np.array([1.5, 2.5, 3.5], np.float32)
+    starts, sizes, worths = np.array([0, 3, 3]), np.array([3, 0, 3]), np.array([2, 3, 5], np.float32)
+    places = np.array([6, 4, 5, -1, 2**40, 4_000_000_000, 0]) + 100
+    out = np.full((7, 3), np.nan, np.float32)
+    native.gains(docs, classes, impacts, starts, sizes, worths, places, 100, out)
+    expected = [[7.0, 0, 0], [5.0, 0, 12.5], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 7.5], [0, 0, 17.5]]
+    assert out.tolist() == expected
+    own = np.arange(6, dtype=np.float32)
+    native.gains(docs, None, own, starts, sizes, worths, places, 100, out)
+    assert out[1].tolist() == [2.0, 0, 20.0]
+
+
+def test_rows_are_found_where_some_are_missing_or_dead() -> None:
+    rows = np.array([5, 6, 7, 10, 11, 40])
+    alive = np.array([1, 0, 1, 1, 1, 1], bool)
+    asked = np.array([5, 6, 7, 8, 10, 11, 40, 41, 4, -(2**63), 2**63 - 1])
+    out = np.full(11, -1)
+    native.locate(rows, None, alive, asked, 100, out)
+    assert out.tolist() == [100, -1, 102, -1, 103, 104, 105, -1, -1, -1, -1]
+    native.locate(rows[:0], None, alive[:0], asked, 100, out)
+    assert out[0] == 100
+    order = np.array([3, 0, 5, 1, 2, 4], np.uint32)
+    out.fill(-1)
+    native.locate(rows[order.argsort()], order, alive[order.argsort()], asked, 100, out)
+    assert out.tolist() == [103, -1, 105, -1, 101, 102, 104, -1, -1, -1, -1]
+    out.fill(-1)
+    native.locate(rows, np.full(6, 9, np.uint32), alive, asked, 100, out)
+    assert (out == -1).all()
+
+
+def test_a_build_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    other: Any = ModuleType("skep_native")
+    monkeypatch.delenv(runtime.SWITCH, raising=False)
+    monkeypatch.setitem(sys.modules, "skep_native", other)
+    assert runtime.found() is None
+    assert runtime.outdated()  # built when versions were not counted yet
+    other.VERSION = runtime.VERSION + 1
+    assert runtime.found() is None
+    assert runtime.outdated()
+    other.VERSION = runtime.VERSION
+    assert runtime.found() is other
+    assert not runtime.outdated()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "byteorder", "big")
+        assert runtime.found() is None
+    monkeypatch.setitem(sys.modules, "skep_native", None)
+    assert not runtime.outdated()
+    monkeypatch.setitem(sys.modules, "skep_native", other)
+    monkeypatch.setenv(runtime.SWITCH, "0")
+    assert runtime.found() is None
