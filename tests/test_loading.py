@@ -76,15 +76,15 @@ def test_blocks_may_lie_within_one_another() -> None:
 
 PROBE = """
 import os, sys
-from skep.runtime import PATIENCE, undisturbed
+from skep.runtime import BLAS_TIMEOUT, undisturbed
 with undisturbed():
-    during = os.environ.get(PATIENCE)
+    during = os.environ.get(BLAS_TIMEOUT)
     import numpy
     with undisturbed():
         pass
-print(during, os.environ.get(PATIENCE))
+print(during, os.environ.get(BLAS_TIMEOUT))
 with undisturbed():
-    print(os.environ.get(PATIENCE))
+    print(os.environ.get(BLAS_TIMEOUT))
 """
 
 

@@ -42,7 +42,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AsyncBank": "bank.async_bank",
     "Bank": "bank.bank",
-    "BankStatus": "bank.bank",
+    "BankStatus": "bank.bank_file",
     "Conflict": "model",
     "ConflictError": "errors",
     "Embedder": "embedding.embedder",
@@ -54,7 +54,7 @@ _HOMES = {
     "Memory": "model",
     "NotFoundError": "errors",
     "Outcome": "model",
-    "Page": "bank.bank",
+    "Page": "bank.read",
     "Ranked": "model",
     "RecallConfig": "retrieval.recall_config",
     "Recalled": "model",

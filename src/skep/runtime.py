@@ -1,48 +1,4 @@
-"""What a fork has to put right: a child has one thread, and whatever the others held or did is not there.
-
-The locks named to `hold` are taken before a fork and given back after it, on both sides, so that no other thread is in
-the middle of something when the process is copied. Things named to `watch` are told in the child.
-
-The compiled loops of the package `skep-native`, where it is installed; Python and numpy do the same without it.
-
-Regular expressions that are compiled when they are first needed.
-
-A process that answers one question needs few of them, and the long ones cost a millisecond each to compile.
-
-Named tuples that cost next to nothing to define.
-
-`typing.NamedTuple` compiles every annotation and a constructor for each class: a fifth of a millisecond, and there are
-twenty of them on the way to the first answer.
-
->>> class Point(NamedTuple):
-...     across: int
-...     up: int = 0
->>> Point(1), Point(up=2, across=1).up, Point(1, 2)._replace(up=3)
-(Point(across=1, up=0), 2, Point(across=1, up=3))
-
-Loading modules without work that nobody needs.
-
-What a module defines stays for as long as the process does. The collector comes by every few hundred new objects all
-the same, goes over what was loaded, and finds nothing: a tenth of the time that the first answer takes.
-
-And the BLAS that numpy brings starts its threads as it is loaded. They look for work without a pause for some 25 ms
-before they go to sleep, and do so again after every product they took part in: as much processor time as loading all of
-numpy takes. So they are told to sleep sooner. They are still all there, and wake for what is large.
-
-Digests that need no OpenSSL.
-
-`hashlib` loads OpenSSL when it is imported: several milliseconds and megabytes, to no use where the digest is one that
-Python computes by itself. Where its own modules are not to be had, `hashlib` serves.
-
-What stands for the arguments of a call, so that what follows from them need not be worked out twice.
-
-Work on many rows at once.
-
-Small matrix products on one thread.
-
-A BLAS wakes its threads for products far smaller than it is worth: on a busy machine one of 50 by 256 by 50 cost
-several milliseconds of spinning instead of a tenth of one. Pieces below its threshold are computed where they are.
-"""
+"""What the process does beside the work: import work, forks, the BLAS, and the compiled core where it is installed."""
 
 from __future__ import annotations
 

@@ -75,19 +75,21 @@ def test_an_interrupt_while_texts_are_cut_leaves_every_later_word_in_its_place(
     monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
     calls = [0]
+    name = "analysed" if compiled else "joined_chunk"
+    whole = getattr(terms, name)
 
     def interrupted(chunk: str) -> str:
         calls[0] += 1
         if calls[0] == 50:
             raise KeyboardInterrupt
-        return terms.analysed(chunk)
+        return whole(chunk)
 
     texts = [f"alpha_{n} beta{n} gamma_{n}" for n in range(300)]
     if compiled and runtime.native is None:
         pytest.skip("the compiled package is not there")
     if not compiled:
         monkeypatch.setattr(runtime, "native", None)
-    monkeypatch.setattr(terms, "analysed" if compiled else "joined_chunk", interrupted)
+    monkeypatch.setattr(terms, name, interrupted)
     with opened(":memory:") as bank:
         with pytest.raises(KeyboardInterrupt):
             bank.remember_many(texts)

@@ -71,14 +71,10 @@ OWN_MODULES = {"import": 55, "open": 58, "recall": 110}
 HEAVY = {
     "asyncio",
     "concurrent",
-    "email",
     "http",
-    "json",
     "logging",
     "ssl",
     "subprocess",
-    "tempfile",
-    "urllib",
 }
 """What would be felt at every start."""
 BYTES_BESIDE = 1.6

@@ -446,7 +446,7 @@ BUILD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from segments.test_folder import filled, built, assert_right
+from index.test_folder import filled, built, assert_right
 print("go", flush=True)
 while True:
     index = built(Path(sys.argv[2]), filled(300), 10)

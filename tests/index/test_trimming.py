@@ -64,7 +64,10 @@ def test_what_is_left_of_a_segment_is_what_merging_it_alone_would_make(
     assert left.keys() == merged.keys()
     for name, wanted in merged.items():
         assert left[name].dtype == wanted.dtype, name
-        assert np.array_equal(left[name], wanted), name
+        if wanted.dtype.kind == "f":  # sums of floats come in another order
+            np.testing.assert_allclose(left[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+        else:
+            assert np.array_equal(left[name], wanted), name
 
 
 def test_forgetting_in_a_large_bank_sketches_and_sorts_nothing_again(

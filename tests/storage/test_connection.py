@@ -191,8 +191,8 @@ with Bank.open(path, embedder=HashingEmbedder(32)) as again:
 @needs_fork
 def test_a_fork_in_the_middle_of_a_write_is_refused_in_the_child_and_harms_nothing(bank_path: Path) -> None:
     code = """
-from skep import forking
-forking.PATIENCE = 0.05
+from skep import runtime
+runtime.PATIENCE = 0.05
 begun, done = threading.Event(), threading.Event()
 def write():
     with bank.engine.store.writing():

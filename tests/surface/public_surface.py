@@ -1,6 +1,6 @@
 """The public surface as data: names, signatures, command help, MCP schemas, tables of the bank file.
 
-`python -m tests.surface.public_surface > tests/surface/public_surface.json` writes it anew after a change that is meant.
+`python -m tests.surface.public_surface > tests/surface/public_surface.json` writes it anew after a meant change.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -50,7 +51,11 @@ def _signature(value: Any) -> str:
     if isinstance(value, property):
         return "property"
     try:
-        return str(inspect.signature(value)) if callable(value) else type(value).__name__
+        return (
+            re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))
+            if callable(value)
+            else type(value).__name__
+        )
     except (TypeError, ValueError):
         return type(value).__name__
 

@@ -109,7 +109,7 @@ def test_every_version_is_found_by_itself_with_and_without_its_v(version: str) -
         ("foo bar", "rename foo_bar to baz"),
         ("v2.3.1", "released v2.3.1!"),
         ("2.3", "released v2.3.1"),
-        ("words.py", "edit src/skep/text/terms.py:12"),
+        ("terms.py", "edit src/skep/text/terms.py:12"),
         ("src/skep/text/terms.py", "edit src/skep/text/terms.py:12"),
         ("docs.python.org", "see https://docs.python.org/3/library/re.html#re.compile"),
         ("https://docs.python.org/3/library/re.html", "see <https://docs.python.org/3/library/re.html>"),

@@ -282,8 +282,8 @@ class _Codes:
         return codes.pick(kept)
 
     def _resize(self, rows: int) -> None:
-        for array in self._codes:
-            array.resize((rows, *array.shape[1:]), refcheck=False)
+        for codes in self._codes:
+            codes.resize((rows, *codes.shape[1:]), refcheck=False)
 
 
 class _TagKeys(dict[tuple[str, ...], tuple[int, ...]]):

@@ -387,7 +387,8 @@ def _answer(judge: Judge, cases: list[Case]) -> Verdicts:
     if not isinstance(given, Verdicts) or not isinstance(given.decisions, tuple | list):  # pyright: ignore
         raise JudgeError(f"the judge gave {given!r:.100}, not verdicts; both memories are kept")
     if len(given.decisions) != len(cases):  # which of them is meant for which pair, nobody can tell
-        few = f"the judge gave {counted_report(len(given.decisions), 'decision')} for {counted_report(len(cases), 'pair')}"
+        gave = counted_report(len(given.decisions), "decision")
+        few = f"the judge gave {gave} for {counted_report(len(cases), 'pair')}"
         given = msgspec.structs.replace(
             given, decisions=(None,) * len(cases), problem=f"{few}; both memories are kept"
         )

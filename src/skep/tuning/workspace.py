@@ -155,7 +155,7 @@ def is_document_path(text: str) -> bool:
 def walk(root: Path, below: str) -> Iterator[tuple[str, Finding | None]]:
     """Every file below a folder, relative to it. Links to folders are reported and not followed."""
     base = root / below
-    for folder, names, files in os.walk(base, followlinks=False):
+    for folder, names, found in os.walk(base, followlinks=False):
         here = Path(folder)
         kept: list[str] = []
         for name in sorted(names):
@@ -166,7 +166,7 @@ def walk(root: Path, below: str) -> Iterator[tuple[str, Finding | None]]:
             elif not name.startswith("."):
                 kept.append(name)
         names[:] = kept
-        for name in sorted(files):
+        for name in sorted(found):
             if name.startswith("."):
                 continue
             file = here / name
