@@ -67,7 +67,9 @@ def commands() -> dict[str, str]:
     found: dict[str, str] = {}
 
     def walk(command: click.Command, path: tuple[str, ...]) -> None:
-        found[" ".join(("skep", *path))] = CliRunner().invoke(app, [*path, "--help"], prog_name="skep").output
+        found[" ".join(("skep", *path))] = (
+            CliRunner(env={"COLUMNS": "80"}).invoke(app, [*path, "--help"], prog_name="skep").output
+        )
         if isinstance(command, click.Group):
             context = click.Context(command)
             for name in command.list_commands(context):
