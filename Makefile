@@ -1,57 +1,85 @@
-# Everything runs in its own environment under .venv; only Python 3.11+ and make are needed.
+# Everything runs in an environment of its own under .venv; only Python 3.11 and make are needed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+INSTALLED := $(VENV)/.installed
+READY := $(VENV)/.ready
 WORKERS ?= 2
+SOURCES := pyproject.toml setup.py $(wildcard core/*.c core/*.h)
+SUITE := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Tests expect the compiled core; where it could not be built, they are told to do without.
+CORE = $(if $(wildcard src/skep/_core*),,SKEP_NATIVE=0)
 
-.PHONY: help demo test test-full check format bench bench-full bench-quality docs clean
+.PHONY: help demo test test-full test-numpy test-core check format walk bench bench-full bench-quality docs core wheel clean
 
 help:  ## What can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(STAMP): pyproject.toml native/pyproject.toml native/setup.py $(wildcard native/*.c native/*.h)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
-	@$(BIN)/python -m pip install --quiet ./native 2>$(VENV)/native.log \
-	  || echo "skep-native was not built ($(VENV)/native.log says why): numpy does the same, only slower"
-	@touch $(STAMP)
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skep needs Python 3.11 or later; name one: make PYTHON=python3.12 …")'
+	@echo "Making an environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 
-demo: $(STAMP)  ## Fill a bank, recall, show a conflict and an explanation.
+$(INSTALLED): $(SOURCES) | $(VENV)/pyvenv.cfg
+	@echo "Installing skep with what it needs (numpy, apsw, msgspec, click) and building its compiled core"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -c 'from skep import runtime; runtime.native or print("No C compiler, or no headers of Python: numpy does the work of the compiled core, only slower")'
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@echo "Installing the tools of development and every extra (some 800 MB; once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)  ## Fill a bank, recall, show a conflict and an explanation.
 	@$(BIN)/skep demo
 
-test: $(STAMP)  ## The tests that run in a few minutes.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+test: $(READY)  ## The tests that run in a few minutes.
+	$(CORE) $(SUITE) -m "not slow"
 
-test-full: $(STAMP)  ## All tests, the long ones too.
-	SKEP_SEARCH=10 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+test-full: $(READY)  ## All tests, the long ones too.
+	$(CORE) SKEP_SEARCH=10 $(SUITE)
 
-check: $(STAMP)  ## Lint, types, direction of imports, docs examples.
+test-numpy: $(READY)  ## The tests of rooms that call the compiled core, without it.
+	SKEP_NATIVE=0 $(SUITE) -m "not slow" tests/text tests/storage tests/index tests/embedding tests/retrieval tests/semantics tests/surface
+
+test-core: $(READY)  ## The compiled core under ASan and UBSan: all that parses files and users' texts.
+	scripts/test_core.sh $(BIN)/python
+
+check: $(READY)  ## Lint, types, direction of imports.
 	$(BIN)/ruff check src tests benchmarks scripts
 	$(BIN)/ruff format --check src tests benchmarks scripts
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/docs
 
-format: $(STAMP)
+format: $(READY)  ## Format, and mend what lint can mend.
 	$(BIN)/ruff format src tests benchmarks scripts
 	$(BIN)/ruff check --fix src tests benchmarks scripts
 
-bench: $(STAMP)  ## Speed against peers, in minutes: benchmarks/REPORT-quick.md.
+walk: $(INSTALLED)  ## The modules that one remember and one recall pass through.
+	@$(BIN)/python scripts/walk.py
+
+bench: $(READY)  ## Speed against peers, in minutes: benchmarks/REPORT-quick.md.
 	$(BIN)/python -m benchmarks.speed --quick
 	$(BIN)/python -m benchmarks.report --results benchmarks/results/speed-quick.json
 
-bench-full: $(STAMP)  ## Speed against peers, all sizes: benchmarks/REPORT.md.
+bench-full: $(READY)  ## Speed against peers, all sizes: benchmarks/REPORT.md.
 	$(BIN)/python -m benchmarks.speed --full
 	$(BIN)/python -m benchmarks.report --results benchmarks/results/speed-full.json
 
-bench-quality: $(STAMP)  ## Quality of every preset; DATA=folder of evaluation sets, MODEL=folder of MiniLM.
+bench-quality: $(READY)  ## Quality of every preset; DATA=folder of evaluation sets, MODEL=folder of MiniLM.
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA) --federated) $(if $(MODEL),--model $(MODEL))
 
-docs: $(STAMP)  ## The reference pages, from the code, and the picture of recall, from the results.
+docs: $(READY)  ## The reference pages, from the code, and the picture of recall, from the results.
 	$(BIN)/python scripts/build_reference.py
 	$(BIN)/python scripts/draw_recall.py
 
+core: | $(VENV)/pyvenv.cfg  ## Build the compiled core in place; only what has changed.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77'
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+
+wheel: $(READY)  ## dist/: an sdist, and a wheel built from it that holds the core.
+	scripts/build_wheel.sh $(BIN)/python
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/skep/_core* src/*.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -14,6 +14,9 @@ from skep import runtime
 from skep.bank.bank import Bank
 from skep.embedding.static_table import HashingEmbedder
 
+if runtime.native is None and os.environ.get(runtime.SWITCH) != "0":
+    pytest.exit(f"the compiled core is not built: run `make core`, or set {runtime.SWITCH}=0", returncode=4)
+
 SEARCH = int(os.environ.get("SKEP_SEARCH", "0"))
 """0: the same examples on every machine, so that a red run is the change's own. `make test-full` looks further."""
 
@@ -46,11 +49,10 @@ class Clock:
 
 @pytest.fixture(scope="session")
 def native() -> Any:
-    """The compiled loops; a test that compares them with numpy is skipped without."""
-    found: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
-    if found is not runtime.native:
-        pytest.skip("switched off, or of another version: `pip install ./native` again")
-    return found
+    """The compiled core; a test that compares it with numpy is skipped without."""
+    if runtime.native is None:
+        pytest.skip("needs the compiled core")
+    return runtime.native
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -26,8 +25,6 @@ class Spec:
     module: str
     own: bool = True
     """Whether it lives in an environment of its own, or in the harness's."""
-    folder: Path | None = None
-    """A package that is built from here, where there is a compiler, and again when its sources have changed."""
 
 
 def _needed() -> tuple[str, ...]:
@@ -36,7 +33,7 @@ def _needed() -> tuple[str, ...]:
 
 
 SPECS: tuple[Spec, ...] = (
-    Spec("skep", "skep", _needed(), "skep.bank.bank", folder=ROOT / "native"),
+    Spec("skep", "skep", _needed(), "skep.bank.bank"),
     Spec("floor", "FTS5 + numpy scan (floor)", ("apsw>=3.51.3", "numpy>=2"), "apsw, numpy"),
     Spec("sqlitevec", "FTS5 + sqlite-vec", ("apsw>=3.51.3", "sqlite-vec>=0.1.6"), "apsw, sqlite_vec"),
     Spec("chroma", "Chroma", ("chromadb>=1.5,<2",), "chromadb"),
@@ -57,19 +54,11 @@ def python_of(spec: Spec) -> Path:
     return ENVIRONMENTS / spec.name / "bin" / "python" if spec.own else Path(sys.executable)
 
 
-def _wanted(spec: Spec) -> str:
-    """What an environment is made of."""
-    built = hashlib.blake2b(digest_size=8)
-    for source in sorted((*spec.folder.glob("*.[ch]"), *spec.folder.glob("*.py"))) if spec.folder else ():
-        built.update(source.read_bytes())
-    return "\n".join((*spec.packages, *([built.hexdigest()] if spec.folder else [])))
-
-
 def prepare(spec: Spec, *, timeout_s: float = 600) -> Path:
     """Make the environment if it is missing and return its interpreter."""
     python = python_of(spec)
     done = ENVIRONMENTS / spec.name / ".installed"
-    wanted = _wanted(spec)
+    wanted = "\n".join(spec.packages)
     if not spec.own or (done.exists() and done.read_text() == wanted):
         return python
     try:
@@ -93,18 +82,6 @@ def prepare(spec: Spec, *, timeout_s: float = 600) -> Path:
         raise UnavailableError(lines[-1]) from error
     except OSError as error:
         raise UnavailableError(f"no environment could be made: {error.strerror}") from error
-    if spec.folder is not None:  # without a compiler it is left out, and `versions` says so
-        build = [
-            str(python),
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--no-deps",
-            "--force-reinstall",
-            str(spec.folder),
-        ]
-        subprocess.run(build, check=False, capture_output=True, timeout=timeout_s)
     done.write_text(wanted)
     return python
 
@@ -112,7 +89,6 @@ def prepare(spec: Spec, *, timeout_s: float = 600) -> Path:
 def versions(spec: Spec) -> dict[str, str]:
     """What is installed, of the packages asked for; UnavailableError where its interpreter does not start."""
     names = [p.split(">")[0].split("<")[0].split("=")[0].strip() for p in spec.packages]
-    names += ["skep-native"] if spec.folder else []
     script = (
         "import json, sys\nfrom importlib.metadata import version, PackageNotFoundError\nout = {}\n"
         "for name in sys.argv[1:]:\n"

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-MEASURED = ("src", "native")
+MEASURED = ("src", "core")
 """What every measurement is of; `commit` is told what measures."""
 
 

@@ -1,4 +1,4 @@
-"""What the process does beside the work: import work, forks, the BLAS, and the compiled core where it is installed."""
+"""What the process does beside the work: import work, forks, the BLAS, and the compiled core where it was built."""
 
 from __future__ import annotations
 
@@ -81,34 +81,24 @@ if hasattr(os, "register_at_fork"):  # where there is no fork there is nothing t
 
 
 SWITCH = "SKEP_NATIVE"
-"""Set to 0 in the environment, Python and numpy do everything."""
-VERSION = 12
-"""Of what the functions take and give. A build of another version is not used, and `skep doctor` says so."""
+"""In the environment: 0 leaves everything to Python and numpy, 1 refuses to start without the compiled core."""
 
 
-def found() -> Any:
-    """The package, or None."""
-    if os.environ.get(SWITCH) == "0" or sys.byteorder != "little":  # it reads files as they lie in memory
+def load_core() -> Any:
+    """Return the compiled core, or None where it was not built or is switched off."""
+    wanted = os.environ.get(SWITCH)
+    if wanted == "0" or sys.byteorder != "little":  # the core reads files as they lie in memory
         return None
-    loops = _installed()
-    return loops if getattr(loops, "VERSION", None) == VERSION else None
-
-
-def outdated() -> bool:
-    """Whether the package is there and cannot be used, because it was built from another version."""
-    loops = _installed()
-    return loops is not None and getattr(loops, "VERSION", None) != VERSION
-
-
-def _installed() -> Any:
     try:
-        import skep_native  # type: ignore[import-not-found]  # pyright: ignore
-    except ImportError:  # not there, or not made for this system
+        from skep import _core  # type: ignore[attr-defined]  # pyright: ignore
+    except ImportError:  # not built, or not for this system
+        if wanted == "1":
+            raise
         return None
-    return skep_native  # pyright: ignore[reportUnknownVariableType]
+    return _core  # pyright: ignore[reportUnknownVariableType]
 
 
-native: Any = found()
+native: Any = load_core()
 
 
 MONTH = (

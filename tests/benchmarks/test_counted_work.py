@@ -625,7 +625,7 @@ def test_a_recall_needs_few_machine_instructions(
     tmp_path: Path, large: Path, kind: str, compiled: bool
 ) -> None:
     if compiled and native is None:
-        pytest.skip("needs skep-native")
+        pytest.skip("needs the compiled core")
     environment = {
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": os.pathsep.join(sys.path),

@@ -159,4 +159,4 @@ def test_a_commit_is_dirty_by_what_is_measured_and_by_what_measures(monkeypatch:
     monkeypatch.setattr(machine.subprocess, "run", git)
     machine.commit(Path(), "benchmarks/hive")
 
-    assert asked[-1][-3:] == ["src", "native", "benchmarks/hive"]
+    assert asked[-1][-3:] == ["src", "core", "benchmarks/hive"]

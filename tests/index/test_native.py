@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,9 +29,9 @@ from skep.index.quantisation import (
     turning_of,
 )
 
-native: Any = pytest.importorskip(
-    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
-)
+native: Any = runtime.native
+if native is None:
+    pytest.skip("needs the compiled core", allow_module_level=True)
 ROWS = 6000
 DIM = 96
 DIMS = [1, 2, 3, 15, 16, 17, 64, 100, 256, 384, 768, 1000]
@@ -447,23 +446,11 @@ def test_rows_are_found_where_some_are_missing_or_dead() -> None:
     assert (out == -1).all()
 
 
-def test_a_build_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    other: Any = ModuleType("skep_native")
-    monkeypatch.delenv(runtime.SWITCH, raising=False)
-    monkeypatch.setitem(sys.modules, "skep_native", other)
-    assert runtime.found() is None
-    assert runtime.outdated()  # built when versions were not counted yet
-    other.VERSION = runtime.VERSION + 1
-    assert runtime.found() is None
-    assert runtime.outdated()
-    other.VERSION = runtime.VERSION
-    assert runtime.found() is other
-    assert not runtime.outdated()
+def test_the_environment_leaves_the_core_out_or_insists_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(runtime.SWITCH, "0")
+    assert runtime.load_core() is None
+    monkeypatch.setenv(runtime.SWITCH, "1")
+    assert runtime.load_core() is native
     with monkeypatch.context() as patch:
         patch.setattr(sys, "byteorder", "big")
-        assert runtime.found() is None
-    monkeypatch.setitem(sys.modules, "skep_native", None)
-    assert not runtime.outdated()
-    monkeypatch.setitem(sys.modules, "skep_native", other)
-    monkeypatch.setenv(runtime.SWITCH, "0")
-    assert runtime.found() is None
+        assert runtime.load_core() is None

@@ -13,11 +13,9 @@ from skep.index.bm25 import count_terms, make_postings, pack_pairs
 from skep.index.quantisation import constants
 from skep.index.segment_builder import Occurrences
 
-native: Any = pytest.importorskip(
-    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
-)
-if runtime.native is None:
-    pytest.skip("switched off by SKEP_NATIVE, or built from another version", allow_module_level=True)
+native: Any = runtime.native
+if native is None:
+    pytest.skip("needs the compiled core", allow_module_level=True)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from skep import runtime
 from skep.index import neighbour_join
 from skep.index.index import SegmentIndex
 
-native: Any = pytest.importorskip(
-    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
-)
+native: Any = runtime.native
+if native is None:
+    pytest.skip("needs the compiled core", allow_module_level=True)
 ROWS = 3000
 WHOLE = {3: 1, 4: 2}
 """The ways that go without a lens, as `cross` counts them."""

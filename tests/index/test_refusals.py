@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-native: Any = pytest.importorskip(
-    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
-)
+from skep import runtime
+
+native: Any = runtime.native
+if native is None:
+    pytest.skip("needs the compiled core", allow_module_level=True)
 
 Wrong = list[tuple[int, Any]]
 

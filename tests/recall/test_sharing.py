@@ -29,10 +29,9 @@ def test_texts_that_share_some_of_their_words_are_alike_whatever_their_case() ->
 
 @pytest.fixture(scope="module")
 def sharing() -> Any:
-    native: Any = pytest.importorskip("skep_native", reason="not built: see `native`")
-    if native is not runtime.native:
-        pytest.skip("switched off, or of another version: `pip install ./native` again")
-    return native.sharing
+    if runtime.native is None:
+        pytest.skip("needs the compiled core")
+    return runtime.native.sharing
 
 
 @given(texts=TEXTS)

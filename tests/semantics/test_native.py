@@ -20,9 +20,9 @@ from skep.semantics import pair_features, pair_model
 from skep.semantics.compare_texts import Asked, Verdict, compare_many
 from skep.semantics.parse_text import analyse
 
-native: Any = pytest.importorskip(
-    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
-)
+native: Any = runtime.native
+if native is None:
+    pytest.skip("needs the compiled core", allow_module_level=True)
 
 
 def asked() -> list[Asked]:

@@ -34,7 +34,7 @@ def model(names: tuple[str, ...] = NAMES) -> Scorer:
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_row_ends_in_one_leaf_of_every_tree(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled and runtime.native is None:
-        pytest.skip("skep-native is not installed")
+        pytest.skip("needs the compiled core")
     monkeypatch.setattr(runtime, "native", runtime.native if compiled else None)
     rows = [[first, second, *[0.0] * (len(NAMES) - 2)] for first in (0.5, 0.6) for second in (0.0, 0.1)]
 

@@ -15,11 +15,9 @@ from skep import runtime
 from skep.text import terms as terms_module
 from skep.text.terms import STOP, CompiledNumbering, PlainNumbering, chunks, query_terms, terms
 
-native: Any = pytest.importorskip(
-    "skep_native", reason="not built: `pip install ./native` needs a C compiler and Python's headers"
-)
-if runtime.native is None:
-    pytest.skip("switched off by SKEP_NATIVE, or built from an older version", allow_module_level=True)
+native: Any = runtime.native
+if native is None:
+    pytest.skip("needs the compiled core", allow_module_level=True)
 
 _SUFFIXES = """
 s es ed ing eed ational tional enci anci izer bli alli entli eli ousli ization ation ator alism iveness fulness ousness

@@ -19,7 +19,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     if request.param == "python":
         monkeypatch.setattr(sqlite_connection, "native", None)
     elif native is None:
-        pytest.skip("needs skep-native")
+        pytest.skip("needs the compiled core")
     under = tmp_path / "here"
     under.mkdir()
     return under
@@ -71,7 +71,7 @@ def test_what_was_not_there_is_not_watched(folder: Path) -> None:
     assert Place(str(folder / "none.skep")).holds()
 
 
-@pytest.mark.skipif(native is None, reason="needs skep-native")
+@pytest.mark.skipif(native is None, reason="needs the compiled core")
 def test_the_compiled_look_takes_a_name_in_bytes_and_two_numbers() -> None:
     for wrong in ((), (b"x", 1), ("x", 1, 2), (b"x", "1", 2), (b"x", 1, None)):
         with pytest.raises(TypeError):

@@ -16,7 +16,7 @@ from skep.embedding.static_table import HashingEmbedder
 from skep.runtime import native
 from skep.storage.vectors import NEAR_UNIT, packed, packed_one, unpacked
 
-compiled = pytest.mark.skipif(native is None, reason="needs skep-native")
+compiled = pytest.mark.skipif(native is None, reason="needs the compiled core")
 
 
 @given(seed=st.integers(0, 2**32 - 1), dim=st.integers(1, 1536), scale=st.integers(-18, 16))

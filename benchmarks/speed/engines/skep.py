@@ -67,8 +67,8 @@ class Skep:
     notes: tuple[str, ...] = (
         "Through `Bank.remember`, `remember_many`, `recall` and `revise`; the filter fields are tags. Where ids alone "
         "are asked for, through `rank`, which gives those of `recall` in its order.",
-        "With the optional package skep-native where it is installed (`versions` says so); without it searches of the"
-        " index cost five to seven times as much.",
+        "With the compiled core, built in the source tree (`make core`); without it searches of the index cost five to"
+        " seven times as much.",
         "A vector is handed over as a view of the memory in which it lies, not as an array of numpy's, which most"
         " embedders give and which takes two microseconds more to make.",
         "Synced writes do not look for conflicts, as no peer does; the line with conflicts is what `remember` "

@@ -1,8 +1,8 @@
 """WordPiece, small and exact: the words and word pieces that a BERT vocabulary knows.
 
 Agrees with the reference tokenizer of uncased BERT models: clean, lower-case, strip accents, isolate
-punctuation and CJK characters, then cut each word greedily into the longest known pieces. With `skep-native` a packed
-vocabulary is searched where it lies; without it, words that were met keep their pieces.
+punctuation and CJK characters, then cut each word greedily into the longest known pieces. With the compiled core a
+packed vocabulary is searched where it lies; without it, words that were met keep their pieces.
 
 A vocabulary in one file that is searched where it lies: opening it reads nothing, however many tokens it has.
 

@@ -8,7 +8,7 @@ BM25 over the whole bank, whatever its segments.
 
 The best rows by words for many queries in one go: each term is looked up and read once for all of them.
 
-What the terms of a query give is added by numpy or, where there are compiled loops, by `native/matching.c`: the same
+What the terms of a query give is added by numpy or, where there are compiled loops, by `core/matching.c`: the same
 sums in the same order.
 """
 

@@ -3,8 +3,8 @@
 Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the axes
 along which the bank's rows reach furthest, a quarter of all. What the other axes could add is at most the product of
 the lengths that two rows have there (Cauchy and Schwarz). The whole codes of the pairs that are left decide. Compiled
-loops (`native/joining.c`) do the same with small numbers, and add what these may be off to what the rest could add.
-Where a processor multiplies small numbers quickly enough, they take whole rows instead (`native/tiles.c`).
+loops (`core/joining.c`) do the same with small numbers, and add what these may be off to what the rest could add.
+Where a processor multiplies small numbers quickly enough, they take whole rows instead (`core/tiles.c`).
 """
 
 from __future__ import annotations

@@ -67,15 +67,8 @@ def _versions(store: SqliteStore) -> Iterator[Finding]:
         check="versions",
         level="ok",
         message=f"schema {schema} of {VERSION}, SQLite {apsw.sqlite_lib_version()},"
-        f" vectors scanned by {'numpy' if runtime.native is None else 'skep-native'}",
+        f" vectors scanned by {'numpy' if runtime.native is None else 'the compiled core'}",
     )
-    if runtime.outdated():
-        yield Finding(
-            check="skep-native",
-            level="warning",
-            message="it was built from another version of skep and is not used: numpy does the same, more slowly",
-            fix="pip install ./native again",
-        )
 
 
 def _file(path: Path) -> Iterator[Finding]:

@@ -1,8 +1,6 @@
-/* The module: each part of the package brings its own functions. */
+/* The module `skep._core`: each file brings its own functions. */
 
 #include "native.h"
-
-#define VERSION 12 /* of what the functions take and give; `skep/kernels.py` names the one it knows */
 
 static int fill(PyObject *module)
 {
@@ -20,19 +18,19 @@ static int fill(PyObject *module)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;
-    return text_fill(module) < 0 || tables_fill(module) < 0 ? -1 : PyModule_AddIntConstant(module, "VERSION", VERSION);
+    return text_fill(module) < 0 || tables_fill(module) < 0 ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill}, {0, NULL}};
 
 static PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "skep_native",
+    .m_name = "skep._core",
     .m_doc = "The loops that numpy cannot do in one pass.",
     .m_slots = slots,
 };
 
-PyMODINIT_FUNC PyInit_skep_native(void)
+PyMODINIT_FUNC PyInit__core(void)
 {
     return PyModuleDef_Init(&module);
 }

@@ -216,7 +216,7 @@ static PyType_Slot table_slots[] = {
 };
 
 static PyType_Spec table_spec = {
-    .name = "skep_native.Table",
+    .name = "skep._core.Table",
     .basicsize = sizeof(Table),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = table_slots,

@@ -472,7 +472,7 @@ static PyType_Slot cutter_slots[] = {
 };
 
 static PyType_Spec cutter_spec = {
-    .name = "skep_native.Cutter",
+    .name = "skep._core.Cutter",
     .basicsize = sizeof(Cutter),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = cutter_slots,
