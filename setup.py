@@ -18,7 +18,7 @@ WINDOWS = sys.platform == "win32"
 FLAGS = (
     ["/O2", "/fp:precise"]
     if WINDOWS
-    else ["-O3", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
+    else ["-O3", "-g0", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
 )
 WANTED = os.environ.get("SKEP_NATIVE") != "0" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
