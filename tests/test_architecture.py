@@ -44,3 +44,13 @@ def test_no_module_reads_the_wall_clock_behind_our_back() -> None:
     entry_points = {"clock.py", "hooks.py", "clients.py", "audit.py"}
     found = {p.name for p in SOURCES if clock.search(p.read_text(encoding="utf-8"))}
     assert found <= entry_points
+
+
+def test_rooms_above_the_engine_ask_the_engine_and_not_its_store() -> None:
+    below = {"storage", "engine", "index"}
+    found = [
+        str(p.relative_to(ROOT))
+        for p in SOURCES
+        if not below & set(p.parts) and re.search(r"engine\.store\.", p.read_text(encoding="utf-8"))
+    ]
+    assert found == []

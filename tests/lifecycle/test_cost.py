@@ -189,7 +189,7 @@ def test_judgements_are_read_once_though_something_was_set_aside_in_between(
         read.append(prefix)
         return settings_under(prefix, *how)
 
-    monkeypatch.setattr(bank.engine.store, "settings_under", reading)
+    monkeypatch.setattr(bank.engine, "settings_under", reading)
     report = bank.maintain(MaintainConfig(steps=("judge", "deprecate", "prune")))
 
     assert {step.step: len(step.actions) for step in report.steps}["deprecate"] == 2

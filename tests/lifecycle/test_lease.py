@@ -17,7 +17,6 @@ from skep.errors import LeaseHeldError, MovedError
 from skep.lifecycle.judge import Case, Verdicts
 from skep.lifecycle.maintain import MaintainConfig
 from skep.lifecycle.maintenance_run import JOB, SECONDS, Held
-from skep.storage import sqlite_store
 
 EPISODES = [
     "The customer asked for invoices in PDF format",
@@ -104,7 +103,7 @@ def test_a_run_that_was_killed_blocks_the_next_one_only_until_its_lease_ends(pat
 
 def test_a_service_goes_on_once_the_lease_of_a_crashed_run_ends(path: Path) -> None:
     with Bank.open(path) as bank:
-        sqlite_store.claim(bank.engine.store.connection, JOB, "1@gone/0", now=bank.engine.now(), seconds=6.0)
+        bank.engine.leases.claim(JOB, "1@gone/0", now=bank.engine.now(), seconds=6.0)
     service = subprocess.Popen(
         [sys.executable, "-m", "skep", "--bank", str(path), "maintain", "--every", "1h"],
         stdout=subprocess.PIPE,

@@ -53,13 +53,13 @@ def test_the_index_knows_who_wrote_each_memory_and_reads_a_name_once(
 
         assert sources.authors(rows) == written
         read: list[Sequence[int]] = []
-        counts = bank.engine.store.use_counts
+        counts = bank.engine.use_counts
 
         def watched(rows: Sequence[int]) -> object:
             read.append(rows)
             return counts(rows)
 
-        monkeypatch.setattr(bank.engine.store, "use_counts", watched)
+        monkeypatch.setattr(bank.engine, "use_counts", watched)
         assert sources.authors(rows) == written
         assert read == []
 

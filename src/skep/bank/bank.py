@@ -75,7 +75,6 @@ class Bank(Writing, Linking, Living, Whole):
         elif isinstance(embedder, str):
             asked = next((space.dim for space in store.spaces() if space.spec == spec), None)
             embedder = opener(embedder, known_dim=asked)
-        folder = None if store.file is None else f"{store.connection.where}.index"
         return cls(
             Engine(
                 store,
@@ -83,7 +82,7 @@ class Bank(Writing, Linking, Living, Whole):
                 spec=spec,
                 settings=settings,
                 now=now,
-                index_folder=folder,
+                index_folder=store.index_folder,
                 adopts=adopts,
                 opener=opener,
             )

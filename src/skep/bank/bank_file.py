@@ -73,15 +73,15 @@ class Whole(Base):
     @property
     def file(self) -> Path | None:
         """Where it is kept; None for a bank in memory."""
-        return self._engine.store.path
+        return self._engine.path
 
     def setting(self, key: str) -> Any:
         """A setting kept in the bank; None if it is not set."""
-        return self._engine.store.setting(clean_text("key", key, 500))
+        return self._engine.setting(clean_text("key", key, 500))
 
     def settings(self, prefix: str = "") -> dict[str, Any]:
         """Every setting whose key starts with a prefix."""
-        return self._engine.store.settings_under(clean_text("prefix", prefix, 500) if prefix != "" else "")
+        return self._engine.settings_under(clean_text("prefix", prefix, 500) if prefix != "" else "")
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it."""
@@ -92,21 +92,21 @@ class Whole(Base):
 
     def versions(self) -> dict[str, int]:
         """Per actor, the counter up to which every event is here."""
-        return self._engine.store.log.versions()
+        return self._engine.log.versions()
 
     def events(self, since: Mapping[str, int] | None = None) -> Iterator[Event]:
         """The events that a replica with these versions lacks."""
         have: Mapping[str, Any] = {} if since is None else clean_mapping("since", since)
         versions = {actor: clean_count("since", counter, 0, 1 << 53) for actor, counter in have.items()}
-        return self._engine.store.log.lacking(versions)
+        return self._engine.log.lacking(versions)
 
     def scattered(self) -> dict[str, list[int]]:
         """Per actor, the counters of events that are here although some before them are not."""
-        return self._engine.store.log.scattered()
+        return self._engine.log.scattered()
 
     def events_in(self, ranges: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[Event]:
         """The events whose counters lie in the ranges (both ends included), per actor in order."""
-        return self._engine.store.log.ranges(_clean_ranges(ranges))
+        return self._engine.log.ranges(_clean_ranges(ranges))
 
     def apply(self, events: Iterable[Event], *, partial: bool = False) -> Applied:
         """Take events of another replica; each counts once, whatever the order.
@@ -117,7 +117,7 @@ class Whole(Base):
         clean_flag("partial", partial)
         events = clean_events(events)
         self._engine.embeddings.adopt()
-        applied = self._engine.store.apply(
+        applied = self._engine.apply(
             events, now=self._engine.now(), embed=self._engine.embeddings.in_place, partial=partial
         )
         from skep.engine.engine import clean_derived, forget_in_backups
@@ -141,7 +141,7 @@ class Whole(Base):
 
         target = clean_path("path", path)
         clean_call("progress", progress)
-        total = self._engine.store.log.last_seq()
+        total = self._engine.log.last_seq()
 
         def lines() -> Iterator[bytes]:
             for count, line in enumerate(export_lines(self._engine.store)):
@@ -205,14 +205,14 @@ class Whole(Base):
                 )
             if target.exists():
                 self._refuse_foreign(target)
-            known = target.resolve() in self._engine.store.backups()
+            known = target.resolve() in self._engine.backups()
             try:
-                self._engine.store.backup(target, self._engine.now())
+                self._engine.backup(target, self._engine.now())
             except BaseException:
-                if not (known or self._engine.store.read_only or target.exists()):
+                if not (known or self._engine.read_only or target.exists()):
                     # nothing is there that `forget` would have to reach
                     with contextlib.suppress(StorageError):  # such as a disk that is full
-                        self._engine.store.drop_backup(target.resolve())
+                        self._engine.drop_backup(target.resolve())
                 raise
             from skep.engine.engine import forget_meanwhile
 
@@ -221,7 +221,7 @@ class Whole(Base):
 
     def backups(self) -> list[Path]:
         """Where copies were made that `forget` looks for."""
-        return self._engine.store.backups()
+        return self._engine.backups()
 
     def drop_backup(self, path: str | os.PathLike[str]) -> None:
         """Say that a copy was deleted: `forget` looks for it no longer. A copy that is still there stays known."""
@@ -234,15 +234,15 @@ class Whole(Base):
                 f"{target} is still there, and `forget` has to reach it; delete it first", field="path"
             )
         for copy in known:
-            self._engine.store.drop_backup(copy)
+            self._engine.drop_backup(copy)
 
     def _refuse_foreign(self, target: Path) -> None:
         """Raise unless what a backup would replace is one that this bank has made, and nobody has written to since."""
         from skep.storage.backup import lacking
 
         try:
-            ours = target.resolve() in self._engine.store.backups()
-            with self._engine.store.alone_with_copies():
+            ours = target.resolve() in self._engine.backups()
+            with self._engine.alone_with_copies():
                 written = ours and lacking(target, self._engine.store)
         except (
             CorruptBankError,
@@ -363,9 +363,9 @@ def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
     from skep.storage.doctor import Finding
 
     try:
-        with engine.store.connection.snapshot():  # others may write while this is compared
+        with engine.snapshot():  # others may write while this is compared
             engine.index.refresh()
-            stats, rows = engine.index.stats(), engine.store.size()
+            stats, rows = engine.index.stats(), engine.size()
     except CorruptBankError as error:
         return [
             Finding(
@@ -407,25 +407,25 @@ def _status(engine: Engine) -> BankStatus:
     from skep.storage.doctor import counts
 
     found = counts(engine.store)
-    space = engine.store.active_space()
-    building = engine.store.building_space()
+    space = engine.active_space()
+    building = engine.building_space()
     return BankStatus(
-        path=str(engine.store.path) if engine.store.path else None,
+        path=str(engine.path) if engine.path else None,
         memories=found.by_status.get("active", 0) + found.by_status.get("pending", 0),
         pending=found.by_status.get("pending", 0),
         by_status=found.by_status,
         by_kind=found.by_kind,
         events=found.events,
         links=found.links,
-        actor=engine.store.name,
+        actor=engine.name,
         embedder=space.fingerprint
         if space
         else engine.embeddings.name or engine.embeddings.spec or "unknown",
-        reembedding=engine.store.vectors.waiting(building.number) if building else 0,
+        reembedding=engine.waiting(building.number) if building else 0,
         embed_error=engine.embeddings.last_error(),
         size_bytes=found.size_bytes,
         index_bytes=found.index_bytes,
-        versions=engine.store.log.versions(),
+        versions=engine.log.versions(),
         schema=found.schema,
         held=found.held,
     )

@@ -58,7 +58,7 @@ class History(Base):
         try:
             engine.close()
         finally:
-            self._engine = _Closed(engine.store.file)  # type: ignore[assignment]
+            self._engine = _Closed(engine.file)  # type: ignore[assignment]
 
     def history(
         self,
@@ -78,7 +78,7 @@ class History(Base):
         """
         sees = self._sees(scope, include_shared)
         most = None if limit is None else clean_count("limit", limit, 1, 1 << 40)
-        log = self._engine.store.log
+        log = self._engine.log
         if memory_id is None:
             few = None if include_shared else self._few(scope)
             latest = log.backwards() if few is None else log.latest_of(few)
@@ -94,12 +94,8 @@ class History(Base):
         """The memories of a scope, where they are so few that their events are quicker read than all."""
         if scope is None:
             return None
-        from skep.storage.queries import few_of_scope, ids_of
-
         asked = clean_scope("scope", scope, self._engine.settings.label_limit, asked=True)
-        connection = self._engine.store.connection
-        rows = few_of_scope(connection, asked)
-        return None if rows is None else ids_of(connection, rows)
+        return self._engine.few_of_scope(asked)
 
     def blame(
         self, memory_id: str, *, scope: ScopeLike | None = None, include_shared: bool = False
@@ -109,14 +105,14 @@ class History(Base):
 
         sees = self._sees(scope, include_shared)
         self._seen(memory_id, sees)
-        events = {event.id: event for event in self._engine.store.log.of(memory_id)}
+        events = {event.id: event for event in self._engine.log.of(memory_id)}
         state = fold(memory_id, events.values())
         found = {field: events[event_id] for field, event_id in (state.blame if state else {}).items()}
         return {field: event for field, event in found.items() if self._shown(event, sees)}
 
     def event(self, event_id: str) -> Event:
         """One event by id."""
-        event = self._engine.store.log.get(clean_id(event_id, "event_id"))
+        event = self._engine.log.get(clean_id(event_id, "event_id"))
         if event is None:
             raise NotFoundError(f"there is no event {event_id!r}; `skep history` lists them")
         return event
@@ -133,7 +129,7 @@ class History(Base):
         event = self.event(event_id)
         if event.kind in FINAL:
             raise UndoError(f"{event_id} is a {event.kind}, which cannot be undone")
-        if any(self._engine.store.is_forgotten(subject) for subject in mentioned(event)):
+        if any(self._engine.is_forgotten(subject) for subject in mentioned(event)):
             raise UndoError(f"{event_id} speaks of a memory that was forgotten; nothing of it is left")
         why = (
             {}
@@ -155,7 +151,7 @@ class History(Base):
         """The event that takes away the end of a memory which somebody brings back after it has reached it."""
         if undone.kind != "mark" or undone.body["status"] != "expired":
             return []
-        memory = self._engine.store.get(undone.body["memory"])
+        memory = self._engine.get(undone.body["memory"])
         if memory is None or memory.expires_at is None or memory.expires_at > self._engine.now():
             return []
         return [("revise", {"memory": memory.id, "changes": {"expires_at": None}})]
@@ -164,7 +160,7 @@ class History(Base):
         """The other undos of the same event that are in force."""
         if undo.kind != "undo":
             return []
-        undos = self._engine.store.log.undos(mentioned(undo))
+        undos = self._engine.log.undos(mentioned(undo))
         void = voided(undos)
         same = (other for other in undos if other.body["event"] == undo.body["event"])
         return [other.id for other in same if other.id not in void and other.id != undo.id]
@@ -174,17 +170,17 @@ class History(Base):
         what went over to a winner with a merge, whether that is undone or the winner; and, for an undo or a restore,
         the undos that were written along with it or with its twins."""
         if event.kind in ("undo", "restore"):
-            others = [undo for undo in self._engine.store.log.undos() if undo.body.get("along") in targets]
+            others = [undo for undo in self._engine.log.undos() if undo.body.get("along") in targets]
         elif event.kind == "remember":
             others = [
                 other
-                for other in self._engine.store.log.of(event.id)
+                for other in self._engine.log.of(event.id)
                 if other.body.get(REPLACING.get(other.kind, "")) == event.id
             ]
             others += [moved for other in others for moved in self._went_along(other)]
         else:
             others = self._went_along(event)
-        void = voided(self._engine.store.log.undos()) if others else set[str]()
+        void = voided(self._engine.log.undos()) if others else set[str]()
         return [other for other in others if other.id not in void]
 
     def _went_along(self, event: Event) -> list[Event]:
@@ -193,10 +189,10 @@ class History(Base):
             return []
         from skep.engine.engine import went_along
 
-        return went_along(self._engine.store.log, event)
+        return went_along(self._engine.log, event)
 
     def _refuse_undone(self, event: Event) -> None:
-        undos = self._engine.store.log.undos(mentioned(event))
+        undos = self._engine.log.undos(mentioned(event))
         void = voided(undos)
         if event.id in void:
             by = next(u.id for u in undos if u.body["event"] == event.id and u.id not in void)
@@ -209,16 +205,15 @@ class History(Base):
         if self._past is not None and self._past[0] == key and not self._past[1].closed:
             return self._past[1]
         mine = self._engine
-        store = mine.store.copy_to_memory()
+        store = mine.copy_to_memory()
         store.rewind(min(pack(moment) | 0xFFFF, LAST))
-        folder = None if mine.store.file is None else f"{mine.store.connection.where}.index"
         engine = Engine(
             store,
             mine.embeddings.embedder,
             spec=mine.embeddings.spec,
             settings=mine.settings,
             now=lambda: moment,
-            index_folder=folder,
+            index_folder=mine.index_folder,
             frozen=True,
             opener=mine.embeddings.opener,
         )

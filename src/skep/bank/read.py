@@ -117,7 +117,7 @@ class Reading(History):
         words = query_terms(text) if text else ()
         if text and not words:
             return Page(memories=())
-        found = self._engine.store.find(
+        found = self._engine.find(
             where, limit=limit + 1, before_row=int(cursor) if cursor else None, terms=words
         )
         more = str(found[limit - 1][0]) if len(found) > limit else None
@@ -156,7 +156,7 @@ class Reading(History):
                 shared=shared,
             )
         where = self._filter(scope=scope, include_shared=include_shared)
-        memories = [memory for _row, memory in self._engine.store.find(where, limit=1 << 40)]
+        memories = [memory for _row, memory in self._engine.find(where, limit=1 << 40)]
         return list(
             conflict_search.scan(
                 self._engine,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Callable, Generator, Mapping
-from functools import wraps
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from skep.engine.engine import Engine
@@ -24,8 +22,6 @@ Sees = Callable[[Memory], bool]
 """Whether a read may show a memory."""
 BULK = 2000
 """Memories per transaction in bulk work."""
-AFTER_ALL = ("close",)
-"""What may be called of a bank that was closed."""
 
 
 @contextlib.contextmanager
@@ -44,37 +40,10 @@ def file_errors(path: Path) -> Generator[None]:
         raise StorageError(f"{why}; choose a file in a folder that exists") from error
 
 
-def released(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a bank after which nothing stays open or locked, wherever an interrupt comes.
-
-    Python looks for signals on entering a function, so that one may end `__exit__` before its first line.
-    """
-
-    @wraps(method)
-    def call(self: Base, *args: Any, **named: Any) -> Any:
-        connection = self.engine.store.connection
-        if connection.mine:
-            return method(self, *args, **named)
-        try:
-            return method(self, *args, **named)
-        except BaseException:
-            if connection.mine:
-                connection.let_go()
-            raise
-
-    return call
-
-
 class Base:
     """Holds the engine."""
 
     _engine: Engine
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name, method in list(vars(cls).items()):
-            if isinstance(method, FunctionType) and not name.startswith("_") and name not in AFTER_ALL:
-                setattr(cls, name, released(method))
 
     @property
     def engine(self) -> Engine:
@@ -84,7 +53,7 @@ class Base:
     @property
     def actor(self) -> str:
         """The name under which this bank writes to the log."""
-        return self._engine.store.actor
+        return self._engine.actor
 
     def _sees(self, scope: ScopeLike | None, include_shared: bool) -> Sees | None:
         """What a read with a scope may show; None where everything is."""
@@ -116,7 +85,7 @@ class Base:
         """Whether a read may show an event: only if it may show every memory the event speaks of."""
         if sees is None:
             return True
-        found = [self._engine.store.get(subject) for subject in mentioned(event)]
+        found = [self._engine.get(subject) for subject in mentioned(event)]
         return bool(found) and all(memory is not None and sees(memory) for memory in found)
 
     def _write(self, kind: str, body: dict[str, Any], reason: str | None = None) -> Event:

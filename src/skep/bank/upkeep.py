@@ -66,8 +66,8 @@ class Living(Reading):
         if judge is not None and not hasattr(judge, "decide"):
             clean_call("judge", judge)
             judge = CallableJudge(judge)  # type: ignore[arg-type]
-        if not dry_run and self._engine.store.leftover():
-            self._engine.store.truncate_wal()
+        if not dry_run and self._engine.leftover():
+            self._engine.truncate_wal()
         return maintain(
             self._engine,
             config,
@@ -189,7 +189,7 @@ class Living(Reading):
         from skep.lifecycle.learn import outcome_of
 
         sees = self._sees(scope, include_shared)
-        log = self._engine.store.log
+        log = self._engine.log
         if memory_id is not None:
             self._seen(memory_id, sees)
         events = log.outcomes() if memory_id is None else log.of(memory_id)
@@ -210,7 +210,7 @@ class Living(Reading):
 
     def _redacted(self, sees: Sees | None) -> dict[str, int]:
         counts: Counter[str] = Counter()
-        for event in self._engine.store.log.redacted():
+        for event in self._engine.log.redacted():
             if self._shown(event, sees):
                 counts.update(event.body["redacted"])
         return dict(sorted(counts.items()))
@@ -241,14 +241,14 @@ class Living(Reading):
         sees = self._sees(scope, include_shared)
         if sees is None:
             return found
-        memories = {effect.memory: self._engine.store.get(effect.memory) for effect in found}
+        memories = {effect.memory: self._engine.get(effect.memory) for effect in found}
         return [
             effect for effect in found if (memory := memories[effect.memory]) is not None and sees(memory)
         ]
 
     def _outcome_events(self) -> Sequence[Event]:
         """Every outcome that was not undone, oldest first."""
-        return self._engine.store.log.outcomes()
+        return self._engine.log.outcomes()
 
     def search_memory(
         self,

@@ -244,7 +244,7 @@ class Writing(Base):
         from skep.storage.fold import fold
 
         self._engine.known(memory_id)
-        state = fold(memory_id, self._engine.store.log.of(memory_id))
+        state = fold(memory_id, self._engine.log.of(memory_id))
         body: dict[str, Any] = {"memory": memory_id, "observed": list(state.dots) if state else []}
         self._write("retract", body, reason)
         return self._engine.memory(memory_id)
@@ -262,7 +262,7 @@ class Writing(Base):
             body["reason"] = public_text("reason", reason, self._engine.settings.text_limit)
         if memory.status in CURRENT:
             return memory
-        with self._engine.store.writing():
+        with self._engine.writing():
             self._engine.write([("restore", body), *led_back(self._engine, memory_id)])
         return self._engine.memory(memory_id)
 
@@ -270,9 +270,9 @@ class Writing(Base):
         """Say that a newer memory replaces an older one; the older stays in history."""
         self._engine.known(old, field="old")
         self._engine.known(new, field="new")
-        with self._engine.store.writing():  # what replaced what is looked at and written at one moment
-            graph.refuse_cycle(old, new, self._engine.store.get)
-            graph.refuse_set_aside(new, self._engine.store.get)
+        with self._engine.writing():  # what replaced what is looked at and written at one moment
+            graph.refuse_cycle(old, new, self._engine.get)
+            graph.refuse_set_aside(new, self._engine.get)
             self._write("supersede", {"old": old, "new": new}, reason)
         return self._engine.memory(old)
 
@@ -289,9 +289,9 @@ class Writing(Base):
         self._engine.known(winner, field="winner")
         if reason is not None:
             reason = public_text("reason", reason, self._engine.settings.text_limit)
-        with self._engine.store.writing():  # what links there are is looked at and moved at one moment
-            graph.refuse_cycle(loser, winner, self._engine.store.get)
-            graph.refuse_set_aside(winner, self._engine.store.get)
+        with self._engine.writing():  # what links there are is looked at and moved at one moment
+            graph.refuse_cycle(loser, winner, self._engine.get)
+            graph.refuse_set_aside(winner, self._engine.get)
             copy, kept = self._engine.memory(loser), self._engine.memory(winner)
             self._engine.write(merge_plans(self._engine, kept, [copy], reason=reason))
         return self._engine.memory(winner)
@@ -303,7 +303,7 @@ class Writing(Base):
         """
         ends = self._engine.memory(memory_id).expires_at
         clean_choice("status", status, ("active", "deprecated", "quarantined", "expired"))
-        with self._engine.store.writing():  # both or neither
+        with self._engine.writing():  # both or neither
             if status == "active" and ends is not None and ends <= self._engine.now():
                 self._write("revise", {"memory": memory_id, "changes": {"expires_at": None}})
             self._write("mark", {"memory": memory_id, "status": status}, reason)
@@ -390,7 +390,7 @@ class Linking(Base):
                 f"rel cannot be {rel!r}, which would replace nothing; call `{LINEAGE[rel]}`", field="rel"
             )
         strength = clean_number("strength", strength, 0.0, 1.0)
-        found = self._engine.store.links(src, rel=rel, direction="out")
+        found = self._engine.links(src, rel=rel, direction="out")
         wanted = Link(src=src, dst=dst, rel=rel, strength=strength)
         if wanted not in found:
             plans: list[Plan] = [("link", {"src": src, "dst": dst, "rel": rel, "strength": strength})]
@@ -405,7 +405,7 @@ class Linking(Base):
         rel = None if rel is None else clean_text("rel", rel, self._engine.settings.label_limit)
         stored = [
             link
-            for link in self._engine.store.links(src, rel=rel, direction="out")
+            for link in self._engine.links(src, rel=rel, direction="out")
             if link.dst == dst and link.rel not in LINEAGE
         ]
         plans: list[Plan] = [("unlink", {"src": src, "dst": dst, "rel": link.rel}) for link in stored]
@@ -434,7 +434,7 @@ class Linking(Base):
         distance, crossed = graph.walk(
             [memory_id], self._links_within(sees), rel=rel, direction=direction, depth=depth
         )
-        found = {i: self._engine.store.get(i) for i in distance if i != memory_id}
+        found = {i: self._engine.get(i) for i in distance if i != memory_id}
         return Graph(
             memories={i: m for i, m in found.items() if m is not None},
             links=tuple(crossed),
@@ -455,7 +455,7 @@ class Linking(Base):
         for memory_id in ids:
             self._seen(memory_id, sees)
         depth = clean_count("depth", depth, 0, 100)
-        return graph.graph_of(ids, self._links_within(sees), self._engine.store.get, depth=depth)
+        return graph.graph_of(ids, self._links_within(sees), self._engine.get, depth=depth)
 
     def path(
         self,
@@ -490,9 +490,9 @@ class Linking(Base):
         return links_of
 
     def _links_of(self, memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
-        return self._engine.store.links(memory_id, rel=rel, direction=direction)
+        return self._engine.links(memory_id, rel=rel, direction=direction)
 
     def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
         """Those of the memories that are there, by id."""
-        found = {memory_id: self._engine.store.get(memory_id) for memory_id in memory_ids}
+        found = {memory_id: self._engine.get(memory_id) for memory_id in memory_ids}
         return {memory_id: memory for memory_id, memory in found.items() if memory is not None}

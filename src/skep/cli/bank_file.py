@@ -227,7 +227,7 @@ def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
             bank.engine.embeddings.keep()
         done = bank.reembed(progress)
         found = bank.status()
-        space = bank.engine.store.building_space() or bank.engine.store.active_space()
+        space = bank.engine.building_space() or bank.engine.active_space()
         why = found.embed_error or (bank.engine.embeddings.absence(space) if space else None)
     left = found.reembedding or found.pending
     if as_json:

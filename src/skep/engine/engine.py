@@ -60,7 +60,41 @@ class Engine:
         opener: Opener = open_embedder,
     ) -> None:
         self.store = store
-        self.store.clock = now
+        """For functions of the storage room that take a whole store, such as `examine`; others call the engine."""
+        store.clock = now
+        self.log = store.log
+        self.leases = store.leases
+        # What rooms above read and write of the store, under the engine's own name; see `Store` for each.
+        self.snapshot, self.transaction, self.writing = store.snapshot, store.transaction, store.writing
+        self.get, self.memories, self.find = store.get, store.memories, store.find
+        self.size, self.trials, self.procedures = store.size, store.trials, store.procedures
+        self.due, self.stale_memories, self.changed_memories = (
+            store.due,
+            store.stale_memories,
+            store.changed_memories,
+        )
+        self.is_forgotten, self.rows_of, self.few_of_scope = (
+            store.is_forgotten,
+            store.rows_of,
+            store.few_of_scope,
+        )
+        self.admitted, self.admitted_ids, self.around = store.admitted, store.admitted_ids, store.around
+        self.texts_of, self.use_counts, self.trust_of = store.texts_of, store.use_counts, store.trust_of
+        self.links, self.links_to, self.link_sources = store.links, store.links_to, store.link_sources
+        self.heirs, self.contradicted = store.heirs, store.contradicted
+        self.replaced_by, self.successor = store.replaced_by, store.successor
+        self.setting, self.settings_under = store.setting, store.settings_under
+        self.mark, self.set_mark = store.mark, store.set_mark
+        self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
+        self.position, self.data_version, self.identity = store.position, store.data_version, store.identity
+        self.next_boundary = store.next_boundary
+        self.active_space, self.building_space = store.active_space, store.building_space
+        self.waiting = store.vectors.waiting
+        self.apply, self.copy_to_memory = store.apply, store.copy_to_memory
+        self.backup, self.backups, self.drop_backup = store.backup, store.backups, store.drop_backup
+        self.alone_with_copies = store.alone_with_copies
+        self.leftover, self.truncate_wal = store.leftover, store.truncate_wal
+        self.limit_memory = store.limit_memory
         self.settings = settings
         self.now = now
         self.frozen = frozen
@@ -77,7 +111,7 @@ class Engine:
             adopts=adopts,
             opener=opener,
         )
-        self._index_folder = index_folder
+        self.index_folder = index_folder
         self._index: SegmentIndex | None = None
         self._uses: Counter[str] = Counter()
         self._recalls = 0
@@ -90,6 +124,36 @@ class Engine:
         """In a child: what was counted so far is the parent's to write."""
         self._use_lock = threading.Lock()
         self._uses, self._recalls = Counter(), 0
+
+    @property
+    def file(self) -> str | None:
+        """The name of the bank's file; None for a bank in memory."""
+        return self.store.file
+
+    @property
+    def path(self) -> Path | None:
+        """The bank's file; None for a bank in memory."""
+        return self.store.path
+
+    @property
+    def moved(self) -> bool:
+        """True if the file that was opened is no longer the one under its name."""
+        return self.store.moved
+
+    @property
+    def read_only(self) -> bool:
+        """True if nothing can be written."""
+        return self.store.read_only
+
+    @property
+    def name(self) -> str:
+        """The actor's name in the file; in a copy that has not written yet, that of the original."""
+        return self.store.name
+
+    @property
+    def actor(self) -> str:
+        """The name under which this file writes."""
+        return self.store.actor
 
     @property
     def index(self) -> SegmentIndex:
@@ -106,7 +170,7 @@ class Engine:
             from skep.index.index import SegmentIndex
 
         return SegmentIndex(
-            self._index_folder,
+            self.index_folder,
             self.store,
             read_only=self.frozen or self.store.read_only,
             lock=self.store.connection.lock,
@@ -209,10 +273,6 @@ class Engine:
                 ):  # statistics only: a reader never waits for a writer; counted the next time
                     self._uses.update(counts)
 
-    def position(self) -> tuple[int, int]:
-        """Where the bank stands; equal positions mean that every read gives the same answer."""
-        return self.store.position()
-
     def close(self) -> None:
         """Stop the workers, write what is still in memory, release the file."""
         self.embeddings.stop()
@@ -221,10 +281,6 @@ class Engine:
                 self.flush_uses()
         finally:
             self.store.close()
-
-    def setting(self, key: str) -> Any:
-        """A setting of the bank."""
-        return self.store.setting(key)
 
 
 def _named(plan: Plan, by: str) -> Plan:
@@ -340,7 +396,7 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
     )
 
 
-def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
+def passed_on(store: SqliteStore | Engine, memory_ids: Sequence[str]) -> list[Plan]:
     """Events after which what the erased ones had replaced is replaced by what replaced them.
 
     Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again, and
@@ -366,7 +422,7 @@ def passed_on(store: SqliteStore, memory_ids: Sequence[str]) -> list[Plan]:
     return plans
 
 
-def _heir(store: SqliteStore, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
+def _heir(store: SqliteStore | Engine, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
     """The first of a memory's successors that stays, and whether all on the way there were merged."""
     merged, seen = True, {memory_id}
     while (next_ := store.successor(memory_id)) is not None:

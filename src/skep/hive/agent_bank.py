@@ -193,7 +193,7 @@ class AgentBank(Wholly):
         bank = self.home.bank
         self.hive.adopt(self.home, given.get("evidence", ()))
         if decision.verdict == "quarantined":
-            with bank.engine.store.connection.transaction():  # never to be seen before it is set aside
+            with bank.engine.transaction():  # never to be seen before it is set aside
                 memory = bank.remember(**given, on_conflict="ignore").memory
                 return bank.mark(memory.id, "quarantined", "; ".join(decision.reasons)), 0
         memory = bank.remember(**given, on_conflict="ignore").memory
@@ -229,8 +229,7 @@ class AgentBank(Wholly):
         with acting(self.name):
             self.hive.adopt(self.home, sources)
             doubtful = any(decision.verdict == "quarantined" for decision in decisions)
-            connection = self.home.bank.engine.store.connection
-            with connection.transaction() if doubtful else contextlib.nullcontext():
+            with self.home.bank.engine.transaction() if doubtful else contextlib.nullcontext():
                 stored = iter(self.home.bank.remember_many(shared, progress=progress) if shared else ())
                 kept = iter(self._private().remember_many(own) if own else ())
                 done = [
@@ -261,7 +260,7 @@ class AgentBank(Wholly):
         """
         self.hive.may_write(self.name)
         bank = self._holding(*memory_ids, **named)
-        log = bank.engine.store.log
+        log = bank.engine.log
         before = log.last_seq()
         with acting(self.name):
             yield bank
@@ -408,7 +407,7 @@ class AgentBank(Wholly):
             if bank is not None:
                 with contextlib.suppress(NotFoundError):
                     return bank.get(memory_id)
-        if self._engine.store.is_forgotten(memory_id):
+        if self._engine.is_forgotten(memory_id):
             raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
         found = self.hive.get(memory_id)
         if found is None:

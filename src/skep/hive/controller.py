@@ -100,9 +100,7 @@ class Controller:
         latest, found = -1, dict[str, Any]()
         for path in self._files():
             with Bank.open(path, create=False, embedder=self._embedder, now=self._now) as bank:
-                said = max(
-                    (event.hlc for event in bank.engine.store.log.of(f"setting:{KEYS}topology")), default=-1
-                )
+                said = max((event.hlc for event in bank.engine.log.of(f"setting:{KEYS}topology")), default=-1)
                 if said > latest:
                     latest, found = said, bank.settings(KEYS) | bank.settings("trust/")
         return found

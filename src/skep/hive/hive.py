@@ -73,7 +73,7 @@ class Opening(Reviewing):
         """Open the bank of a member, and let it answer."""
         bank = self._opened(self._path(name))
         if len(self.layout.members) > FEW and self.store is not None:
-            bank.engine.store.connection.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
+            bank.engine.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
         member = Member(
             name,
             bank,
@@ -581,7 +581,7 @@ class _Registers:
 
 
 def _from_bank(bank: Bank, ids: Iterable[str], *, links: bool) -> Fetched:
-    store = bank.engine.store
-    memories = tuple(m for m in map(store.get, ids) if m is not None)
-    found = tuple(link for m in memories for link in store.links(m.id)) if links else ()
+    engine = bank.engine
+    memories = tuple(m for m in map(engine.get, ids) if m is not None)
+    found = tuple(link for m in memories for link in engine.links(m.id)) if links else ()
     return Fetched(memories=memories, links=found)

@@ -601,9 +601,9 @@ class PastMembers:
         """Memories by id."""
         parts: list[Fetched] = []
         for bank in self._banks.values():
-            store = bank.engine.store
-            memories: tuple[Memory, ...] = tuple(m for m in map(store.get, ids) if m is not None)
-            found = tuple(link for m in memories for link in store.links(m.id)) if links else ()
+            engine = bank.engine
+            memories: tuple[Memory, ...] = tuple(m for m in map(engine.get, ids) if m is not None)
+            found = tuple(link for m in memories for link in engine.links(m.id)) if links else ()
             parts.append(Fetched(memories=memories, links=found))
         return joined(*parts)
 

@@ -250,8 +250,8 @@ def _ask(
     answers = hive.calls.ask_each(frames, ShardPage).answers
     queues = {name: deque(answers[name].found) for name in sorted(answers)}
     if view.private is not None:
-        store = view.private.engine.store
-        found = store.find(where, limit=limit, before_row=places.get(PRIVATE), terms=words)
+        engine = view.private.engine
+        found = engine.find(where, limit=limit, before_row=places.get(PRIVATE), terms=words)
         queues[PRIVATE] = deque(found)
     return queues
 

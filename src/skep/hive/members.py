@@ -100,9 +100,8 @@ def status_of(member: Counts, query: StatusQuery) -> StatusAnswer:
     """The figures of one member; with `missing`, only of what it answers for in the place of others."""
     engine = member.bank.engine
     by_status, by_kind, ids = member.shelf.tally(query.missing, now=engine.now())
-    store = engine.store
-    links = sum(source in ids for source in store.link_sources())
-    trials = sum(m.successes + m.failures for m in store.procedures() if m.id in ids and not m.merged_into)
+    links = sum(source in ids for source in engine.link_sources())
+    trials = sum(m.successes + m.failures for m in engine.procedures() if m.id in ids and not m.merged_into)
     if query.missing:
         return StatusAnswer(
             member=member.name, by_status=by_status, by_kind=by_kind, links=links, trials=trials
@@ -126,7 +125,7 @@ def status_of(member: Counts, query: StatusQuery) -> StatusAnswer:
 
 def outcomes_of(name: str, bank: Bank, query: OutcomesQuery) -> OutcomesAnswer:
     """The outcomes that one bank knows of, and what it knows to be undone."""
-    log = bank.engine.store.log
+    log = bank.engine.log
     events = log.outcomes() if query.memory is None else log.of(query.memory)
     return OutcomesAnswer(
         member=name,
@@ -274,15 +273,15 @@ def expired_of(member: Keeps, query: ExpiredQuery) -> ExpiredAnswer:
     """What one member holds that has expired and was not marked yet; marked, if that is asked for."""
 
     bank = member.bank
-    store = bank.engine.store
-    due = {memory.id: None for memory in store.due(query.now)}
+    engine = bank.engine
+    due = {memory.id: None for memory in engine.due(query.now)}
     if not query.mark:
         return ExpiredAnswer(member=member.name, ids=tuple(due))
-    before = store.log.last_seq()
+    before = engine.log.last_seq()
     marked = [memory_id for memory_id in query.mark if memory_id in due]
     for memory_id in marked:
         bank.mark(memory_id, "expired", "its time was over")
-    events = tuple(without_position(event) for event in store.log.after(before))
+    events = tuple(without_position(event) for event in engine.log.after(before))
     return ExpiredAnswer(member=member.name, ids=tuple(marked), events=events)
 
 
@@ -446,20 +445,20 @@ class Member:
         memories = tuple(m for m in map(self.get, frame.ids) if m is not None)
         links = self.links(m.id for m in memories) if frame.links else ()
         events = self.events_of([m.id for m in memories]) if frame.events else []
-        log, store = self.bank.engine.store.log, self.bank.engine.store
-        events += [without_position(event) for event in map(log.get, frame.named) if event is not None]
+        engine = self.bank.engine
+        events += [without_position(event) for event in map(engine.log.get, frame.named) if event is not None]
         there = {memory.id for memory in memories}
         return ShardFetched(
             member=self.name,
             found=Fetched(memories=memories, links=tuple(links)),
             events=tuple(events),
             paths={memory.id: self.paths.of(memory.id) for memory in memories} if frame.events else {},
-            forgotten=tuple(i for i in frame.ids if i not in there and store.is_forgotten(i)),
+            forgotten=tuple(i for i in frame.ids if i not in there and engine.is_forgotten(i)),
         )
 
     def _page(self, frame: ShardFind) -> ShardPage:
-        store = self.bank.engine.store
-        found = store.find(frame.where, limit=frame.limit, before_row=frame.before, terms=frame.terms)
+        engine = self.bank.engine
+        found = engine.find(frame.where, limit=frame.limit, before_row=frame.before, terms=frame.terms)
         return ShardPage(member=self.name, found=tuple(found))
 
     def _stored(self, transfer: Transfer) -> ShardStored:
@@ -493,7 +492,7 @@ class Member:
 
     def get(self, memory_id: str) -> Memory | None:
         """A memory that is here; None if it is not."""
-        return self.bank.engine.store.get(memory_id)
+        return self.bank.engine.get(memory_id)
 
     def current(self) -> Iterator[Memory]:
         """The memories that a recall may return, a page at a time."""
@@ -507,14 +506,14 @@ class Member:
 
     def links(self, ids: Iterable[str]) -> list[Link]:
         """The links that touch some memories."""
-        store = self.bank.engine.store
-        return list(dict.fromkeys(link for memory_id in ids for link in store.links(memory_id)))
+        engine = self.bank.engine
+        return list(dict.fromkeys(link for memory_id in ids for link in engine.links(memory_id)))
 
     def events_of(self, ids: Sequence[str]) -> list[Event]:
         """Every event that shaped some memories, each once, as they travel."""
         found: dict[str, Event] = {}
         for memory_id in ids:
-            for event in self.bank.engine.store.log.of(memory_id):
+            for event in self.bank.engine.log.of(memory_id):
                 found[event.id] = without_position(event)
         return list(found.values())
 

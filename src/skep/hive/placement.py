@@ -158,7 +158,7 @@ class Placing:
 
     def changed_at(self, holder: Member, act: Callable[[Bank], T], *, silent: set[str] | None = None) -> T:
         """Change something in one member's bank, and send it to the others."""
-        log = holder.bank.engine.store.log
+        log = holder.bank.engine.log
         before = log.last_seq()
         done = act(holder.bank)
         self.spread(holder, list(log.after(before)), silent=silent)
@@ -206,7 +206,7 @@ class Placing:
     def holder_of_event(self, event_id: str) -> Member | None:
         """A member of this process that has an event, fetched if it is only elsewhere; None if nobody has it."""
         for member in self.members.values():
-            if member.bank.engine.store.log.get(event_id) is not None:
+            if member.bank.engine.log.get(event_id) is not None:
                 return member
         if self.elsewhere():
             for part in self.calls.fetch((), named=[event_id], to=self.elsewhere()).answers.values():
@@ -402,8 +402,8 @@ class Placing:
         """What must not be passed on to members elsewhere, who take it for the word of this hive."""
         if self.keyring is None:
             return Transfer()
-        store = self.registers.bank.engine.store
-        _, refused = self.keyring.screen(events, forgotten=store.is_forgotten, inside=inside)
+        engine = self.registers.bank.engine
+        _, refused = self.keyring.screen(events, forgotten=engine.is_forgotten, inside=inside)
         return Transfer(refused=tuple(refused))
 
     def _foreign(self, event: Event) -> bool:

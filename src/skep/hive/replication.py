@@ -177,7 +177,7 @@ def _of_batch(taken: Taken | None, batch: list[Event]) -> tuple[str, ...]:
 def is_forgotten(replica: Replica, memory_id: str) -> bool:
     """Whether a replica knows that a memory was forgotten."""
     engine = getattr(replica, "engine", None)
-    return bool(engine is not None and engine.store.is_forgotten(memory_id))
+    return bool(engine is not None and engine.is_forgotten(memory_id))
 
 
 def pull(

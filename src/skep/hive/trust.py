@@ -439,25 +439,25 @@ def _wrote(bank: Bank, memory: Memory, query: BlastQuery) -> bool:
         return False
     if query.since is None or memory.created_at >= query.since:
         return True
-    event = bank.engine.store.log.get(memory.id)
+    event = bank.engine.log.get(memory.id)
     return event is not None and event.at >= query.since
 
 
 def _origins(bank: Bank, memory: Memory) -> set[str]:
-    links = bank.engine.store.links(memory.id, rel="derived_from", direction="out")
+    links = bank.engine.links(memory.id, rel="derived_from", direction="out")
     return {*memory.evidence, *(link.dst for link in links)}
 
 
 def _changed_by(bank: Bank, query: BlastQuery) -> Iterator[str]:
     """Changes the source made to what others wrote, newest first; what it wrote itself goes as a whole."""
-    store = bank.engine.store
-    undone = voided(store.log.undos())
-    for event in reversed(store.log.by(query.source or "")):
+    engine = bank.engine
+    undone = voided(engine.log.undos())
+    for event in reversed(engine.log.by(query.source or "")):
         if event.id in undone or (query.since is not None and event.at < query.since):
             continue
-        if event.kind not in CHANGES or any(store.is_forgotten(name) for name in mentioned(event)):
+        if event.kind not in CHANGES or any(engine.is_forgotten(name) for name in mentioned(event)):
             continue
-        memories = [store.get(name) for name in mentioned(event)]
+        memories = [engine.get(name) for name in mentioned(event)]
         if not all(memory is None or memory.agent == query.source for memory in memories):
             yield event.id
 

@@ -33,9 +33,7 @@ def plans_for(engine: Engine, case: Case, decision: Decision, by: str) -> list[P
     stand = older.status in CURRENT and newer.status in CURRENT
     if decision in ("MERGE", "CONTRADICTION") and not stand:
         return []
-    if decision == "SUPERSEDED" and (
-        older.status not in CURRENT or older.id in chain(newer.id, engine.store.get)
-    ):
+    if decision == "SUPERSEDED" and (older.status not in CURRENT or older.id in chain(newer.id, engine.get)):
         return []
     match carried_out(case, decision):
         case "MERGE":
@@ -87,7 +85,7 @@ def _along(body: dict[str, object], back: int) -> Callable[[Sequence[str]], dict
 def _moved(engine: Engine, winner: str, loser: str, gone: set[str]) -> list[tuple[str, dict[str, object]]]:
     """The events after which what led to a copy leads to the winner, and what it contradicts the winner contradicts."""
     plans: list[tuple[str, dict[str, object]]] = []
-    for link in engine.store.links(loser, direction="in"):
+    for link in engine.links(loser, direction="in"):
         if link.rel in ("supersedes", "duplicate_of") or link.src == winner:
             continue
         moved: dict[str, object] = {
@@ -98,7 +96,7 @@ def _moved(engine: Engine, winner: str, loser: str, gone: set[str]) -> list[tupl
         }
         plans.append(("unlink", {"src": link.src, "dst": loser, "rel": link.rel}))
         plans.append(("link", moved))
-    for link in engine.store.links(loser, rel=CONTRADICTS, direction="out"):
+    for link in engine.links(loser, rel=CONTRADICTS, direction="out"):
         if link.dst not in gone:
             plans.append(
                 ("link", {"src": winner, "dst": link.dst, "rel": CONTRADICTS, "strength": link.strength})
@@ -110,7 +108,7 @@ def led_back(engine: Engine, memory_id: str) -> list[Plan]:
     """The events after which what led to a copy before it was merged leads to it again; they go with a restore."""
     return [
         ("undo", _along({"event": event.id, "mentions": list(mentioned(event))}, back))
-        for back, event in enumerate(moved_with(engine.store.log, memory_id), 1)
+        for back, event in enumerate(moved_with(engine.log, memory_id), 1)
     ]
 
 
@@ -154,7 +152,7 @@ def reconciled(engine: Engine, a: str, b: str, why: str) -> list[Plan]:
     """The events after which two memories do not contradict each other."""
     plans = [*taken_back(engine, a, b, why), *taken_back(engine, b, a, why)]
     if plans:
-        links = engine.store.links(a, rel=CONTRADICTS)
+        links = engine.links(a, rel=CONTRADICTS)
         ends = [(link.src, link.dst) for link in links if {link.src, link.dst} == {a, b}]
         plans += [("unlink", {"src": src, "dst": dst, "rel": CONTRADICTS}) for src, dst in ends]
     return plans
@@ -162,10 +160,10 @@ def reconciled(engine: Engine, a: str, b: str, why: str) -> list[Plan]:
 
 def taken_back(engine: Engine, memory_id: str, other: str, why: str) -> list[Plan]:
     """The events that give a memory back what a contradiction with another one cost it."""
-    memory = engine.store.get(memory_id)
+    memory = engine.get(memory_id)
     if memory is None or not memory.disputes:
         return []
-    events = engine.store.log.of(memory_id)
+    events = engine.log.of(memory_id)
     void = voided(events)
     return [
         ("undo", {"event": event.id, "mentions": [memory_id], "reason": why})
@@ -242,7 +240,7 @@ class ByHand:
     """What people decided about the memories of a bank, as far as it is asked for."""
 
     def __init__(self, engine: Engine) -> None:
-        self._log = engine.store.log
+        self._log = engine.log
         self._spoken: dict[str, bool] = {}
         self._events: dict[str, list[Event]] = {}
 

@@ -40,7 +40,7 @@ def _mark(step: str, memory: Memory, status: str, why: str) -> Action:
 
 def expire(engine: Engine, now: float) -> list[Action]:
     """Plan the end of what has reached its time, unless somebody brought it back."""
-    due, by_hand = engine.store.due(now), ByHand(engine)
+    due, by_hand = engine.due(now), ByHand(engine)
     by_hand.look(memory.id for memory in due)
     return [
         _mark("expire", memory, "expired", "its time is over")
@@ -91,7 +91,7 @@ def deprecate(
 
 def _undisputed(engine: Engine, memory: Memory, others: Set[str]) -> Memory:
     """A memory as it would be if others had not contradicted it."""
-    events = engine.store.log.of(memory.id)
+    events = engine.log.of(memory.id)
     left_out = {event.id for event in disputes_by(events, memory.id, others)}
     state = fold(memory.id, [event for event in events if event.id not in left_out]) if left_out else None
     return memory if state is None else state.memory
@@ -100,7 +100,7 @@ def _undisputed(engine: Engine, memory: Memory, others: Set[str]) -> Memory:
 def prune(engine: Engine, now: float, days: float) -> list[Action]:
     """Plan the setting aside of what is older than an age. Pinned ones, procedures and what was brought back stay."""
     where = Filter(kinds=("fact", "episode", "document"), until=now - days * DAY, statuses=("active",))
-    old = [memory for _row, memory in engine.store.find(where, limit=1 << 40) if not memory.pinned]
+    old = [memory for _row, memory in engine.find(where, limit=1 << 40) if not memory.pinned]
     by_hand = ByHand(engine)
     by_hand.look(memory.id for memory in old)
     return [
@@ -114,11 +114,11 @@ def rederive(engine: Engine) -> list[Action]:
     """Plan for what is stale: say it again from the sources that still stand, or retire it."""
     actions: list[Action] = []
     by_hand = ByHand(engine)
-    for memory in engine.store.stale_memories():
+    for memory in engine.stale_memories():
         if memory.pinned or memory.kind == "procedure" or not (memory.source or "").startswith(MADE_BY):
             continue  # what people or agents wrote stays as they wrote it, and marked as stale
-        links = engine.store.links(memory.id, rel="derived_from", direction="out")
-        found = {link.dst: engine.store.get(link.dst) for link in links}
+        links = engine.links(memory.id, rel="derived_from", direction="out")
+        found = {link.dst: engine.get(link.dst) for link in links}
         standing = [s for s in found.values() if s is not None and _stands(engine, s)]
         lost = [i for i, s in found.items() if s not in standing]
         if not standing and by_hand.kept(memory.id):
@@ -133,7 +133,7 @@ def rederive(engine: Engine) -> list[Action]:
         text = _said_again(memory, [source.text for source in standing])
         if text != memory.text:
             changes["text"] = text
-        evidence = [i for i in memory.evidence if i not in lost and not engine.store.is_forgotten(i)]
+        evidence = [i for i in memory.evidence if i not in lost and not engine.is_forgotten(i)]
         if evidence != list(memory.evidence):
             changes["evidence"] = evidence
         if changes:

@@ -56,7 +56,7 @@ def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
 
 def in_doubt(engine: Engine, memory: Memory) -> bool:
     """Whether something contradicts a memory, or what it was derived from no longer stands: nothing follows from it."""
-    return memory.stale or memory.disputes > 0 or engine.store.contradicted(memory.id)
+    return memory.stale or memory.disputes > 0 or engine.contradicted(memory.id)
 
 
 def _has_episodes(engine: Engine) -> bool:
@@ -129,7 +129,7 @@ def reworded(engine: Engine, episodes: Sequence[Memory]) -> list[Action]:
     changed: dict[str, list[str]] = {}
     for episode in episodes:
         for fact_id in _facts_of(engine, episode):
-            fact = engine.store.get(fact_id)
+            fact = engine.get(fact_id)
             stands = fact is not None and fact.status in CURRENT and not fact.pinned
             if fact is not None and stands and against(fact.text, episode.text, similarity=SAME_EVENT):
                 changed.setdefault(fact_id, []).append(episode.id)
@@ -137,7 +137,7 @@ def reworded(engine: Engine, episodes: Sequence[Memory]) -> list[Action]:
 
 
 def _without(engine: Engine, fact: Memory, lost: Sequence[str]) -> Action:
-    links = engine.store.links(fact.id, rel="derived_from", direction="out")
+    links = engine.links(fact.id, rel="derived_from", direction="out")
     plans: list[Plan] = [("unlink", {"src": fact.id, "dst": i, "rel": "derived_from"}) for i in lost]
     evidence = [i for i in fact.evidence if i not in lost]
     plans.append(("revise", {"memory": fact.id, "changes": {"evidence": evidence}}))
@@ -198,7 +198,7 @@ class _Talk:
 
         groups: list[list[str]] = []
         keys = {i: (self.memories[i].scope, _lasting(self.memories[i])) for i in sorted(self.new)}
-        rows = self.engine.store.rows_of(list(keys))
+        rows = self.engine.rows_of(list(keys))
         for key in dict.fromkeys(keys.values()):
             ids = [i for i in keys if keys[i] == key and i in rows]
             if len(ids) >= max(2, smallest):
@@ -258,7 +258,7 @@ class _Talk:
                 new = [each.id for each in says if each.id not in fact.evidence]
                 actions += [_more_evidence(fact, new)] if new else []
             elif fact.status == "superseded":  # what was replaced may be said again, by what is newer
-                successor = self.engine.store.get(fact.superseded_by or "")
+                successor = self.engine.get(fact.superseded_by or "")
                 since = successor.created_at if successor is not None else fact.created_at
                 says = [episode for episode in says if episode.created_at <= since]
             elif fact.status not in TAKEN_BACK:
@@ -349,8 +349,8 @@ def _lasting(memory: Memory) -> bool:
 
 def _facts_of(engine: Engine, episode: Memory) -> list[str]:
     """The facts that were distilled from an episode before, whatever became of them."""
-    links = engine.store.links(episode.id, rel="derived_from", direction="in")
-    found = [engine.store.get(link.src) for link in links if link.rel == "derived_from"]
+    links = engine.links(episode.id, rel="derived_from", direction="in")
+    found = [engine.get(link.src) for link in links if link.rel == "derived_from"]
     return [
         fact.id
         for fact in found
@@ -360,11 +360,11 @@ def _facts_of(engine: Engine, episode: Memory) -> list[str]:
 
 def _standing(engine: Engine, fact_id: str) -> Memory | None:
     """A fact, or what it was merged into."""
-    fact = engine.store.get(fact_id)
+    fact = engine.get(fact_id)
     seen: set[str] = set()
     while fact is not None and fact.merged_into is not None and fact.id not in seen:
         seen.add(fact.id)
-        fact = engine.store.get(fact.merged_into)
+        fact = engine.get(fact.merged_into)
     return fact
 
 

@@ -79,7 +79,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 def judgements(engine: Engine) -> dict[str, Judgement]:
     """Every judgement. A setting of such a name that is none, of a user or a peer, does not count."""
-    kept: dict[str, Judgement | None] = engine.store.settings_under(PREFIX, _judgement)
+    kept: dict[str, Judgement | None] = engine.settings_under(PREFIX, _judgement)
     return {key: judgement for key, judgement in kept.items() if judgement is not None}
 
 
@@ -93,7 +93,7 @@ def _judgement(text: str) -> Judgement | None:
 def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
     """The keys of the pairs of changed memories that wait or were decided, and which of them that made outdated."""
     memories = {memory.id: memory for memory in changed}
-    kept: dict[str, str] = engine.store.settings_under(PREFIX, str) if memories else {}
+    kept: dict[str, str] = engine.settings_under(PREFIX, str) if memories else {}
     touched: dict[str, Judgement] = {}
     for key, text in kept.items():  # the key tells whose they are; most need not be read for that
         if not memories.keys().isdisjoint(key[len(PREFIX) :].split("|")):
@@ -158,23 +158,22 @@ def counted(engine: Engine) -> Count | None:
 
     What it costs follows from the events since then, and not from the judgements there are.
     """
-    store = engine.store
-    count = Count(**{name: store.mark(f"queue/{name}") for name in Count.__struct_fields__})
-    if not count.seq or store.last_seq() - count.seq > MANY or engine.embeddings.backlog():
+    count = Count(**{name: engine.mark(f"queue/{name}") for name in Count.__struct_fields__})
+    if not count.seq or engine.last_seq() - count.seq > MANY or engine.embeddings.backlog():
         return None
     quiet = all(
         event.kind in LEAVES_IT
         or (event.kind == "setting" and not str(event.body.get("key")).startswith(PREFIX))
-        for event in store.log.after(count.seq)
+        for event in engine.log.after(count.seq)
     )
     return count if quiet else None
 
 
 def note_count(engine: Engine, count: Count) -> None:
     """Remember a count, in this file alone."""
-    with engine.store.writing():
+    with engine.writing():
         for name in Count.__struct_fields__:
-            engine.store.set_mark(f"queue/{name}", getattr(count, name))
+            engine.set_mark(f"queue/{name}", getattr(count, name))
 
 
 class Kept:
@@ -303,7 +302,7 @@ def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Even
         raise NotFoundError(
             f"no judgement on {a} and {b} is pending; `pending_judgements` lists those that are"
         )
-    if word == "SUPERSEDED" and case.older.id in chain(case.newer.id, engine.store.get):
+    if word == "SUPERSEDED" and case.older.id in chain(case.newer.id, engine.get):
         raise InvalidInputError(f"{case.newer.id} was itself replaced by {case.older.id}", field="decision")
     if decisions.carried_out(case, word) != word:  # type: ignore[arg-type]
         raise InvalidInputError(

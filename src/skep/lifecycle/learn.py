@@ -155,7 +155,7 @@ def _standing(engine: Engine, memory_id: str) -> str:
     """A memory, or the one that it was merged into: what is learnt of a copy is learnt of what was kept."""
     seen: set[str] = set()
     while (merged := engine.memory(memory_id).merged_into) is not None and merged not in seen:
-        if engine.store.is_forgotten(merged):
+        if engine.is_forgotten(merged):
             break
         seen.add(memory_id := merged)
     return memory_id
@@ -165,7 +165,7 @@ def _together(engine: Engine, used: list[str]) -> list[Plan]:
     """Links between what was used together, stronger each time."""
     plans: list[Plan] = []
     for a, b in combinations(sorted(used), 2):
-        known = [link for link in engine.store.links(a, rel=TOGETHER, direction="out") if link.dst == b]
+        known = [link for link in engine.links(a, rel=TOGETHER, direction="out") if link.dst == b]
         before = known[0].strength if known else 0.0
         strength = round(before + STEP * (1 - before), 6)
         if strength - before < NOTICEABLE:
@@ -232,7 +232,7 @@ def recommend(
     )
     engine.index.refresh()
     pool = engine.index.search(query_terms(task), vector, where, k_words=CANDIDATES, k_vectors=CANDIDATES)
-    found = engine.store.memories([int(row) for row in pool.rows])
+    found = engine.memories([int(row) for row in pool.rows])
     candidates = [
         Candidate(
             found[int(row)],
@@ -242,9 +242,8 @@ def recommend(
         for row, words, cosine in zip(pool.rows, pool.words, pool.cosine, strict=True)
         if int(row) in found
     ]
-    store = engine.store
     return best_of(
-        candidates, k=k, domain=domain, total=store.trials(), now=now, links=store.links, get=store.get
+        candidates, k=k, domain=domain, total=engine.trials(), now=now, links=engine.links, get=engine.get
     )
 
 

@@ -191,13 +191,13 @@ class _Steps:
 
         Steps that begin where others began share one reading.
         """
-        head, store = self.run.head(), self.engine.store
-        after = min(store.mark(step) for step in steps)
+        head, engine = self.run.head(), self.engine
+        after = min(engine.mark(step) for step in steps)
         if after == head:
             return head, []
         if self._read is None or self._read[0] != (after, head):
             kinds = {kind for step in self.config.steps for kind in LOOKED_AT.get(step, ())}
-            self._read = (after, head), store.changed_memories(after, sorted(kinds))
+            self._read = (after, head), engine.changed_memories(after, sorted(kinds))
         wanted = {kind for step in steps for kind in LOOKED_AT[step]}
         return head, [memory for memory in self._read[1] if memory.kind in wanted]
 
@@ -330,7 +330,7 @@ class _Steps:
                 break
             before = self.run.settle(planned)
             notes.append(reflect_module.finish(self.run))
-            changed = self.engine.store.changed_memories(before, LOOKED_AT["reflect"])
+            changed = self.engine.changed_memories(before, LOOKED_AT["reflect"])
         if self.run.dry and done and self.config.consolidate == "hard":
             forgotten = sum(len(action.memories) for action in done)
             notes.append(f"would forget {forgotten} episodes for good")
@@ -392,7 +392,7 @@ class _Steps:
 
     def _kept_at(self) -> tuple[int, judgement_queue.Kept]:
         """The same, and an event up to which nothing is missing from it; others may write while it is read."""
-        last = self.engine.store.last_seq()
+        last = self.engine.last_seq()
         if self._judgements is None or self._judgements[0] != last:
             self._judgements = last, judgement_queue.Kept(self.engine)
         return self._judgements
@@ -402,11 +402,11 @@ class _Steps:
         actions = [action for action in actions if action.memories[0] not in self._gone]
         marked = {action.memories[0] for action in actions}
         self._gone |= marked
-        store, kept = self.engine.store, self._judgements
-        before = store.last_seq()
+        engine, kept = self.engine, self._judgements
+        before = engine.last_seq()
         after = before + len(actions)
         self.run.finish(step, actions, looked_at=len(actions))
-        if kept is not None and kept[0] == before and store.last_seq() == after:
+        if kept is not None and kept[0] == before and engine.last_seq() == after:
             kept[1].set_aside(marked)  # nothing else was written, so that it need not be read again
             self._judgements = after, kept[1]
 

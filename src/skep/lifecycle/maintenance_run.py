@@ -19,8 +19,7 @@ import msgspec
 
 from skep.engine.engine import Engine
 from skep.errors import BusyError, LeaseHeldError, MovedError
-from skep.storage import sqlite_store
-from skep.storage.sqlite_store import Plan
+from skep.storage.sqlite_store import Lease, Plan
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +107,7 @@ class Held:
                 owner=held.owner,
                 ends_in=ends,
             )
-        if self._engine.store.file is not None:
+        if self._engine.file is not None:
             self._thread = threading.Thread(target=self._beat, name="skep-lease", daemon=True)
             self._thread.start()
         return self
@@ -119,20 +118,17 @@ class Held:
         self._done.set()
         if self._thread is not None:
             self._thread.join()
-        sqlite_store.release(self._engine.store.connection, JOB, self.owner)
+        self._engine.leases.release(JOB, self.owner)
 
     def check(self) -> None:
         """Refuse to write once another run has taken over. Call inside the transaction that writes."""
-        if not sqlite_store.owned(self._engine.store.connection, JOB, self.owner):
+        if not self._engine.leases.owned(JOB, self.owner):
             raise LeaseHeldError(
                 "this run stood still for so long that another one took over; what it had not written yet was dropped"
             )
 
-    def _claim(self) -> sqlite_store.Lease | None:
-        store = self._engine.store
-        return sqlite_store.claim(
-            store.connection, JOB, self.owner, now=self._engine.now(), seconds=self._seconds
-        )
+    def _claim(self) -> Lease | None:
+        return self._engine.leases.claim(JOB, self.owner, now=self._engine.now(), seconds=self._seconds)
 
     def _beat(self) -> None:
         while not self._done.wait(self._seconds / 3):
@@ -176,7 +172,7 @@ class Run:
 
     def head(self) -> int:
         """Where the bank stands; a step that begins here has everything up to it in view."""
-        self._position = self.engine.store.head()
+        self._position = self.engine.head()
         return self._position
 
     def note(self, step: str, *, looked_at: int = 0, note: str = "") -> None:
@@ -207,7 +203,7 @@ class Run:
         say.
         """
         marked = marks or (step,)
-        if actions or (head is not None and any(self.engine.store.mark(name) != head for name in marked)):
+        if actions or (head is not None and any(self.engine.mark(name) != head for name in marked)):
             self.write(actions, None if head is None else lambda: self._mark(marked, head), says=says)
         self.report(step, (*written, *actions), looked_at=looked_at, note=note)
 
@@ -227,34 +223,34 @@ class Run:
             return
         parts = _parts(actions) or ([[]] if last else [])
         for number, part in enumerate(parts, 1):
-            with self.engine.store.writing():
+            with self.engine.writing():
                 self.lease.check()
                 if part:
-                    here = self.engine.store.head()
-                    seen = [] if says else [step for step in SEEN if self.engine.store.mark(step) == here]
+                    here = self.engine.head()
+                    seen = [] if says else [step for step in SEEN if self.engine.mark(step) == here]
                     written, _ = self.engine.write(_joined(part))
-                    self._position = self.engine.store.head() if here == self._position else None
+                    self._position = self.engine.head() if here == self._position else None
                     for step in seen:
-                        self.engine.store.set_mark(step, self.engine.store.head())
+                        self.engine.set_mark(step, self.engine.head())
                     self.events += len(written)
                 if last is not None and number == len(parts):
                     last()
 
     def settle(self, actions: Sequence[Action]) -> int:
         """Write actions and embed what they wrote, so that it can be found; where the bank stood before."""
-        before = self.engine.store.head()
+        before = self.engine.head()
         self.write(actions)
-        alone = self.engine.store.head() == self._position
+        alone = self.engine.head() == self._position
         self.engine.embeddings.drain()
         self.engine.index.refresh()
         if alone:  # making vectors is no change by somebody else
-            self._position = self.engine.store.head()
+            self._position = self.engine.head()
         return before
 
     def _mark(self, steps: Sequence[str], head: int) -> None:
-        here = self.engine.store.head()
+        here = self.engine.head()
         for step in steps:
-            self.engine.store.set_mark(step, here if self._position == here else head)
+            self.engine.set_mark(step, here if self._position == here else head)
 
 
 def _parts(actions: Sequence[Action]) -> list[list[Action]]:

@@ -37,22 +37,22 @@ def finish(run: Run) -> str:
     What somebody restored in the meantime stays.
     """
     engine = run.engine
-    notes = {key: ids for key, ids in engine.store.settings_under(PREFIX).items() if _is_note(key, ids)}
+    notes = {key: ids for key, ids in engine.settings_under(PREFIX).items() if _is_note(key, ids)}
     if not notes:
         return ""
     ids = [i for sources in notes.values() for i in sources]
     if run.lease is None:
         would = [i for i in ids if summed_up(engine, i)]
         return f"would forget {_episodes(would)} for good" if would else ""
-    with engine.store.writing():  # looked at and forgotten at one moment: what somebody restores now stays
+    with engine.writing():  # looked at and forgotten at one moment: what somebody restores now stays
         run.lease.check()
         replaced = [i for i in ids if summed_up(engine, i)]
         plans = _repointed(engine, replaced)
         if replaced:
-            plans += [*passed_on(engine.store, replaced), ("forget", {"memories": replaced})]
+            plans += [*passed_on(engine, replaced), ("forget", {"memories": replaced})]
         engine.write(plans)
     unreached: tuple[str, ...] = ()
-    again = [i for i in ids if engine.store.is_forgotten(i)]
+    again = [i for i in ids if engine.is_forgotten(i)]
     if again:  # what is forgotten may still stand in the index or in copies
         unreached = forget(engine, again).unreached
     engine.write([("setting", {"key": key, "value": None}) for key in notes])
@@ -70,11 +70,11 @@ def _is_note(key: str, value: object) -> bool:
 
 def summed_up(engine: Engine, memory_id: str) -> bool:
     """Whether a memory is replaced by a summary of it, and not by something else since."""
-    memory = engine.store.get(memory_id)
+    memory = engine.get(memory_id)
     if memory is None or memory.status != "superseded" or memory.superseded_by is None:
         return False
-    summary = engine.store.get(memory.superseded_by)
-    links = engine.store.links(memory_id, rel="derived_from", direction="in")
+    summary = engine.get(memory.superseded_by)
+    links = engine.links(memory_id, rel="derived_from", direction="in")
     return (
         summary is not None and summary.level > memory.level and any(link.src == summary.id for link in links)
     )
@@ -88,9 +88,9 @@ def _repointed(engine: Engine, sources: Sequence[str]) -> list[Plan]:
     """Events that move what was derived from sources over to the summary that replaced them."""
     plans: list[Plan] = []
     for source in sources:
-        memory = engine.store.get(source)
+        memory = engine.get(source)
         summary = memory.superseded_by if memory is not None else None
-        for link in engine.store.links(source, rel="derived_from", direction="in"):
+        for link in engine.links(source, rel="derived_from", direction="in"):
             plans.append(("unlink", {"src": link.src, "dst": source, "rel": "derived_from"}))
             if summary is not None and link.src != summary:
                 moved = {"src": link.src, "dst": summary, "rel": "derived_from", "strength": link.strength}

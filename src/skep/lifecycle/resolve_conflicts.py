@@ -327,7 +327,7 @@ def revised(engine: Engine, memories: Sequence[Memory], gone: set[str]) -> list[
         where = Filter(scope=scope, kinds=(kind,), statuses=CURRENT)
         queries = [_words(memory) for memory in group]
         found = [rows.tolist() for rows in engine.index.best_by_words(queries, where, SEARCHED)]
-        own = engine.store.rows_of([memory.id for memory in group])
+        own = engine.rows_of([memory.id for memory in group])
         known = load_current(engine, {row for rows in found for row in rows})
         for memory, rows in zip(group, found, strict=True):
             since = memory.created_at, own[memory.id]
@@ -362,7 +362,7 @@ def _words(memory: Memory) -> list[str]:
 def _linked(engine: Engine, newer: Memory, older: Sequence[Memory]) -> list[Action]:
     if not older:
         return []
-    there = {link.dst for link in engine.store.links(newer.id, rel=UPDATES, direction="out")}
+    there = {link.dst for link in engine.links(newer.id, rel=UPDATES, direction="out")}
     return [
         Action(
             step="conflicts",

@@ -132,7 +132,7 @@ def sharing_words(
     known = {row: memory for row, memory in (known or {}).items() if memory.status in CURRENT}
     wanted = {row for _, _, found in pools for row in found}
     texts = {row: searched_text(known[row].title, known[row].text) for row in known.keys() & wanted}
-    texts |= engine.store.texts_of(sorted(wanted - known.keys()))
+    texts |= engine.texts_of(sorted(wanted - known.keys()))
     pairs: list[tuple[Memory, int]] = []
     for memory, text, found in pools:
         there = [row for row in found if row in texts]
@@ -232,7 +232,7 @@ def load(engine: Engine, rows: Iterable[int]) -> dict[int, Memory]:
     found: dict[int, Memory] = {}
     wanted = sorted(rows)
     for start in range(0, len(wanted), LOADED):
-        found |= engine.store.memories(wanted[start : start + LOADED])
+        found |= engine.memories(wanted[start : start + LOADED])
     return found
 
 
@@ -254,10 +254,10 @@ def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
     active: set[str] = set()
     for start in range(0, len(wanted), LOADED):
         part = wanted[start : start + LOADED]
-        here = engine.store.admitted_ids(part, Filter(statuses=("active",)))
+        here = engine.admitted_ids(part, Filter(statuses=("active",)))
         rest = [memory_id for memory_id in part if memory_id not in here]  # mostly none
         active |= here
-        current |= here | engine.store.admitted_ids(rest, Filter(statuses=CURRENT))
+        current |= here | engine.admitted_ids(rest, Filter(statuses=CURRENT))
     return current, active
 
 
@@ -266,7 +266,7 @@ def rows_by_id(engine: Engine, ids: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     wanted = list(dict.fromkeys(ids))
     for start in range(0, len(wanted), LOADED):
-        found |= engine.store.rows_of(wanted[start : start + LOADED])
+        found |= engine.rows_of(wanted[start : start + LOADED])
     return found
 
 

@@ -259,7 +259,7 @@ class Recaller:
         explain: bool,
     ) -> Recalled:
         """The answer of one moment: a recent one, or a new one, which is remembered."""
-        with self._engine.store.connection.snapshot():
+        with self._engine.snapshot():
             kept = self._recent(key, now) if reranker is None else None
             if kept is not None:
                 return _apart(kept)
@@ -282,7 +282,7 @@ class Recaller:
             return _order_of(self.answer(query, question, now, reranker=reranker, count_uses=False))
         key = (query, question.key, False)
         ahead = self._ahead(query, key, config, now)
-        with self._engine.store.connection.snapshot():
+        with self._engine.snapshot():
             kept = self._recent(key, now)
             if kept is not None:
                 return _order_of(kept.answer)
@@ -311,7 +311,7 @@ class Recaller:
         embeddings.before_reading()  # it may write, which a snapshot is not for
         if not (config.k_vectors and embeddings.waits):
             return None
-        with self._engine.store.connection.snapshot():
+        with self._engine.snapshot():
             kept = self._recent(key, now)
         return embeddings.asked(query) if kept is None or again else None
 
@@ -323,9 +323,9 @@ class Recaller:
         if loaded is None:
             loaded = self._loaded = _load(self._engine)
         loaded.sources.asked = None
-        self._engine.index.refresh(self._engine.store.turn())
+        self._engine.index.refresh(self._engine.turn())
         if asked is not None and asked.space:
-            space = self._engine.store.active_space()
+            space = self._engine.active_space()
             if space is not None and space.fingerprint != asked.space:
                 asked = None  # another model took over while it was waited for: the pipeline asks that one
         vector = None if asked is None else asked.vector
@@ -361,7 +361,7 @@ class Recaller:
         )
         shown = found.hits
         if config.currency and self._engine.setting(MARKED):
-            shown = newest_first(query, shown, lambda ids: self._engine.store.links_to(ids, UPDATES))
+            shown = newest_first(query, shown, lambda ids: self._engine.links_to(ids, UPDATES))
         asked = sources.asked or asked
         reason, trace = found.reason, found.trace
         if asked is not None and asked.reason:
@@ -388,7 +388,7 @@ class Recaller:
         """Links that say that hits contradict something; few banks hold any."""
         if not hits or not self._engine.setting(OPPOSED):
             return ()
-        return self._engine.store.links_to([hit.memory.id for hit in hits], CONTRADICTS)
+        return self._engine.links_to([hit.memory.id for hit in hits], CONTRADICTS)
 
     def opposed(self, pairs: Sequence[Near]) -> list[str]:
         """How the memories of pairs contradict or update one another; each judged once while both are what they are."""
@@ -406,7 +406,7 @@ class Recaller:
 
     def _recent(self, key: Any, now: float) -> _Kept | None:
         """A recent answer, if nothing was written since and it is not too old to be true."""
-        turn = self._engine.store.turn()
+        turn = self._engine.turn()
         if turn != self._turn:
             position = self._engine.position()
             if position != self._position:
@@ -422,9 +422,9 @@ class Recaller:
 
     def _keep(self, key: Any, answer: Recalled, query: str, where: Filter, config: RecallConfig) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
-        if self._turn == self._engine.store.turn():
+        if self._turn == self._engine.turn():
             now, settings = where.now, self._engine.settings
-            until = min(now + settings.cache_seconds, self._engine.store.next_boundary(now))
+            until = min(now + settings.cache_seconds, self._engine.next_boundary(now))
             bar, rate = where.min_confidence, where.decay_per_day
             if (
                 bar is None and rate != DECAY_PER_DAY

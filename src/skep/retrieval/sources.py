@@ -312,7 +312,7 @@ class BankSources:
 
     def heirs(self, rows: Ints) -> list[str | None]:
         """What stands in place of each replaced row now."""
-        found = self._engine.store.heirs(rows.tolist())
+        found = self._engine.heirs(rows.tolist())
         return [found.get(row) for row in rows.tolist()]
 
     def idf(self, terms: Sequence[str]) -> Floats:
@@ -343,7 +343,7 @@ class BankSources:
     def around_in_store(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The same from the store: for candidates of many scopes in a large bank."""
         found = np.full((len(rows), 2 * window), -1, dtype=np.int64)
-        near = self._engine.store.around(rows.tolist(), window, PAUSE_SECONDS)
+        near = self._engine.around(rows.tolist(), window, PAUSE_SECONDS)
         for i, row in enumerate(rows.tolist()):
             before, after = near.get(row, ((), ()))
             for step, there in enumerate(before, 1):
@@ -352,7 +352,7 @@ class BankSources:
                 found[i, window + step] = there
         there = found[found >= 0].tolist()
         if there:  # sets, not np.unique: that loads the masked arrays on first use, 20 ms of a first recall
-            allowed = self._engine.store.admitted(sorted(set(there)), where)
+            allowed = self._engine.admitted(sorted(set(there)), where)
             found[found >= 0] = [row if row in allowed else -1 for row in there]
         return found
 
@@ -366,7 +366,7 @@ class BankSources:
         known = self._texts
         missing = [row for row in asked if row not in known]
         if len(missing) > FEW:
-            known.update(self._engine.store.texts_of(missing))
+            known.update(self._engine.texts_of(missing))
         elif missing:
             read = self._read(missing)
             known.update((row, searched_text(m.title, m.text)) for row in missing if (m := read.get(row)))
@@ -396,18 +396,18 @@ class BankSources:
             self._names = {0: ""}
         new = {key: row for key, row in zip(listed, rows.tolist(), strict=True) if key not in self._names}
         if new:
-            found = self._engine.store.use_counts(list(new.values()))
+            found = self._engine.use_counts(list(new.values()))
             self._names.update((key, found[row][3] or "") for key, row in new.items() if row in found)
         return [self._names.get(key, "") for key in listed]
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""
 
-        found = self._engine.store.use_counts(rows.tolist())
+        found = self._engine.use_counts(rows.tolist())
         empty = (0, 0, None, None)
         entries = [found.get(row, empty) for row in rows.tolist()]
         trust = {agent: self._trust(agent) for agent in {entry[3] for entry in entries}}
-        told = self._engine.store.trust_of([row for row, entry in found.items() if entry[3] is None])
+        told = self._engine.trust_of([row for row, entry in found.items() if entry[3] is None])
         return Counters(
             uses=np.array([entry[0] for entry in entries], dtype=np.int64),
             confirmations=np.array([entry[1] for entry in entries], dtype=np.int64),
@@ -438,9 +438,9 @@ class BankSources:
         """Memories by row, these among them; each is read once for a query."""
         known = self._memories
         if not known:
-            known = self._memories = self._engine.store.memories(rows)
+            known = self._memories = self._engine.memories(rows)
         elif missing := [row for row in rows if row not in known]:
-            known.update(self._engine.store.memories(missing))
+            known.update(self._engine.memories(missing))
         return known
 
     def vectors_of(self, ids: Sequence[str]) -> Singles:
@@ -450,13 +450,13 @@ class BankSources:
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
         """The row of each id that the filter admits."""
-        rows = self._engine.store.rows_of(ids)
-        allowed = self._engine.store.admitted(list(rows.values()), where)
+        rows = self._engine.rows_of(ids)
+        allowed = self._engine.admitted(list(rows.values()), where)
         return [rows[i] if i in rows and rows[i] in allowed else None for i in ids]
 
     def links(self, ids: Sequence[str]) -> list[Link]:
         """Every link that starts or ends at one of these memories."""
-        return [link for memory_id in ids for link in self._engine.store.links(memory_id)]
+        return [link for memory_id in ids for link in self._engine.links(memory_id)]
 
 
 K1, B = 1.2, 0.75

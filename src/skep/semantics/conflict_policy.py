@@ -53,18 +53,18 @@ def decided(engine: Engine, look: Callable[[], tuple[T, Sequence[Plan]]]) -> tup
         look: Gives an answer and the events that follow from it, or raises to refuse. It may be called several times.
     """
     for _ in range(ATTEMPTS):
-        seen = engine.store.head()
+        seen = engine.head()
         answer, plans = look()
 
         def unmoved(seen: int = seen) -> None:
-            if engine.store.head() != seen:
+            if engine.head() != seen:
                 raise _Moved
 
         try:
             return answer, *engine.write(plans, check=unmoved)
         except _Moved:
             continue
-    with engine.store.writing():
+    with engine.writing():
         answer, plans = look()
         return answer, *engine.write(plans)
 
@@ -223,7 +223,7 @@ def _looking(engine: Engine, body: Body, contradiction_fn: ContradictionFn | Non
     fn = None if contradiction_fn is None else ask
     return _Look(
         lambda: tuple(find_for(engine, memory, contradiction_fn=fn, vector=vector)),
-        COMPARED_BY_WORDS if vector is None and engine.store.active_space() is not None else "",
+        COMPARED_BY_WORDS if vector is None and engine.active_space() is not None else "",
     )
 
 
@@ -272,7 +272,7 @@ def _superseding(
     ]
     if repeated:
         kept = repeated[0].existing
-        by = body.get("agent") or engine.store.actor
+        by = body.get("agent") or engine.actor
         plans: list[Plan] = [("confirm", {"memory": kept.id, "by": by})]
         evidence = body.get("evidence")
         if evidence:

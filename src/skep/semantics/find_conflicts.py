@@ -279,21 +279,21 @@ def _candidates(
         statuses=CURRENT,
     )
     index = engine.index
-    with engine.store.connection.snapshot():
+    with engine.snapshot():
         index.refresh()
         pool = index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
         rows = pool.rows.tolist()
         if vector is None:
-            near = _near_by_table(text, engine.store.texts_of(rows), rows)
+            near = _near_by_table(text, engine.texts_of(rows), rows)
         else:
             near = engine.embeddings.calibrate_many(pool.cosine).tolist()
         similar = {row: 0.0 if math.isnan(cosine) else cosine for row, cosine in zip(rows, near, strict=True)}
         apart = [row for row, similarity in similar.items() if similarity < threshold]
         mine = whole_words(text)
-        for row, theirs in engine.store.texts_of(apart).items():
+        for row, theirs in engine.texts_of(apart).items():
             if not worth_comparing(mine, whole_words(theirs), similar[row]):
                 del similar[row]
-        stored = engine.store.memories(list(similar))
+        stored = engine.memories(list(similar))
     return [
         (stored[row], similarity)
         for row, similarity in similar.items()

@@ -176,6 +176,11 @@ class Reads(Linked):
         fingerprint, now = space.fingerprint if space else None, self.now()
         return [memory_of(row, fingerprint, now) for row in rows]
 
+    def few_of_scope(self, scope: Scope) -> list[str] | None:
+        """The ids of everything of exactly a scope, tombstones included; None if that is much."""
+        rows = few_of_scope(self.connection, scope)
+        return None if rows is None else ids_of(self.connection, rows)
+
     def find(
         self, where: Filter, *, limit: int, before_row: int | None = None, terms: Sequence[str] = ()
     ) -> list[tuple[int, Memory]]:

@@ -70,6 +70,7 @@ class SqliteStore(Reads):
         self.read_only = connection.read_only
         self.name, self._named = actor_of(connection)
         """The name in the file; in a copy that has not written yet, that of the original."""
+        self.leases = Leases(connection)
         self._erasing = self.leftover()
         self._noted = connection.data_version()
 
@@ -119,6 +120,32 @@ class SqliteStore(Reads):
         from pathlib import Path
 
         return None if self.file is None else Path(self.file)
+
+    @property
+    def index_folder(self) -> str | None:
+        """The folder of the derived index, beside the file; None for a bank in memory."""
+        return None if self.file is None else f"{self.connection.where}.index"
+
+    @property
+    def moved(self) -> bool:
+        """True if the file that was opened is no longer the one under its name."""
+        return self.connection.moved
+
+    def snapshot(self) -> contextlib.AbstractContextManager[None]:
+        """Every read inside sees the same moment."""
+        return self.connection.snapshot()
+
+    def transaction(self) -> contextlib.AbstractContextManager[None]:
+        """Everything inside is written, or nothing is."""
+        return self.connection.transaction()
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has written."""
+        return self.connection.data_version()
+
+    def limit_memory(self, kib: int) -> None:
+        """Keep no more of the file in memory than this; for processes that hold many banks."""
+        self.connection.limit_memory(kib)
 
     @property
     def actor(self) -> str:
@@ -573,30 +600,37 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     until: float
 
 
-def _held(connection: Connection, job: str) -> Lease | None:
-    value = connection.one("SELECT value FROM meta WHERE key = ?", (f"lease:{job}",))
-    return None if value is None else msgspec.json.decode(value, type=Lease)
+class Leases:
+    """Who is at work on a bank: one lease per job, in the bank's file, never replicated.
 
+    A lease has an owner and an end. Its owner moves the end while it works; when the end has passed, anybody may take
+    the lease, so that a crash costs a wait and nothing else.
+    """
 
-def claim(connection: Connection, job: str, owner: str, *, now: float, seconds: float) -> Lease | None:
-    """Take or prolong a lease. None means it is ours; otherwise the lease that stands in the way."""
-    with connection.transaction():
-        held = _held(connection, job)
-        if held is not None and held.owner != owner and now < held.until <= now + FURTHEST * seconds:
-            return held
-        mine = msgspec.json.encode(Lease(owner=owner, until=now + seconds)).decode()
-        connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"lease:{job}", mine))
-    return None
+    def __init__(self, connection: Connection) -> None:
+        self._c = connection
 
+    def claim(self, job: str, owner: str, *, now: float, seconds: float) -> Lease | None:
+        """Take or prolong a lease. None if it is ours; otherwise the lease that stands in the way."""
+        with self._c.transaction():
+            held = self._held(job)
+            if held is not None and held.owner != owner and now < held.until <= now + FURTHEST * seconds:
+                return held
+            mine = msgspec.json.encode(Lease(owner=owner, until=now + seconds)).decode()
+            self._c.execute("INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"lease:{job}", mine))
+        return None
 
-def owned(connection: Connection, job: str, owner: str) -> bool:
-    """Whether a lease is still ours; asked inside a transaction, the answer holds until its end."""
-    held = _held(connection, job)
-    return held is not None and held.owner == owner
+    def owned(self, job: str, owner: str) -> bool:
+        """True while a lease is still ours; inside a transaction, until its end."""
+        held = self._held(job)
+        return held is not None and held.owner == owner
 
+    def release(self, job: str, owner: str) -> None:
+        """Give a lease back, if it is still ours."""
+        with self._c.transaction():
+            if self.owned(job, owner):
+                self._c.execute("DELETE FROM meta WHERE key = ?", (f"lease:{job}",))
 
-def release(connection: Connection, job: str, owner: str) -> None:
-    """Give a lease back, if it is still ours."""
-    with connection.transaction():
-        if owned(connection, job, owner):
-            connection.execute("DELETE FROM meta WHERE key = ?", (f"lease:{job}",))
+    def _held(self, job: str) -> Lease | None:
+        value = self._c.one("SELECT value FROM meta WHERE key = ?", (f"lease:{job}",))
+        return None if value is None else msgspec.json.decode(value, type=Lease)

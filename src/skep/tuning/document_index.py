@@ -304,8 +304,8 @@ def indexed(bank: Bank, collection: str) -> dict[str, Memory]:
 def data_version(bank: Bank, collection: str) -> str:
     """Equal when the bank holds the same chunks of a collection; for `*`, the same memories."""
     if collection == EVERYTHING:
-        store = bank.engine.store
-        return hashlib.sha256(f"{store.identity()} {store.head()}".encode()).hexdigest()[:16]
+        engine = bank.engine
+        return hashlib.sha256(f"{engine.identity()} {engine.head()}".encode()).hexdigest()[:16]
     return _version({source: _hash_of(memory) for source, memory in indexed(bank, collection).items()})
 
 
@@ -542,7 +542,7 @@ def _collection(bank: Bank, votes: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def _results(bank: Bank) -> Iterator[Result]:
-    for event in bank.engine.store.log.outcomes():
+    for event in bank.engine.log.outcomes():
         body: Mapping[str, Any] = event.body
         named = cast("list[str]", body.get("used") or []) or cast("list[str]", body.get("shown") or [])
         yield Result(

@@ -158,7 +158,7 @@ def _unsaid(bank: Bank, item: Item, ids: dict[str, str]) -> list[tuple[str, str,
     links = [(item.key, label_of(rel) or "related", target) for rel, target in item.links]
     if not links or item.key not in ids:
         return links
-    made = bank.engine.store.log.of(ids[item.key])
+    made = bank.engine.log.of(ids[item.key])
     said = {(event.body["dst"], event.body["rel"]) for event in made if event.kind == "link"}
     return [
         link

@@ -144,7 +144,7 @@ class Watch:
         self._seen[bank] = version, last
         if version == known or last == seen:  # whatever is newer this process wrote, and has told itself
             return set()
-        events = bank.engine.store.log.after(seen)
+        events = bank.engine.log.after(seen)
         subjects = {subject for event in events if event.kind != "use" for subject in mentioned(event)}
         changed = {address for subject in subjects for address in addresses(subject)}
         return {*changed, STATS} if changed else changed
@@ -152,9 +152,8 @@ class Watch:
 
 def _position(bank: Bank) -> tuple[int, int]:
     """What SQLite and the log say. The log first: what comes in between is then found the next time."""
-    store = bank.engine.store
-    last = store.log.last_seq()
-    return store.connection.data_version(), last
+    last = bank.engine.log.last_seq()
+    return bank.engine.data_version(), last
 
 
 SESSION_ONLY: Final = {

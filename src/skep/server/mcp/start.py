@@ -75,7 +75,7 @@ class Banks:
     def _let_go_if_moved(self, where: Path) -> None:
         """A bank whose file was replaced, by a copy that was put back for instance, is opened again."""
         known = self._open.get(where)
-        if known is not None and known.engine.store.connection.moved:
+        if known is not None and known.engine.moved:
             del self._open[where]
             with suppress(MovedError):  # uses that were counted since the last batch have no place any more
                 known.close()
