@@ -24,7 +24,7 @@ from skep.embedding.embedder import default_embedder
 from skep.embedding.static_table import HashingEmbedder
 from skep.hive import hive_recall as scatter_module
 from skep.hive.hive import Hive
-from skep.hive.replication import sync
+from skep.replication.exchange import sync
 
 SET = "locomo_obs"
 """What the shards hold that are asked."""

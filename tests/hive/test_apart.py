@@ -13,7 +13,7 @@ from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
 from skep.hive.members import lacking_of
 from skep.hive.messages import RepairRequest
-from skep.hive.replication import seen
+from skep.replication.exchange import seen
 
 from .conftest import AGENTS, EMBEDDER, GROUPS
 

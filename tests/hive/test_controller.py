@@ -154,8 +154,8 @@ def test_a_store_in_memory_can_be_opened_and_leaves_nothing(tmp_path: Path, cloc
 def test_signatures_named_in_the_manifest_are_demanded(tmp_path: Path, clock: Any) -> None:
     pytest.importorskip("nacl")
     from skep.bank.bank import Bank
-    from skep.hive.replication import sync
-    from skep.hive.signatures import Signer
+    from skep.replication.exchange import sync
+    from skep.replication.signatures import Signer
 
     seed = "ab" * 32
     key = Signer(bytes.fromhex(seed)).public.hex()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from skep.agent.orchestrator import Orchestrator
 from skep.errors import InvalidInputError, NotFoundError
 from skep.hive.controller import Controller
 from skep.hive.gateway import HivePolicy
@@ -17,6 +16,7 @@ from skep.hive.hive import Hive
 from skep.hive.hive_manifest import AgentSpec, GatewaySpec, Manifest
 from skep.hive.layouts import Federated
 from skep.hive.messages import Envelope, FactPromoted, FactsChanged, Frame, Query, ShardQuery
+from skep.hive.orchestrator import Orchestrator
 from skep.model import Event
 
 from .conftest import EMBEDDER, FAST, MakeHive, build

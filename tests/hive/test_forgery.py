@@ -8,15 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from skep.agent.orchestrator import Orchestrator
 from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, SyncError
 from skep.hive.gossip import Gossip
 from skep.hive.hive import Hive
 from skep.hive.messages import Envelope, FactPromoted, FactsChanged, ShardStore, ShardStored
-from skep.hive.replication import SyncServer, apply_changes, export_changes, sync, sync_over, take
-from skep.hive.signatures import Keyring, Signer
+from skep.hive.orchestrator import Orchestrator
 from skep.model import Event
+from skep.replication.change_files import apply_changes, export_changes
+from skep.replication.exchange import sync, take
+from skep.replication.signatures import Keyring, Signer
 
 from .conftest import EMBEDDER, MakeHive
 
@@ -110,30 +111,14 @@ def test_a_bank_with_a_keyring_refuses_forgeries_by_gossip_sync_and_bus(banks: A
     assert [refused.fault for refused in done.sent.refused] == ["unknown actor"]
     assert not done.equal
 
-    from skep.hive.bus.in_process import LocalBus
-
-    bus = LocalBus("a", wire=True)
-    server = SyncServer(target, bus, hive="h", member="b", keyring=ring)
-    over = sync_over(bus, source, hive="h", member="b")
-    server.close()
-    bus.close()
-    assert [refused.fault for refused in over.sent.refused] == ["unknown actor"]
-    assert not over.equal
-
 
 def test_refused_events_do_not_hold_up_those_behind_them(banks: Any, clock: Any) -> None:
-    from skep.hive.bus.in_process import LocalBus
-
     source, target = banks(), banks()
     take(source, [forged(clock, counter=n) for n in range(1, 8)])
     source.remember("The coffee machine stands in the hall.")
     ring = Keyring()
     ring.add("anas-bank", ANA.public, agents=("ana",))
-    bus = LocalBus("b", wire=True)
-    server = SyncServer(source, bus, hive="h", member="a")
-    done = sync_over(bus, target, hive="h", member="a", keyring=ring, batch=2)
-    server.close()
-    bus.close()
+    done = sync(target, source, keyring=ring, batch=2)
 
     assert len(done.received.refused) == 7
     assert [memory.text for memory in target.find()] == ["The coffee machine stands in the hall."]

@@ -9,18 +9,26 @@ from typing import Any, Literal
 
 import pytest
 
-from skep.agent.orchestrator import Orchestrator
 from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, SyncError
 from skep.hive.bus.in_process import LocalBus
 from skep.hive.gateway import HivePolicy
 from skep.hive.gossip import Gossip, GossipServer, Listener, convergence, gossip_subject, known_ids
 from skep.hive.hive import Hive
-from skep.hive.messages import Envelope, Frame, GossipDigest, GossipHeard, GossipRequest, Query, ShardUsed
-from skep.hive.messages import Gossip as Message
-from skep.hive.signatures import Keyring, Signer
-from skep.hive.version_vectors import Versions
+from skep.hive.messages import (
+    Envelope,
+    Frame,
+    GossipDigest,
+    GossipEvents,
+    GossipHeard,
+    GossipRequest,
+    Query,
+    ShardUsed,
+)
+from skep.hive.orchestrator import Orchestrator
 from skep.model import Event
+from skep.replication.signatures import Keyring, Signer
+from skep.replication.version_vectors import Versions
 
 from .conftest import AGENTS, EMBEDDER
 
@@ -45,7 +53,7 @@ class Wire(LocalBus):
 
     def told(self) -> list[Event]:
         """Every event that was gossiped."""
-        return [event for e in self.sent if isinstance(e.frame, Message) for event in e.frame.events]
+        return [event for e in self.sent if isinstance(e.frame, GossipEvents) for event in e.frame.events]
 
 
 @pytest.fixture
@@ -158,7 +166,7 @@ def test_who_says_nothing_after_a_message_is_left_out_of_the_rest(bus: Wire, ban
     done = Gossip(made, bus=bus, others="m", policy=HASTY).round()
 
     assert done.missing == ("m",)
-    assert [type(frame) for frame in asked] == [GossipRequest, Message]
+    assert [type(frame) for frame in asked] == [GossipRequest, GossipEvents]
     assert convergence(made.values()) == done.convergence
 
 
@@ -168,7 +176,7 @@ def test_impossible_versions_hold_nothing_back(bus: Wire, banks: Make) -> None:
     odd = {made["a"].actor: ((9, 2), (2, 2), (-5, 0)), "x": ()}
 
     def confused(frame: Frame) -> Frame | None:
-        if isinstance(frame, Message):
+        if isinstance(frame, GossipEvents):
             heard.extend(frame.events)
             return GossipHeard(hive="odd", applied=-7)
         return GossipDigest(hive="odd", seen=Versions(odd), current=Versions(odd))  # type: ignore[arg-type]

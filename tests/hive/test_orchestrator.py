@@ -7,7 +7,6 @@ import random
 import msgspec
 import pytest
 
-from skep.agent.orchestrator import Orchestrator
 from skep.hive.bus.in_process import LocalBus
 from skep.hive.gateway import PromotionPolicy, Standing
 from skep.hive.hive import Hive
@@ -24,6 +23,7 @@ from skep.hive.messages import (
     Query,
     QueryResponse,
 )
+from skep.hive.orchestrator import Orchestrator
 from skep.model import Memory
 
 from .conftest import MakeHive

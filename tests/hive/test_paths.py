@@ -10,8 +10,9 @@ import pytest
 from skep.bank.bank import Bank
 from skep.hive.gossip import Gossip
 from skep.hive.hive import Hive
-from skep.hive.replication import apply_changes, export_changes, sync, take
 from skep.hive.trust import Paths
+from skep.replication.change_files import apply_changes, export_changes
+from skep.replication.exchange import sync, take
 
 from .conftest import EMBEDDER, MakeHive, build
 

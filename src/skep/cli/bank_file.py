@@ -30,9 +30,9 @@ from skep.errors import BankNotFoundError, CorruptBankError, InvalidInputError, 
 from skep.storage.doctor import Finding
 
 if TYPE_CHECKING:
-    from skep.hive.replication import Transfer
-    from skep.hive.signatures import Keyring
-    from skep.hive.version_vectors import Versions
+    from skep.replication.exchange import Transfer
+    from skep.replication.signatures import Keyring
+    from skep.replication.version_vectors import Versions
 
 
 MEMORY = ":memory:"
@@ -285,7 +285,7 @@ def keys_option(command: F) -> F:
 def _keyring(keys: tuple[str, ...]) -> Keyring | None:
     if not keys:
         return None
-    from skep.hive.signatures import Keyring
+    from skep.replication.signatures import Keyring
 
     ring = Keyring()
     for entry in keys:
@@ -305,7 +305,7 @@ def _keyring(keys: tuple[str, ...]) -> Keyring | None:
 @common
 def versions(bank_path: str | None, as_json: bool) -> None:
     """Print what this bank has seen; give the output to `export --since` on the other side."""
-    from skep.hive.replication import seen
+    from skep.replication.exchange import seen
 
     with open_bank(bank_path, create=False) as bank:
         found = seen(bank)
@@ -326,7 +326,7 @@ def versions(bank_path: str | None, as_json: bool) -> None:
 @common
 def export_changes_command(path: str, since: str | None, bank_path: str | None, as_json: bool) -> None:
     """Write the events the other side lacks to PATH; everything when nothing is known of it."""
-    from skep.hive.replication import export_changes
+    from skep.replication.change_files import export_changes
 
     known = None if since is None else _read_since(Path(since))
     with open_bank(bank_path, create=False) as bank, progress_bar("export") as progress:
@@ -338,8 +338,8 @@ def export_changes_command(path: str, since: str | None, bank_path: str | None, 
 
 
 def _read_since(path: Path) -> Versions:
-    from skep.hive.replication import read_changes
-    from skep.hive.version_vectors import Versions
+    from skep.replication.change_files import read_changes
+    from skep.replication.version_vectors import Versions
 
     try:
         return msgspec.json.decode(path.read_bytes(), type=Versions)
@@ -353,7 +353,7 @@ def _read_since(path: Path) -> Versions:
 @common
 def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool) -> None:
     """Take in a file of changes; taking it twice changes nothing."""
-    from skep.hive.replication import apply_changes
+    from skep.replication.change_files import apply_changes
 
     with open_bank(bank_path) as bank, progress_bar("apply") as progress:
         taken, lacking = apply_changes(bank, path, keyring=_keyring(keys), progress=progress)
@@ -374,7 +374,7 @@ def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool
 @common
 def with_(other: str, create: bool, keys: tuple[str, ...], bank_path: str | None, as_json: bool) -> None:
     """Exchange events with the bank file OTHER, both ways."""
-    from skep.hive.replication import sync
+    from skep.replication.exchange import sync
 
     if not (create or bank_exists(other)):
         raise BankNotFoundError(

@@ -9,17 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skep.agent.orchestrator import Orchestrator
     from skep.hive.agent_bank import AgentBank, Promoted
     from skep.hive.bus.in_process import LocalBus
     from skep.hive.controller import Controller
-    from skep.hive.crdt import GSet, LWWRegister, ORSet, PNCounter
     from skep.hive.gateway import Decision, HivePolicy, PromotionPolicy
     from skep.hive.gossip import Gossip, convergence
     from skep.hive.hive import Hive
     from skep.hive.hive_recall import Answer
-    from skep.hive.replication import Synced, apply_changes, export_changes, sync
-    from skep.hive.signatures import Keyring, Signer
+    from skep.hive.orchestrator import Orchestrator
+    from skep.replication.change_files import apply_changes, export_changes
+    from skep.replication.exchange import Synced, sync
+    from skep.replication.signatures import Keyring, Signer
 
 
 _HOMES = {
@@ -27,24 +27,20 @@ _HOMES = {
     "Answer": "hive.hive_recall",
     "Controller": "hive.controller",
     "Decision": "hive.gateway",
-    "GSet": "hive.crdt",
     "Gossip": "hive.gossip",
     "Hive": "hive.hive",
     "HivePolicy": "hive.gateway",
-    "Keyring": "hive.signatures",
-    "LWWRegister": "hive.crdt",
+    "Keyring": "replication.signatures",
     "LocalBus": "hive.bus.in_process",
-    "ORSet": "hive.crdt",
-    "Orchestrator": "agent.orchestrator",
-    "PNCounter": "hive.crdt",
+    "Orchestrator": "hive.orchestrator",
     "Promoted": "hive.agent_bank",
     "PromotionPolicy": "hive.gateway",
-    "Signer": "hive.signatures",
-    "Synced": "hive.replication",
-    "apply_changes": "hive.replication",
+    "Signer": "replication.signatures",
+    "Synced": "replication.exchange",
+    "apply_changes": "replication.change_files",
     "convergence": "hive.gossip",
-    "export_changes": "hive.replication",
-    "sync": "hive.replication",
+    "export_changes": "replication.change_files",
+    "sync": "replication.exchange",
 }
 
 __all__ = [
@@ -52,16 +48,12 @@ __all__ = [
     "Answer",
     "Controller",
     "Decision",
-    "GSet",
     "Gossip",
     "Hive",
     "HivePolicy",
     "Keyring",
-    "LWWRegister",
     "LocalBus",
-    "ORSet",
     "Orchestrator",
-    "PNCounter",
     "Promoted",
     "PromotionPolicy",
     "Signer",

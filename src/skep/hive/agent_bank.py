@@ -23,9 +23,9 @@ from skep.filters import Filter
 from skep.hive.gateway import Decision
 from skep.hive.hive_recall import HiveRecaller, PlainRecaller
 from skep.hive.hive_statistics import Wholly
-from skep.hive.signatures import REGISTERS, acting
 from skep.hive.traces import tracer
 from skep.model import Conflict, Event, Graph, Link, Memory, OnConflict, Receipt, Remembered
+from skep.replication.signatures import REGISTERS, acting
 from skep.semantics import link_graph
 from skep.semantics.conflict_policy import draft as drafted
 from skep.semantics.find_conflicts import refused, repeats, replaces

@@ -22,9 +22,9 @@ from skep.hive.gateway import HivePolicy, PromotionPolicy
 from skep.hive.hive import Hive
 from skep.hive.hive_manifest import MEMORY, AgentSpec, Manifest
 from skep.hive.layouts import Federated, Layout, Sharded, Shared
-from skep.hive.replication import BATCH, lacking, seen
-from skep.hive.signatures import Keyring, Signer
 from skep.hive.traces import tracer
+from skep.replication.exchange import BATCH, lacking, seen
+from skep.replication.signatures import Keyring, Signer
 
 Action = Literal["create", "update", "remove"]
 KEYS = "hive/"

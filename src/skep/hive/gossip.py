@@ -37,14 +37,20 @@ from skep.hive.gateway import HivePolicy
 from skep.hive.hive_recall import Health
 from skep.hive.member_calls import Calls
 from skep.hive.members import Subjects
-from skep.hive.messages import Envelope, Frame, GossipDigest, GossipHeard, GossipRequest, without_position
-from skep.hive.messages import Gossip as Gossip_frames
-from skep.hive.messages import Gossip as Message
-from skep.hive.replication import Replica, Transfer, forgets_first, is_forgotten, seen, take
-from skep.hive.signatures import Keyring
+from skep.hive.messages import Envelope, Frame, GossipDigest, GossipEvents, GossipHeard, GossipRequest
 from skep.hive.traces import tracer
-from skep.hive.version_vectors import Versions, normalise
 from skep.model import CURRENT, Event, Memory
+from skep.replication.exchange import (
+    Replica,
+    Transfer,
+    forgets_first,
+    is_forgotten,
+    seen,
+    take,
+    without_position,
+)
+from skep.replication.signatures import Keyring
+from skep.replication.version_vectors import Versions, normalise
 
 if TYPE_CHECKING:
     from skep.hive.hive import Hive
@@ -156,7 +162,7 @@ class Listener:
 
     def answer(self, frame: Frame, path: tuple[str, ...] = ()) -> Frame | None:
         """The answer to one message; None to what is not gossip."""
-        if not isinstance(frame, GossipRequest | Gossip_frames):
+        if not isinstance(frame, GossipRequest | GossipEvents):
             return None
         if self._trust is not None and self._trust(frame.hive) <= 0:
             raise SyncError(f"{self.name} does not listen to {frame.hive}, which it does not trust")
@@ -470,7 +476,7 @@ class _Talk:
         events = self._gossip.message(self._gossip.peers[name], known)
         if not events:
             return
-        frame = Message(hive=name, events=events)
+        frame = GossipEvents(hive=name, events=events)
         answers, faults = self._gossip.ask({other: frame}, GossipHeard, path=(name,))
         self.faults |= faults
         if other in answers:
@@ -547,7 +553,7 @@ class AutoGossip:
         worth = [memory.id for memory in memories if memory.confidence >= policy.gossip_at]
         if not worth:
             return 0
-        frame = Message(hive=self._hive.name, events=tuple(self._hive.events_of(worth)))
+        frame = GossipEvents(hive=self._hive.name, events=tuple(self._hive.events_of(worth)))
         new = 0
         for name in choose([*self._listeners, *self.others], policy.fanout, trust.of, self._rng):
             if name in self._listeners:

@@ -33,10 +33,10 @@ from skep.hive.members import Member, Subjects
 from skep.hive.messages import PRIVATE, Ask, Fetched, MemberHello, Slice
 from skep.hive.placement import Reviewing
 from skep.hive.shard_index import Shelf
-from skep.hive.signatures import Keyring, Signers, acting
 from skep.hive.trust import Provenance, Trust, provenance
-from skep.hive.version_vectors import Versions
 from skep.model import ANY, Conflict, Event, Memory, Ranked
+from skep.replication.signatures import Keyring, Signers, acting
+from skep.replication.version_vectors import Versions
 from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
 from skep.storage.memory_rows import searched_text
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from skep.hive.bus.bus import Bus
     from skep.hive.gateway import Decides
     from skep.hive.gossip import GossipServer, Peer
-    from skep.hive.signatures import Signer
     from skep.hive.trust import Rollback
+    from skep.replication.signatures import Signer
     from skep.validation import Time
 
 

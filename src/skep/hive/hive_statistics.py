@@ -22,8 +22,8 @@ from skep.hive.hive_recall import faded
 from skep.hive.member_calls import Listed
 from skep.hive.members import outcomes_of
 from skep.hive.messages import OutcomesAnswer, OutcomesQuery, StatusAnswer, StatusQuery
-from skep.hive.version_vectors import Versions
 from skep.model import CURRENT, Conflict, Event, Memory, Outcome, Scope
+from skep.replication.version_vectors import Versions
 from skep.semantics.find_conflicts import CANDIDATE, age, comparable, judge, whole_words, worth_comparing
 from skep.storage.memory_rows import searched_text
 from skep.text.terms import query_terms

@@ -59,22 +59,22 @@ from skep.hive.messages import (
     ShardUsed,
     StatusAnswer,
     StatusQuery,
+    SyncEvents,
     SyncRequest,
-    without_position,
 )
-from skep.hive.replication import BATCH, Transfer, answer, seen, take
 from skep.hive.shard_index import Shelf
-from skep.hive.signatures import who_acts
 from skep.hive.traces import tracer
 from skep.hive.trust import Keeps, Paths, blast, everything, lineage
-from skep.hive.version_vectors import Versions
 from skep.model import Event, Link, Memory
+from skep.replication.exchange import BATCH, Transfer, seen, take, without_position
+from skep.replication.signatures import who_acts
+from skep.replication.version_vectors import Versions
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
     from skep.hive.hive import Hive
     from skep.hive.member_calls import Calls
-    from skep.hive.signatures import Fault, Keyring, Signers
+    from skep.replication.signatures import Fault, Keyring, Signers
 
 
 class Counts(Protocol):
@@ -414,7 +414,7 @@ class Member:
             case ShardStore():
                 return self._stored(self.take(frame.events, path=envelope.path))
             case SyncRequest():
-                return answer(self.bank, frame)
+                return _events_lacking(self.bank, frame)
             case SeenRequest():
                 return Seen(member=self.name, seen=seen(self.bank))
             case RepairRequest():
@@ -532,3 +532,12 @@ class Member:
         if surprise is not None and transfer.events:
             self.paths.note(surprise)
         return transfer
+
+
+def _events_lacking(bank: Bank, request: SyncRequest) -> SyncEvents:
+    """The events a request asks for, as many as it wants at a time."""
+    mine = seen(bank)
+    missing = mine.minus(request.seen)
+    batch = islice(bank.events_in(missing.ranges), max(1, request.limit))
+    events = tuple(without_position(event) for event in batch)
+    return SyncEvents(events=events, seen=mine, left=missing.count() - len(events))

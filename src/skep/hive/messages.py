@@ -21,9 +21,9 @@ import msgspec
 
 from skep.errors import SyncError
 from skep.filters import Filter
-from skep.hive.signatures import Fault
-from skep.hive.version_vectors import Versions
 from skep.model import Event, Link, Memory
+from skep.replication.signatures import Fault
+from skep.replication.version_vectors import Versions
 
 PRIVATE = "\x1eprivate"
 """The name of an agent's own shelf among those of the members; no member can be called so."""
@@ -358,7 +358,7 @@ class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=Tru
     current: Versions | None = None
 
 
-class Gossip(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
+class GossipEvents(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
     """One gossip message: the most valuable of what you lack, then a batch of the rest."""
 
     hive: str
@@ -389,10 +389,6 @@ class SyncEvents(msgspec.Struct, frozen=True, tag="SYNC_EVENTS", kw_only=True):
     events: tuple[Event, ...]
     seen: Versions
     left: int = 0
-    refused: dict[str, Fault] = msgspec.field(default_factory=dict[str, Fault])
-    """Of the events that were sent before: those that were not believed, and why."""
-    held: tuple[str, ...] = ()
-    """Those that wait for their time to come."""
 
 
 class AgentOnline(msgspec.Struct, frozen=True, tag="AGENT_ONLINE", kw_only=True):
@@ -490,7 +486,7 @@ Frame = (
     | StatusAnswer
     | GossipRequest
     | GossipDigest
-    | Gossip
+    | GossipEvents
     | GossipHeard
     | SyncRequest
     | SyncEvents
@@ -545,8 +541,3 @@ def decode(data: bytes) -> Envelope:
     if envelope.version > WIRE_VERSION:
         raise SyncError(f"the frame has wire version {envelope.version}; update skep to read it")
     return envelope
-
-
-def without_position(event: Event) -> Event:
-    """The event as it travels: its place in the sender's log stays at home."""
-    return event if event.seq == 0 else msgspec.structs.replace(event, seq=0)

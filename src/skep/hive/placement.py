@@ -30,13 +30,12 @@ from skep.hive.messages import (
     ShardUsed,
     SyncEvents,
     SyncRequest,
-    without_position,
 )
-from skep.hive.replication import Transfer, seen
-from skep.hive.signatures import Refused, author_of, is_register
 from skep.hive.trust import lineage
-from skep.hive.version_vectors import Ranges, Versions
 from skep.model import Event, Link, Memory
+from skep.replication.exchange import Transfer, seen, without_position
+from skep.replication.signatures import Refused, author_of, is_register
+from skep.replication.version_vectors import Ranges, Versions
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
@@ -44,8 +43,8 @@ if TYPE_CHECKING:
     from skep.hive.gateway import Gateway, HivePolicy
     from skep.hive.layouts import Layout
     from skep.hive.member_calls import Calls
-    from skep.hive.signatures import Keyring
     from skep.hive.trust import Trust
+    from skep.replication.signatures import Keyring
 
 
 T = TypeVar("T")

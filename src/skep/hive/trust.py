@@ -31,10 +31,10 @@ from skep.errors import NotFoundError, OutOfRangeError
 from skep.events import PATHS, dot_of, mentioned, voided
 from skep.hive.gateway import TRUST_DEFAULT, TRUST_MAX
 from skep.hive.messages import BlastAnswer, BlastQuery, Touched
-from skep.hive.replication import seen
 from skep.hive.traces import tracer
-from skep.hive.version_vectors import Ranges, holds
 from skep.model import Memory
+from skep.replication.exchange import seen
+from skep.replication.version_vectors import Ranges, holds
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.errors import InvalidInputError, MissingExtraError, SyncError
-from skep.hive.signatures import Keyring, Refused, Signer, canonical
 from skep.model import Event
+from skep.replication.signatures import Keyring, Refused, Signer, canonical
 
 pytest.importorskip("nacl")
 

@@ -38,9 +38,9 @@ from skep.hive.messages import (
     QueryResponse,
     Slice,
 )
-from skep.hive.signatures import is_register
 from skep.hive.traces import tracer
 from skep.model import Memory
+from skep.replication.signatures import is_register
 
 if TYPE_CHECKING:
     from skep.hive.agent_bank import Promoted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.hive.version_vectors import Versions, holds, insert, normalise, subtract, union
+from skep.replication.version_vectors import Versions, holds, insert, normalise, subtract, union
 
 COUNTERS = st.sets(st.integers(1, 40))
 Dots = set[tuple[str, int]]

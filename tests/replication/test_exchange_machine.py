@@ -14,8 +14,8 @@ from tests.conftest import SEARCH
 
 from skep.bank.bank import Bank
 from skep.errors import SkepError
-from skep.hive.replication import seen, sync, take
 from skep.model import Event
+from skep.replication.exchange import seen, sync, take
 
 from .conftest import EMBEDDER
 

@@ -12,23 +12,10 @@ import pytest
 
 from skep.bank.bank import Bank
 from skep.errors import ForgottenError, NotFoundError, SyncError
-from skep.hive.bus.in_process import LocalBus
-from skep.hive.messages import Envelope, Frame, SyncEvents, SyncRequest
-from skep.hive.replication import (
-    SyncServer,
-    apply_changes,
-    export_changes,
-    lacking,
-    pull,
-    read_changes,
-    seen,
-    sync,
-    sync_over,
-    sync_subject,
-    take,
-)
-from skep.hive.signatures import Keyring, Signer
-from skep.hive.version_vectors import Versions
+from skep.replication.change_files import apply_changes, export_changes, read_changes
+from skep.replication.exchange import lacking, pull, seen, sync, take
+from skep.replication.signatures import Keyring, Signer
+from skep.replication.version_vectors import Versions
 
 from .conftest import EMBEDDER
 
@@ -265,66 +252,6 @@ def test_a_damaged_file_changes_nothing(banks: Make, tmp_path: Path, damage: str
 def test_a_missing_file_says_how_to_make_one(banks: Make, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="skep sync export"):
         apply_changes(banks(), tmp_path / "nothing")
-
-
-# Over a bus
-
-
-@pytest.mark.parametrize("wire", [False, True])
-def test_members_sync_over_a_bus_in_batches(banks: Make, wire: bool) -> None:
-    a, b = banks(), banks()
-    a.remember_many([f"Fact number {n} is here." for n in range(25)])
-    b.remember_many([f"Other number {n} is here." for n in range(7)])
-    bus = LocalBus("a", wire=wire)
-    server = SyncServer(b, bus, hive="h", member="b")
-    done = sync_over(bus, a, hive="h", member="b", batch=10)
-
-    assert (done.sent.events, done.received.events) == (25, 7)
-    assert state(a) == state(b)
-    server.close()
-    with pytest.raises(SyncError, match="nobody answers"):
-        sync_over(bus, a, hive="h", member="b")
-    bus.close()
-
-
-def test_a_member_that_fails_or_hangs_is_named_and_nothing_is_lost(banks: Make) -> None:
-    a = banks()
-    bus = LocalBus("a")
-
-    def broken(envelope: Envelope) -> Frame | None:
-        raise RuntimeError("no disk")
-
-    def silent(envelope: Envelope) -> Frame | None:
-        return None
-
-    def nonsense(envelope: Envelope) -> Frame | None:
-        return SyncRequest(seen=Versions())
-
-    for name, handler, expected in (
-        ("x", broken, "no disk"),
-        ("y", silent, "no answer"),
-        ("z", nonsense, "unexpected SyncRequest"),
-    ):
-        bus.as_member(name).subscribe(sync_subject("h", name), handler)
-        with pytest.raises(SyncError, match=expected):
-            sync_over(bus, a, hive="h", member=name, deadline=0.05)
-    bus.close()
-
-
-def test_a_peer_that_keeps_sending_what_is_refused_does_not_loop(banks: Make) -> None:
-    a, b = banks(), banks()
-    b.remember("The cat sleeps on the mat.")
-    bus = LocalBus("a")
-
-    def liar(envelope: Envelope) -> Frame | None:
-        return SyncEvents(events=tuple(b.events()), seen=seen(b), left=5)
-
-    bus.as_member("liar").subscribe(sync_subject("h", "liar"), liar)
-    ring = Keyring(required=True)
-    done = sync_over(bus, a, hive="h", member="liar", keyring=ring, deadline=5)
-
-    assert [r.fault for r in done.received.refused] == ["unknown actor"]
-    bus.close()
 
 
 def test_many_replicas_in_random_pairs_end_up_equal(banks: Make) -> None:

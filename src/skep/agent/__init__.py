@@ -1,1 +1,0 @@
-"""Agents on top of a memory."""

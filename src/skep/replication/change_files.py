@@ -1,0 +1,146 @@
+"""Changes in a file, for replicas that never meet.
+
+A file of JSON lines: a header with what the writer has seen, one event per line, and a last line with the count and a
+checksum. It is checked as a whole before anything is taken, so a damaged or cut file changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from skep.errors import NotFoundError, SyncError
+from skep.model import Event
+from skep.replication.exchange import (
+    BATCH,
+    Replica,
+    Transfer,
+    forgets_first,
+    lacking,
+    seen,
+    take,
+    without_position,
+)
+from skep.replication.signatures import Keyring
+from skep.replication.version_vectors import Versions
+
+FORMAT = "skep-changes"
+VERSION = 1
+Progress = Callable[[int, int], None]
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    actor: str
+    seen: Versions
+    """What the writer has seen; the reader can answer with exactly what the writer lacks."""
+    since: Versions = Versions()
+
+
+class Footer(msgspec.Struct, frozen=True, kw_only=True):
+    """The last line."""
+
+    events: int
+    checksum: str
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What was exported."""
+
+    path: str
+    events: int
+    bytes: int
+
+
+def export_changes(
+    replica: Replica,
+    path: str | os.PathLike[str],
+    *,
+    since: Versions | None = None,
+    sign: Callable[[Event], Event] | None = None,
+    progress: Progress | None = None,
+) -> Written:
+    """Write the events that somebody who has seen `since` lacks. The file appears complete or not at all."""
+    target = Path(path)
+    known = since or Versions()
+    mine = seen(replica)
+    total = mine.minus(known).count()
+    digest = blake2b(digest_size=16)
+    partial = target.with_name(target.name + ".partial")
+    count = 0
+    with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+        for line in _lines(replica, mine, known, sign):
+            digest.update(line)
+            file.write(line)
+            count += 1
+            if progress is not None and count % 1000 == 0:
+                progress(min(count, total), total)
+        file.write(_line(Footer(events=count - 1, checksum=digest.hexdigest())))
+        size = file.tell()
+    os.replace(partial, target)
+    return Written(path=str(target), events=count - 1, bytes=size)
+
+
+def _lines(
+    replica: Replica, mine: Versions, known: Versions, sign: Callable[[Event], Event] | None
+) -> Iterator[bytes]:
+    yield _line(Header(actor=replica.actor, seen=mine, since=known))
+    for event in lacking(replica, known):
+        bare = without_position(event)
+        own = sign is not None and bare.actor == replica.actor and bare.signature is None
+        yield _line(sign(bare) if own and sign is not None else bare)
+
+
+def _line(value: Any) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+def read_changes(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:
+    """Read and check a file of changes."""
+    source = Path(path)
+    if not source.is_file():
+        raise NotFoundError(f"there is no file {source}; `skep sync export` writes one")
+    lines = source.read_bytes().splitlines(keepends=True)
+    if len(lines) < 2:
+        raise SyncError(f"{source} is not a file of changes, or it was cut off; export it again")
+    digest = blake2b(b"".join(lines[:-1]), digest_size=16).hexdigest()
+    try:
+        header = msgspec.json.decode(lines[0], type=Header)
+        footer = msgspec.json.decode(lines[-1], type=Footer)
+        if header.format != FORMAT:
+            raise SyncError(f"{source} is {header.format!r}, not a file of changes")
+        if header.version > VERSION:
+            raise SyncError(f"{source} was written by a newer skep; update to read it")
+        if footer.checksum != digest or footer.events != len(lines) - 2:
+            raise SyncError(f"{source} is damaged or incomplete; nothing was taken, export it again")
+        events = [msgspec.json.decode(line, type=Event) for line in lines[1:-1]]
+    except msgspec.DecodeError as error:
+        raise SyncError(f"{source} is not a file of changes ({error}); nothing was taken") from error
+    return header, events
+
+
+def apply_changes(
+    replica: Replica,
+    path: str | os.PathLike[str],
+    *,
+    keyring: Keyring | None = None,
+    progress: Progress | None = None,
+) -> tuple[Transfer, Versions]:
+    """Take in a file; returns what was new, and what the writer of the file still lacks."""
+    header, events = read_changes(path)
+    total = Transfer()
+    if keyring is not None:
+        events = forgets_first(events)
+    for start in range(0, len(events), BATCH):
+        total = total.plus(take(replica, events[start : start + BATCH], keyring))
+        if progress is not None:
+            progress(min(len(events), start + BATCH), len(events))
+    return total, seen(replica).minus(header.seen)
