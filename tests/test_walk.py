@@ -1,0 +1,32 @@
+"""How far a call goes through the house: budgets for `scripts/walk.py`."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WALK = Path(__file__).parents[1] / "scripts" / "walk.py"
+BUDGETS = {"remember": (40, 205), "recall": (44, 550), "hive recall": (39, 560)}
+"""Modules, and calls from one of them into another. They only ever become smaller."""
+
+
+@pytest.fixture(scope="module")
+def walks() -> dict[str, Any]:
+    return runpy.run_path(str(WALK))["walks"]()
+
+
+@pytest.mark.parametrize("title", BUDGETS)
+def test_a_call_stays_within_its_budget_of_modules_and_jumps(title: str, walks: dict[str, Any]) -> None:
+    modules, jumps = BUDGETS[title]
+    walk = walks[title]
+    assert (len(walk.modules) <= modules, walk.total <= jumps) == (True, True), (
+        len(walk.modules),
+        walk.total,
+    )
+
+
+def test_a_walk_begins_where_a_user_enters(walks: dict[str, Any]) -> None:
+    assert [next(iter(walk.modules)).partition(".")[0] for walk in walks.values()] == ["bank"] * 3
