@@ -37,6 +37,29 @@ def test_facts_are_labelled_by_their_id_and_the_whole_bank_is_the_collection(ban
     assert found.queries[0].relevant == (f"memory:{fact.id}",)
 
 
+@pytest.mark.parametrize("used_facts", [1, 3])
+def test_the_lesson_of_a_task_is_no_answer_to_it(used_facts: int) -> None:
+    """Time stands still: the order of events comes from the log."""
+    with Bank.open(":memory:", now=lambda: 1000.0) as bank:
+        facts = [
+            bank.remember(f"{name} is used for linting").memory.id for name in ("ruff", "flake8", "pylint")
+        ]
+        learnt = bank.learn("lint the code", "success", used=facts[:used_facts])
+        (query,) = harvest(bank).eval_set.queries
+
+    assert learnt.procedure is not None
+    assert query.relevant == tuple(sorted(f"memory:{fact}" for fact in facts[:used_facts]))
+
+
+def test_a_procedure_that_was_used_is_relevant_in_the_same_moment() -> None:
+    with Bank.open(":memory:", now=lambda: 1000.0) as bank:
+        way = bank.remember("Run ruff, then flake8", kind="procedure").memory.id
+        bank.learn("lint", "success", used=[way])
+        (query,) = harvest(bank).eval_set.queries
+
+    assert query.relevant == (f"memory:{way}",)
+
+
 def test_votes_that_cancel_out_label_nothing(bank: Bank) -> None:
     fact = bank.remember("Use ruff for linting").memory
     for outcome in ("success", "failure"):

@@ -27,7 +27,7 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.errors import MissingExtraError, NotFoundError
-from skep.model import Memory
+from skep.model import Event, Memory
 from skep.tuning.documents import (
     MAX_DOCUMENT_BYTES,
     SUFFIXES,
@@ -547,18 +547,24 @@ def _results(bank: Bank) -> Iterator[Result]:
         named = cast("list[str]", body.get("used") or []) or cast("list[str]", body.get("shown") or [])
         yield Result(
             task=str(body.get("task", "")),
-            used=tuple(memory_id for memory_id in named if _existed(bank, memory_id, event.at)),
+            used=tuple(memory_id for memory_id in named if _helped(bank, memory_id, event, len(named))),
             success=bool(body.get("success")),
             at=event.at,
         )
 
 
-def _existed(bank: Bank, memory_id: str, at: float) -> bool:
-    """Whether a memory was there before a task; the lesson a task leaves behind did not help it."""
+def _helped(bank: Bank, memory_id: str, outcome: Event, used: int) -> bool:
+    """Whether a memory that an outcome names is still here and is not the lesson which that outcome left behind.
+
+    `learn` writes a lesson, one link to each memory it came from, and then the outcome: the counters of their events
+    tell a lesson from what was used, whatever the clock says.
+    """
     try:
-        return bank.get(memory_id).created_at < at
+        memory = bank.get(memory_id)
     except NotFoundError:
         return False
+    made_by_task = memory.kind == "procedure" and memory.metadata.get("task") == outcome.body.get("task")
+    return not (made_by_task and memory_id == f"{outcome.actor}-{outcome.counter - used}")
 
 
 def _tidy(text: str) -> str:
