@@ -84,7 +84,7 @@ class StaticEmbedder:
     @cached_property
     def wordpiece(self) -> WordPiece:
         """The tokenizer, read on first use."""
-        return _bundled() if self._folder == DATA else _wordpiece(self._folder)
+        return bundled_wordpiece() if self._folder == DATA else _wordpiece(self._folder)
 
     @cached_property
     def _table(self) -> _Table:
@@ -249,7 +249,7 @@ def _bundled_table() -> StaticEmbedder:
 
 
 @lru_cache(maxsize=1)
-def _bundled() -> WordPiece:
+def bundled_wordpiece() -> WordPiece:
     """One for the whole process: what one embedder has cut, the others need not."""
     return _wordpiece(DATA)
 
