@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from skep.bank.async_bank import AsyncBank
     from skep.bank.bank import Bank
     from skep.bank.bank_file import BankStatus
+    from skep.bank.memory_bank import MemoryBank
     from skep.bank.read import Page
     from skep.config import Settings
     from skep.embedding.embedder import Embedder
@@ -52,6 +53,7 @@ _HOMES = {
     "InvalidInputError": "errors",
     "Link": "model",
     "Memory": "model",
+    "MemoryBank": "bank.memory_bank",
     "NotFoundError": "errors",
     "Outcome": "model",
     "Page": "bank.read",
@@ -80,6 +82,7 @@ __all__ = [
     "InvalidInputError",
     "Link",
     "Memory",
+    "MemoryBank",
     "NotFoundError",
     "Outcome",
     "Page",

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Protocol
 
-    from skep.bank.shared_base import ScopeLike
+    from skep.bank.memory_bank import ExpandOptions
     from skep.config import Settings
+    from skep.model import ScopeLike
+    from skep.retrieval.recall_config import Expand, RecallConfig
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,8 +154,8 @@ class Asking(msgspec.Struct, frozen=True):
     valid_at: Time | None
     include_superseded: bool
     preset: str | None
-    config: Mapping[str, Any] | None
-    expand: Any
+    config: RecallConfig | Mapping[str, object] | None
+    expand: bool | Expand | ExpandOptions | None
 
     def spelt(self, *more: Any) -> bytes | None:
         """What stands for all of it, and for something more; see `spelling`."""

@@ -6,7 +6,7 @@ dozen is not followed by Python's collector of rings (`gc=False`): none of it re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -80,6 +80,8 @@ class Scope(
 
 
 SHARED = Scope()
+ScopeLike = Scope | Mapping[str, str | None]
+"""A scope as a caller may give it."""
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):

@@ -20,6 +20,8 @@ from skep.validation import clean_file, clean_flag
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from skep.bank.memory_bank import MemoryBank
+
 
 class Bank(Writing, Linking, Living, Whole):
     """One memory. Open it with `Bank.open`, and close it or use it in a `with`."""
@@ -150,6 +152,10 @@ class Bank(Writing, Linking, Living, Whole):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+if TYPE_CHECKING:
+    _promise: type[MemoryBank] = Bank
 
 
 def _clean_clock(now: object) -> None:

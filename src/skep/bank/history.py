@@ -7,12 +7,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, Self
 
-from skep.bank.shared_base import Base, ScopeLike
+from skep.bank.shared_base import Base
 from skep.clock import pack
 from skep.engine.engine import Engine
 from skep.errors import ClosedError, NotFoundError, UndoError
 from skep.events import mentioned, voided
-from skep.model import Event
+from skep.model import Event, ScopeLike
 from skep.storage.sqlite_store import Plan
 from skep.validation import Time, clean_count, clean_id, clean_scope, clean_time, public_text
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from skep.bank.history import History
-from skep.bank.shared_base import ScopeLike
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.filters import Asking, Filter, checked_filter
-from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled
+from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled, ScopeLike
 from skep.runtime import undisturbed
 from skep.semantics import find_conflicts as conflict_search
 from skep.text.terms import query_terms
@@ -31,7 +30,9 @@ from skep.validation import (
 if TYPE_CHECKING:
     from random import Random
 
+    from skep.bank.memory_bank import ExpandOptions
     from skep.recall.recaller import Question, Recaller
+    from skep.retrieval.recall_config import Expand, RecallConfig
 
 
 QUESTIONS = 64  # so many ways to ask are remembered
@@ -187,8 +188,8 @@ class Reading(History):
         as_of: Time | None = None,
         include_superseded: bool = False,
         preset: str | None = None,
-        config: Mapping[str, Any] | None = None,
-        expand: Any = None,
+        config: RecallConfig | Mapping[str, object] | None = None,
+        expand: bool | Expand | ExpandOptions | None = None,
         reranker: Callable[[str, Sequence[str]], Sequence[float]] | None = None,
         withhold: float = 0.0,
         rng: Random | None = None,
@@ -252,8 +253,8 @@ class Reading(History):
         as_of: Time | None = None,
         include_superseded: bool = False,
         preset: str | None = None,
-        config: Mapping[str, Any] | None = None,
-        expand: Any = None,
+        config: RecallConfig | Mapping[str, object] | None = None,
+        expand: bool | Expand | ExpandOptions | None = None,
         reranker: Callable[[str, Sequence[str]], Sequence[float]] | None = None,
     ) -> Ranked:
         """The ids that `recall` would answer with, in its order and with its scores, but no memory; and no use counts.

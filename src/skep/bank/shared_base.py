@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from skep.engine.engine import Engine
 from skep.errors import DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.events import mentioned
-from skep.model import Event, Memory, Scope
+from skep.model import Event, Memory, ScopeLike
 from skep.validation import clean_flag, clean_scope, public_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-ScopeLike = Scope | Mapping[str, str | None]
 Sees = Callable[[Memory], bool]
 """Whether a read may show a memory."""
 BULK = 2000

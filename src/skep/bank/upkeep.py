@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skep.bank.read import Reading
-from skep.bank.shared_base import ScopeLike, Sees
+from skep.bank.shared_base import Sees
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.events import voided
-from skep.model import Event, Hit, Outcome, Recalled
+from skep.model import Event, Hit, Outcome, Recalled, ScopeLike
 from skep.validation import (
     clean_call,
     clean_count,

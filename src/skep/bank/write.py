@@ -8,14 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 
-from skep.bank.shared_base import BULK, Base, ScopeLike, Sees
+from skep.bank.shared_base import BULK, Base, Sees
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
-from skep.model import CURRENT, LINEAGE, Graph, Link, Memory, OnConflict, Receipt, Remembered
+from skep.model import (
+    CURRENT,
+    LINEAGE,
+    Graph,
+    Link,
+    Memory,
+    OnConflict,
+    Receipt,
+    Remembered,
+    ScopeLike,
+)
 from skep.private_parts import marked
 from skep.semantics import link_graph as graph
 from skep.storage.sqlite_store import Plan
@@ -40,6 +50,7 @@ from skep.validation import (
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from skep.bank.memory_bank import Changes
     from skep.semantics.conflict_policy import Item
 
 
@@ -219,7 +230,7 @@ class Writing(Base):
         usual = redaction.kinds_of(self._engine.setting(redaction.SETTING)) if redact is True else ()
         return redaction.redact_fields(fields, redaction.clean_kinds("redact", redact, usual))
 
-    def revise(self, memory_id: str, **changes: Any) -> Memory:
+    def revise(self, memory_id: str, **changes: Unpack[Changes]) -> Memory:
         """Change fields of a memory; what it said before stays in its history. Only the fields given change.
 
         Args:

@@ -22,7 +22,7 @@ from skep.hive.hive_recall import faded
 from skep.hive.member_calls import Listed
 from skep.hive.members import outcomes_of
 from skep.hive.messages import OutcomesAnswer, OutcomesQuery, StatusAnswer, StatusQuery
-from skep.model import CURRENT, Conflict, Event, Memory, Outcome, Scope
+from skep.model import CURRENT, Conflict, Event, Memory, Outcome, Scope, ScopeLike
 from skep.replication.version_vectors import Versions
 from skep.semantics.find_conflicts import CANDIDATE, age, comparable, judge, whole_words, worth_comparing
 from skep.storage.memory_rows import searched_text
@@ -30,7 +30,7 @@ from skep.text.terms import query_terms
 from skep.validation import clean_call, clean_count, clean_number, clean_scope, clean_text
 
 if TYPE_CHECKING:
-    from skep.bank.shared_base import ScopeLike, Sees
+    from skep.bank.shared_base import Sees
     from skep.engine.embeddings import Progress
     from skep.hive.hive import Hive
     from skep.hive.hive_recall import Heard
