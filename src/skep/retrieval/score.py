@@ -24,7 +24,6 @@ import msgspec
 import numpy as np
 
 from skep import runtime
-from skep.confidence import DECAY_PER_DAY as DECAY_PER_DAY_confidence
 from skep.errors import ConfigError
 from skep.filters import Filter
 from skep.retrieval.recall_config import QUERY_SIGNALS, RecallConfig
@@ -43,7 +42,6 @@ DAY = 86_400.0
 FULL_CONFIRMATION = 5
 """Independent confirmations that count as certainty."""
 MAX_TRUST = 2.0
-DECAY_PER_DAY = 0.01
 WORDED, PLACED = 1, 2
 """What the compiled loop says of candidates: some word matched, some have a cosine."""
 
@@ -149,9 +147,9 @@ def recency(created_at: ArrayLike, now: float, *, rate: float = 0.1) -> Floats:
 
 
 def confidence(
-    stored: ArrayLike, last_evidence_at: ArrayLike, now: float, *, rate: float = DECAY_PER_DAY
+    stored: ArrayLike, last_evidence_at: ArrayLike, now: float, *, rate: float = 0.0
 ) -> Floats:
-    """Effective confidence: what is stored, faded by the days since the last evidence."""
+    """Confidence as it is stored; with a rate, faded by the days since the last evidence."""
     return np.asarray(stored, dtype=np.float64) * recency(last_evidence_at, now, rate=rate)
 
 
@@ -546,10 +544,6 @@ def narrowed(where: Filter, config: RecallConfig) -> Filter:
     changes: dict[str, float] = {}
     if where.min_confidence is None and config.min_confidence > 0:
         changes["min_confidence"] = config.min_confidence
-        if (
-            where.decay_per_day == DECAY_PER_DAY_confidence
-        ):  # time alone takes nothing out, unless somebody says how
-            changes["decay_per_day"] = 0.0
     if where.min_importance is None and config.min_importance > 0:
         changes["min_importance"] = config.min_importance
     return msgspec.structs.replace(where, **changes) if changes else where
