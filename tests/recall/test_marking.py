@@ -262,7 +262,7 @@ def test_a_link_that_maintenance_makes_is_looked_for(bank: Bank, clock: Clock) -
     assert bank.setting("recall/contradicts") is None
     bank.maintain(MaintainConfig(halve=True))
     assert bank.setting("recall/contradicts") is True
-    assert bank.maintain().changed == 0
+    assert bank.maintain(MaintainConfig(halve=True)).changed == 0
 
 
 def test_all_hits_of_a_recall_are_compared_at_once_and_two_that_were_compared_not_again(
