@@ -158,7 +158,6 @@ MAX_TERMS: Final = 48
 HEAVIEST: Final = 6
 TYPICAL_WORDS: Final = 20
 DAY: Final = 86_400.0
-DECAY_PER_DAY: Final = 0.01
 MIN_CONFIDENCE: Final = 0.5
 """Below this a memory does not speak up by itself; it can still be asked for."""
 MIN_SHARE: Final = 0.4
@@ -265,17 +264,12 @@ def best_for(store: SqliteStore, prompt: str, now: float) -> list[Memory]:
 
 def is_current(memory: Memory, now: float) -> bool:
     """Whether a memory may speak up unasked: it holds now, and is still trusted."""
-    decay = (
-        1.0
-        if memory.kind != "fact"
-        else math.exp(-DECAY_PER_DAY * max(0.0, now - memory.last_evidence_at) / DAY)
-    )
     return (
         memory.status in ("active", "pending")
         and (memory.valid_from is None or memory.valid_from <= now)
         and (memory.valid_to is None or now < memory.valid_to)
         and (memory.expires_at is None or now < memory.expires_at)
-        and memory.confidence * decay >= MIN_CONFIDENCE
+        and memory.confidence >= MIN_CONFIDENCE
     )
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from skep.confidence import DECAY_PER_DAY
 from skep.engine.engine import Engine
 from skep.errors import ConfigError
 from skep.filters import Filter
@@ -373,13 +372,8 @@ class Recaller:
         if self._turn == self._engine.turn():
             now, settings = where.now, self._engine.settings
             until = min(now + settings.cache_seconds, self._engine.next_boundary(now))
-            bar, rate = where.min_confidence, where.decay_per_day
-            if (
-                bar is None and rate != DECAY_PER_DAY
-            ):  # with the usual rate, time alone takes nothing out of it
-                bar = config.min_confidence
-            if bar is not None:
-                until = _fades(answer, bar, rate, until)
+            bar = config.min_confidence if where.min_confidence is None else where.min_confidence
+            until = _fades(answer, bar, where.decay_per_day, until)
             if config.temporal != "off":  # the times that it names have a say
                 from skep.text.dates import holds_until
 

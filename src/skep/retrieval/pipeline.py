@@ -101,7 +101,6 @@ def narrowed(where: Filter, config: RecallConfig) -> Filter:
     changes: dict[str, float] = {}
     if where.min_confidence is None and config.min_confidence > 0:
         changes["min_confidence"] = config.min_confidence
-        changes["decay_per_day"] = 0.0  # time alone takes nothing out
     if where.min_importance is None and config.min_importance > 0:
         changes["min_importance"] = config.min_importance
     return msgspec.structs.replace(where, **changes) if changes else where

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from skep.confidence import DECAY_PER_DAY
 from skep.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def recency(created_at: ArrayLike, now: float, *, rate: float = 0.1) -> Floats:
 
 
 def confidence(
-    stored: ArrayLike, last_evidence_at: ArrayLike, now: float, *, rate: float = DECAY_PER_DAY
+    stored: ArrayLike, last_evidence_at: ArrayLike, now: float, *, rate: float
 ) -> Floats:
     """Effective confidence: the stored one, faded by the days since the last evidence."""
     return np.asarray(stored, dtype=np.float64) * recency(last_evidence_at, now, rate=rate)
