@@ -22,6 +22,7 @@ from skep.retrieval.conversation import as_conversation
 from skep.retrieval.query import Query, understand
 from skep.retrieval.score import coverage
 from skep.retrieval.succession import with_heirs
+from skep.text.unanswered_sessions import is_unanswered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,8 @@ Updates = Callable[[Candidates, Call], Candidates]
 """Puts the update of a memory in its place; `semantics` knows one, which `recall` hands in."""
 SURE = 3
 """Both ranks within this many: never flagged."""
+VAIN = 0.1
+"""The share of its score that a session keeps in which nobody knew the answer."""
 AT_ONCE = 1000
 """Memories at the end of links that are looked up at a time."""
 ROOM = ("k_words", "k_vectors", "reach", "shortlist")
@@ -166,11 +169,23 @@ def _second_look(found: Candidates, call: Call) -> Candidates:
             for name, each in shown.items():
                 extra += unit * getattr(config, name) * each
             found = found.lifted(extra, **shown).noted("texts", note=", ".join(shown))
+    if config.updates:
+        found = _vain_last(found, call)
     if config.temporal == "boost" and call.asked.spans:
         inside = _of_then(found.created_at, call)
         found = found.lifted(config.temporal_boost * inside, time=inside.astype(np.float64))
         found = found.noted("time", note=f"{int(inside.sum())} from {call.asked.spans[0].text}")
     return found
+
+
+def _vain_last(found: Candidates, call: Call) -> Candidates:
+    """Sessions in which nobody knew the answer, behind everything else: they hold the question, and no knowledge."""
+    texts = call.sources.texts(found.rows[: call.config.shortlist])
+    vain = np.array([is_unanswered(text) for text in texts], dtype=bool)
+    if not vain.any():
+        return found
+    extra = np.where(vain, (VAIN - 1.0) * found.score[: len(texts)], 0.0)
+    return found.lifted(extra, unanswered=vain.astype(np.float64)).noted("unanswered", note=f"{int(vain.sum())} last")
 
 
 def _of_then(created_at: Floats, call: Call) -> NDArray[np.bool_]:
