@@ -14,6 +14,7 @@ from skep.engine.engine import Engine, moved_with
 from skep.events import Order, mentioned, merge_body, order, voided
 from skep.lifecycle.judge import Case, Decision
 from skep.model import CURRENT, Event, Memory
+from skep.semantics.conflict_policy import noted
 from skep.semantics.link_graph import CONTRADICTS, UPDATES, chain, opposing
 from skep.storage.sqlite_store import Plan
 
@@ -117,27 +118,8 @@ def led_back(engine: Engine, memory_id: str) -> list[Plan]:
 
 def _revised(winner: Memory, losers: Sequence[Memory]) -> list[tuple[str, dict[str, object]]]:
     """The event by which the winner takes over what its copies noted of themselves; none where that is nothing."""
-    changes = _noted(winner, [loser for loser in losers if loser.scope == winner.scope])
+    changes = noted(winner, [loser for loser in losers if loser.scope == winner.scope])
     return [("revise", {"memory": winner.id, "changes": changes})] if losers and changes else []
-
-
-def _noted(winner: Memory, losers: Sequence[Memory]) -> dict[str, object]:
-    """What the winner takes over from its copies: tags, importance, and what only they say of themselves."""
-    every = (winner, *losers)
-    changes: dict[str, object] = {}
-    tags = list(dict.fromkeys(tag for m in every for tag in m.tags))
-    if tags != list(winner.tags):
-        changes["tags"] = tags
-    if (importance := max(m.importance for m in every)) > winner.importance:
-        changes["importance"] = importance
-    for name in ("title", "domain"):
-        said = list(dict.fromkeys(value for m in every if (value := getattr(m, name)) is not None))
-        if len(said) == 1 and getattr(winner, name) is None:
-            changes[name] = said[0]
-    metadata = {key: value for m in reversed(every) for key, value in m.metadata.items()}
-    if metadata.keys() != winner.metadata.keys():
-        changes["metadata"] = metadata
-    return changes
 
 
 def contradiction_plans(older: Memory, newer: Memory) -> list[Plan]:

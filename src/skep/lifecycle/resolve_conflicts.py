@@ -29,10 +29,12 @@ from skep.semantics.find_conflicts import (
     COMPARED,
     OVERLAP,
     age,
+    bare_words,
     comparable,
     holds,
     judge_many,
     older_first,
+    same_words,
 )
 from skep.semantics.link_graph import MARKED, UPDATES, opposing
 from skep.semantics.value_changes import announced, moves, moves_on, revises
@@ -48,8 +50,6 @@ MOST_WAITING = 4
 """In how many of the unsure pairs of a run a memory may be."""
 EXTRACTED = "maintenance: extracted"
 """Source of the facts that maintenance extracts from episodes."""
-FILLERS = frozenset(["a", "an", "the", "is", "are", "am", "was", "were", "be"])
-"""Words that copies of one statement may differ in."""
 
 
 Pair = tuple[Memory, Memory]
@@ -132,23 +132,6 @@ def _replaces(newer: Memory, older: Memory, now: float) -> bool:
     return age(newer)[1] == age(older)[1] and age(newer)[2] > age(older)[2]
 
 
-def same_words(a: str, b: str) -> bool:
-    """Whether two texts are one but for case, outer punctuation and articles; the order of words counts.
-
-    >>> same_words("The build takes 9 minutes.", "the build takes 9 minutes")
-    True
-    >>> same_words("We moved from Rome to Oslo", "We moved from Oslo to Rome")
-    False
-    """
-    return _bare_words(a) == _bare_words(b)
-
-
-def _bare_words(text: str) -> list[str]:
-    words = (word.strip(".,;:!\"'“”„()") for word in text.casefold().replace("’", "'").split())
-    found = [word for word in words if word]
-    return [word for word in found if word not in FILLERS] or found
-
-
 def mergeable(a: Memory, b: Memory) -> bool:
     """Whether rules may merge two memories: copies of one statement, of one kind, scope, domain and time."""
     return (
@@ -166,7 +149,7 @@ def copies(memories: Sequence[Memory]) -> list[Pair]:
     """Copies among some memories: each with the one to keep. Found by their words, so that many crowd out nothing."""
     groups: dict[tuple[object, ...], list[Memory]] = {}
     for memory in memories:
-        key = memory.kind, memory.scope, memory.polarity, *_bare_words(memory.text)
+        key = memory.kind, memory.scope, memory.polarity, *bare_words(memory.text)
         groups.setdefault(key, []).append(memory)
     found = (best_first(group) for group in groups.values() if len(group) > 1)
     return [(best, other) for best, *others in found for other in others if mergeable(best, other)]
