@@ -251,23 +251,22 @@ class Embeddings:
         return f"{_memories(left)} not read by {active.name} yet and found by {stand_in} until then"
 
     def at_once(self, text: str, memory_id: str = "") -> NDArray[np.float32] | None:
-        """The vector of a memory for comparing it with others; None where it could be had only from a slow embedder.
+        """The vector of a memory for comparing it with others; None where only a slow embedder could make it.
 
-        A slow embedder is not asked; the vector that the queue has stored is used. A memory not stored yet has no id.
+        Of an embedder that is not instant the stored vector is used. A memory that is not stored yet has no id.
         """
         self.before_reading()
         space = self.store.active_space()
         embedder = self.for_space(space) if space is not None else None
         if space is None or embedder is None:
             return None
-        if _small(embedder, [text]):
-            return self._ask(embedder, space, text).vector
-        rows = self.store.rows_of([memory_id]) if memory_id else {}
-        kept = next(iter(self.store.vectors_of(list(rows.values())).values()), None)
-        if kept is None or not self._scaled(embedder, space.fingerprint):
-            return None
-
-        return unpacked([kept], space.dim)[0]
+        kept = None
+        if memory_id and not embedder.instant:
+            rows = self.store.rows_of([memory_id]).values()
+            kept = next(iter(self.store.vectors_of(list(rows)).values()), None)
+        if kept is None:
+            return self._ask(embedder, space, text).vector if _small(embedder, [text]) else None
+        return unpacked([kept], space.dim)[0] if self._scaled(embedder, space.fingerprint) else None
 
     def _ask(self, embedder: Embedder, space: Space, text: str) -> Asked:
         key = (space.fingerprint, text)
