@@ -67,7 +67,7 @@ class Outages:
             self._until.pop(name, None)
 
     def now(self, name: str) -> str | None:
-        """What it said when it failed, while it need not be asked again."""
+        """The error of an embedder that failed, while it need not be asked again."""
         until = self._until.get(name)
         if until is None:
             return None
@@ -77,7 +77,7 @@ class Outages:
         return self._said.get(name)
 
     def last(self) -> str | None:
-        """What the last one to fail said, until it answers again."""
+        """The error of the last embedder to fail, until it answers again."""
         said = list(self._said.values())
         return said[-1] if said else None
 
@@ -184,7 +184,7 @@ class Embeddings:
             self.store.keep_active()
 
     def before_reading(self) -> None:
-        """The same for a reader, which may be one that leaves the file alone."""
+        """`adopt` for a reader, which may be one that leaves the file alone."""
         if not (self._adopted or self._settings.pure_reads):
             self.adopt()
         if not self._begun:
@@ -207,7 +207,7 @@ class Embeddings:
         return old[1]
 
     def absence(self, space: Space) -> str:
-        """Why the embedder of a space cannot be had; nothing if it can."""
+        """The reason why the embedder of a space cannot be had; empty if it can."""
         if self.for_space(space) is not None or self._old is None:
             return ""
         return f"the model behind the stored vectors ({space.fingerprint}) is not at hand: {self._old[2]}"
@@ -301,7 +301,7 @@ class Embeddings:
         self.outages.note(name, str(error), lasting=isinstance(error, LASTING))
 
     def _scaled(self, embedder: Embedder, name: str) -> bool:
-        """Whether cosines can be put on the common scale. A service is asked for its scale once."""
+        """True where cosines can be put on the common scale. A service is asked for its scale once."""
         if embedder.instant or name in self._measured:
             return True
         if self.outages.now(name) is not None:
@@ -315,7 +315,7 @@ class Embeddings:
         return True
 
     def at_hand(self) -> bool:
-        """Whether queries can be embedded with the model that made the stored vectors."""
+        """True where queries can be embedded with the model that made the stored vectors."""
         space = self.store.active_space()
         return space is None or self.for_space(space) is not None
 
@@ -597,7 +597,7 @@ class Waiting:
 
 
 class Insisting(Waiting):
-    """The same for somebody who waits for it: each row once, whatever the time it was to be tried again.
+    """The queue of one space for a caller who waits: each row once, whatever the time it was to be tried again.
 
     First what is nobody's, or failed before; then what another process was given, which may be dead by now. If it is
     not, those rows are embedded twice, to the same vectors.
