@@ -70,7 +70,7 @@ def main() -> None:
     """Write `minilm.bin` and `minilm.json`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", type=Path, help="an .npz file; the published weights without it")
-    parser.add_argument("--name", default="minilm")
+    parser.add_argument("--name", default="skep-minilm")
     parser.add_argument("--out", type=Path, default=Path(DATA))
     args = parser.parse_args()
     if args.weights is None:

@@ -32,16 +32,15 @@ Knot = tuple[float, float]
 
 
 class Calibration:
-    """A monotone, piecewise linear map of [-1, 1] onto itself.
+    """A monotone, piecewise linear map of [-1, 1] into itself; its ends stay where they are unless a knot moves them.
 
     >>> Calibration([(0.4, 0.0), (0.9, 0.8)])(0.65)
     0.4
     """
 
     def __init__(self, knots: Iterable[Sequence[float]] = ()) -> None:
-        inner = sorted((float(raw), float(common)) for raw, common in knots)
-        inner = [knot for knot in inner if -1 < knot[0] < 1]
-        self.knots: tuple[Knot, ...] = ((-1.0, -1.0), *inner, (1.0, 1.0))
+        given = {float(raw): float(common) for raw, common in knots if -1 <= raw <= 1}
+        self.knots: tuple[Knot, ...] = tuple(sorted(({-1.0: -1.0, 1.0: 1.0} | given).items()))
         for (raw, common), (next_raw, next_common) in zip(self.knots, self.knots[1:], strict=False):
             if not (raw < next_raw and common <= next_common):
                 raise ConfigError(
@@ -92,12 +91,12 @@ IDENTITY = Calibration()
 """Raw cosines as they are: for embedders whose scale is the common one, or unknown."""
 
 
-SAMPLES = 257
+SAMPLES = 1001
 
 
 def sampled(calibrate: Callable[[float], float]) -> Calibration:
     """A map that is read off a function at evenly spaced cosines, and follows straight lines between them."""
-    points = [-1 + 2 * step / (SAMPLES - 1) for step in range(1, SAMPLES - 1)]
+    points = [-1 + 2 * step / (SAMPLES - 1) for step in range(SAMPLES)]
     return Calibration(zip(points, accumulate(map(calibrate, points), max), strict=True))
 
 

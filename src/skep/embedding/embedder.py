@@ -211,8 +211,8 @@ def checked(given: Any, count: int, dim: int, name: str) -> Vectors:
     """One float32 row of finite numbers per text, or an error that names the embedder and what it did.
 
     Args:
-        given: What the embedder gave; lists of numbers will do.
-        count: How many texts it was given.
+        given: The answer of the embedder; lists of numbers will do.
+        count: The number of texts it was given.
         dim: The length of a row.
         name: The fingerprint of the embedder.
     """

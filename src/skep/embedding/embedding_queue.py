@@ -94,7 +94,7 @@ class EmbedWorker:
     """Embeds what a source has pending, inline by `run_once` and `flush`, or in a daemon thread by `start`.
 
     Args:
-        source: What to embed, and where the vectors go.
+        source: Gives the texts and takes the vectors.
         embedder: Any embedder; meant for those that are not instant.
         batch: Texts per call of the embedder.
         clock: Seconds since the epoch.
@@ -137,7 +137,7 @@ class EmbedWorker:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: str | None = None
-        """What the embedder said when it last failed; None once it works again."""
+        """The error of the embedder when it last failed; None once it works again."""
 
     def run_once(self) -> Step:
         """Embed one batch. A text that cannot be embedded fails alone; its neighbours do not."""

@@ -175,8 +175,8 @@ class StaticEmbedder:
         Args:
             asked: Word pieces, of a question for example.
             pieces: The word pieces of some texts, text after text.
-            lengths: How many each text has.
-            block: How many pieces of a text make a stretch; its last one may have fewer.
+            lengths: The number of pieces of each text.
+            block: The number of pieces that make a stretch; the last one of a text may have fewer.
         """
         import numpy as np
 
@@ -197,7 +197,7 @@ class StaticEmbedder:
         return out
 
     def token_weights(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """How much each word piece counts in a text: near 1 for rare words, near 0 for the commonest."""
+        """The weight of each word piece in a text: near 1 for rare words, near 0 for the commonest."""
         import numpy as np
 
         chosen = np.asarray(ids, np.intp)

@@ -67,7 +67,7 @@ class Outages:
             self._until.pop(name, None)
 
     def now(self, name: str) -> str | None:
-        """What it said when it failed, while it need not be asked again."""
+        """The error of an embedder that failed, while it need not be asked again."""
         until = self._until.get(name)
         if until is None:
             return None
@@ -77,7 +77,7 @@ class Outages:
         return self._said.get(name)
 
     def last(self) -> str | None:
-        """What the last one to fail said, until it answers again."""
+        """The error of the last embedder to fail, until it answers again."""
         said = list(self._said.values())
         return said[-1] if said else None
 
@@ -184,7 +184,7 @@ class Embeddings:
             self.store.keep_active()
 
     def before_reading(self) -> None:
-        """The same for a reader, which may be one that leaves the file alone."""
+        """`adopt` for a reader, which may be one that leaves the file alone."""
         if not (self._adopted or self._settings.pure_reads):
             self.adopt()
         if not self._begun:
@@ -207,7 +207,7 @@ class Embeddings:
         return old[1]
 
     def absence(self, space: Space) -> str:
-        """Why the embedder of a space cannot be had; nothing if it can."""
+        """The reason why the embedder of a space cannot be had; empty if it can."""
         if self.for_space(space) is not None or self._old is None:
             return ""
         return f"the model behind the stored vectors ({space.fingerprint}) is not at hand: {self._old[2]}"
@@ -251,23 +251,22 @@ class Embeddings:
         return f"{_memories(left)} not read by {active.name} yet and found by {stand_in} until then"
 
     def at_once(self, text: str, memory_id: str = "") -> NDArray[np.float32] | None:
-        """The vector of a memory for comparing it with others; None where it could be had only from a slow embedder.
+        """The vector of a memory for comparing it with others; None where only a slow embedder could make it.
 
-        A slow embedder is not asked; the vector that the queue has stored is used. A memory not stored yet has no id.
+        Of an embedder that is not instant the stored vector is used. A memory that is not stored yet has no id.
         """
         self.before_reading()
         space = self.store.active_space()
         embedder = self.for_space(space) if space is not None else None
         if space is None or embedder is None:
             return None
-        if _small(embedder, [text]):
-            return self._ask(embedder, space, text).vector
-        rows = self.store.rows_of([memory_id]) if memory_id else {}
-        kept = next(iter(self.store.vectors_of(list(rows.values())).values()), None)
-        if kept is None or not self._scaled(embedder, space.fingerprint):
-            return None
-
-        return unpacked([kept], space.dim)[0]
+        kept = None
+        if memory_id and not embedder.instant:
+            rows = self.store.rows_of([memory_id]).values()
+            kept = next(iter(self.store.vectors_of(list(rows)).values()), None)
+        if kept is None:
+            return self._ask(embedder, space, text).vector if _small(embedder, [text]) else None
+        return unpacked([kept], space.dim)[0] if self._scaled(embedder, space.fingerprint) else None
 
     def _ask(self, embedder: Embedder, space: Space, text: str) -> Asked:
         key = (space.fingerprint, text)
@@ -302,7 +301,7 @@ class Embeddings:
         self.outages.note(name, str(error), lasting=isinstance(error, LASTING))
 
     def _scaled(self, embedder: Embedder, name: str) -> bool:
-        """Whether cosines can be put on the common scale. A service is asked for its scale once."""
+        """True where cosines can be put on the common scale. A service is asked for its scale once."""
         if embedder.instant or name in self._measured:
             return True
         if self.outages.now(name) is not None:
@@ -316,7 +315,7 @@ class Embeddings:
         return True
 
     def at_hand(self) -> bool:
-        """Whether queries can be embedded with the model that made the stored vectors."""
+        """True where queries can be embedded with the model that made the stored vectors."""
         space = self.store.active_space()
         return space is None or self.for_space(space) is not None
 
@@ -598,7 +597,7 @@ class Waiting:
 
 
 class Insisting(Waiting):
-    """The same for somebody who waits for it: each row once, whatever the time it was to be tried again.
+    """The queue of one space for a caller who waits: each row once, whatever the time it was to be tried again.
 
     First what is nobody's, or failed before; then what another process was given, which may be dead by now. If it is
     not, those rows are embedded twice, to the same vectors.
