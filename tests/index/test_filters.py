@@ -135,7 +135,7 @@ def test_confidence_crosses_the_bar_at_the_right_moment() -> None:
     crossing = 69.31 * DAY  # 0.8 * exp(-0.01 * 69.3147) = 0.4
 
     def at(now: float) -> list[int]:
-        return seen(index, Filter(min_confidence=0.4, now=now))
+        return seen(index, Filter(min_confidence=0.4, now=now, decay_per_day=0.01))
 
     assert [1] == at(0.0) == at(crossing)
     assert at(crossing + 0.01 * DAY) == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.conftest import Clock
 
 from skep.bank.bank import Bank
-from skep.confidence import effective, failed, procedure_score, supported
+from skep.confidence import FADING, effective, failed, procedure_score, supported
 from skep.errors import InvalidInputError, NotFoundError
 from skep.lifecycle.learn import Candidate, Effect, best_of, compared, difference, effects, withhold
 from skep.model import Event, Hit, Memory
@@ -96,11 +96,10 @@ def test_bad_outcomes_are_refused(bank: Bank) -> None:
     assert bank.status().events == 0
 
 
-def test_decay_is_read_and_never_stored() -> None:
-    then, later = 10 * 86_400.0, 30 * 86_400.0
-    assert effective(0.8, 0.0, later) == pytest.approx(0.593, abs=1e-3)
-    assert effective(0.8, 0.0, then) != effective(0.8, 0.0, later)
-    assert effective(0.8, 0.0, later) == effective(0.8, 0.0, later)
+def test_decay_is_a_policy_that_one_names() -> None:
+    later = 30 * 86_400.0
+    assert effective(0.8, 0.0, later, per_day=FADING["days"]) == pytest.approx(0.593, abs=1e-3)
+    assert effective(0.8, 0.0, later, per_day=FADING["none"]) == 0.8
 
 
 def test_success_rises_over_repeated_tasks_against_a_bank_that_does_not_learn() -> None:

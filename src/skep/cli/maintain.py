@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import threading
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import click
 
@@ -31,6 +31,7 @@ from skep.cli.app import (
     scope_of,
     scope_options,
 )
+from skep.confidence import FADING
 from skep.errors import LeaseHeldError
 from skep.lifecycle.judge import DECISIONS, CommandJudge, Endpoint, EndpointJudge, Judge, RulesJudge
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
@@ -68,6 +69,13 @@ def _often(_ctx: click.Context, _param: click.Parameter, seconds: float | None) 
     default="soft",
     show_default=True,
     help="With --reflect: the episodes are replaced and stay in history (soft), or are forgotten for good (hard).",
+)
+@click.option(
+    "--decay",
+    type=click.Choice(sorted(FADING)),
+    default="none",
+    show_default=True,
+    help="Let facts fade that nothing supports, and set aside those below 0.3; look at --dry-run first.",
 )
 @click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(
@@ -118,6 +126,7 @@ def maintain(
     skip: tuple[str, ...],
     reflect: bool,
     consolidate: str,
+    decay: Literal["none", "days", "hours"],
     gc_days: float | None,
     cluster: str,
     distil_command: str | None,
@@ -150,6 +159,7 @@ def maintain(
     config = MaintainConfig(
         steps=tuple(chosen),
         consolidate=consolidate,
+        decay=decay,
         gc_days=gc_days,
         cluster=cluster,
         max_tokens=max_tokens,

@@ -488,7 +488,7 @@ def _whole(found: Recalled) -> Answer:
 
 def faded(where: Filter, policy: HivePolicy) -> Filter:
     """A filter that reckons with how fast confidence fades in a hive."""
-    if policy.ttl is None:
+    if not policy.decay_per_hour:
         return where
     return msgspec.structs.replace(where, decay_per_day=24 * policy.decay_per_hour)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from skep.confidence import DECAY_PER_DAY, effective
+from skep.confidence import effective
 from skep.errors import InvalidInputError
 from skep.events import belongs, dot_of
 from skep.hive.bus.bus import Bus, Subscription, safe_part
@@ -259,14 +259,13 @@ def _hand_on(
 
 
 def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> float:
-    """How sure a memory is at a moment: by the hour where the hive has a ttl, else by the day.
+    """Confidence of a memory at a moment: as stored, or faded by the hour where the policy names a rate.
 
     >>> day_old = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
-    >>> [round(effective_confidence(day_old, 86_400.0, p), 3) for p in (HivePolicy(ttl=1e6), HivePolicy())]
-    [0.629, 0.792]
+    >>> [round(effective_confidence(day_old, 86_400.0, HivePolicy(decay_per_hour=r)), 3) for r in (0, 0.01)]
+    [0.8, 0.629]
     """
-    per_day = DECAY_PER_DAY if policy.ttl is None else 24 * policy.decay_per_hour
-    return effective(memory.confidence, memory.last_evidence_at, now, per_day=per_day)
+    return effective(memory.confidence, memory.last_evidence_at, now, per_day=24 * policy.decay_per_hour)
 
 
 def expired_of(member: Keeps, query: ExpiredQuery) -> ExpiredAnswer:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from skep.clock import AHEAD_SECONDS
-from skep.embedding.embedder import Embedder, default_embedder
+from skep.embedding.static_table import bundled_table
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.filters import Filter
@@ -51,6 +50,8 @@ LIKELY = 1 / 3
 other (who speaks French may speak German) is not."""
 COMPARED = 1024
 """Pairs that are compared at once where many are."""
+FILLERS = frozenset(["a", "an", "the", "is", "are", "am", "was", "were", "be"])
+"""Words that copies of one statement may differ in."""
 _WORD = lazy(r"\w+")
 
 
@@ -320,21 +321,34 @@ def _near_by_table(text: str, others: Mapping[int, str], rows: Sequence[int]) ->
     """How near texts that share words are, by the bundled table: what there is where the bank's embedder is slow."""
     if not rows:
         return []
-    table = _table()
+    table = bundled_table()
     made = table.embed([text, *(others.get(row, "") for row in rows)])
     return [table.calibrate(cosine) for cosine in (made[1:] @ made[0]).tolist()]
-
-
-@cache
-def _table() -> Embedder:
-    return default_embedder()
 
 
 def comparable(a: Memory, b: Memory) -> bool:
     """Whether two memories may be in conflict at all: neither replaced the other, and no tags set them apart."""
     if a.id in (b.superseded_by, b.merged_into) or b.id in (a.superseded_by, a.merged_into):
         return False
-    return not a.tags or not b.tags or bool(set(a.tags) & set(b.tags))
+    return not a.tags or not b.tags or bool(set(a.tags) & set(b.tags)) or same_words(a.text, b.text)
+
+
+def same_words(a: str, b: str) -> bool:
+    """Whether two texts are one but for case, outer punctuation and articles; the order of words counts.
+
+    >>> same_words("The build takes 9 minutes.", "the build takes 9 minutes")
+    True
+    >>> same_words("We moved from Rome to Oslo", "We moved from Oslo to Rome")
+    False
+    """
+    return bare_words(a) == bare_words(b)
+
+
+def bare_words(text: str) -> list[str]:
+    """Words of a text in order, folded, without articles and outer punctuation."""
+    words = (word.strip(".,;:!\"'“”„()") for word in text.casefold().replace("’", "'").split())
+    found = [word for word in words if word]
+    return [word for word in found if word not in FILLERS] or found
 
 
 def whole_words(text: str) -> set[str]:

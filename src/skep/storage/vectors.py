@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -71,6 +71,19 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     spec: str | None
     state: str
 
+    @property
+    def name(self) -> str:
+        """The embedder as a reader knows it."""
+        return self.spec or self.fingerprint
+
+
+class Made(NamedTuple):
+    """The vectors of the texts of one write in one space."""
+
+    vectors: Sequence[bytes]
+    drafts: bool = False
+    """True where they only stand in until the texts, which are queued, are embedded."""
+
 
 class Vectors:
     """The vector tables of one bank."""
@@ -115,11 +128,17 @@ class Vectors:
         pairs = [(first | row, vectors[at]) for at, row in enumerate(rows)]
         self._c.insert_each("INSERT INTO halves(key, vector) VALUES(?,?)", pairs)
 
-    def queue(self, space: int, rows: Iterable[int]) -> None:
-        """Queue rows; what they had in this space is outdated and goes."""
+    def queue(self, space: int, rows: Iterable[int], drafts: Sequence[bytes] | None = None) -> None:
+        """Queue rows; their outdated vectors in this space go, or make way for drafts until they are embedded."""
         rows = list(rows)
         db = self._c.db
-        db.executemany("DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
+        if drafts is None:
+            db.executemany("DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
+        else:
+            db.executemany(
+                "INSERT OR REPLACE INTO halves(key, vector) VALUES(?,?)",
+                [((space << SHIFT) | row, vector) for row, vector in zip(rows, drafts, strict=True)],
+            )
         db.executemany(
             "INSERT OR REPLACE INTO pending(space, row) VALUES(?,?)", [(space, row) for row in rows]
         )
