@@ -1,12 +1,15 @@
 """Fit the comparer of memories (`skep.semantics.pair_judge`) on the topic files, and measure it on writers left out.
 
 Two kinds of rows: labelled pairs, and every note of a topic with its nearest earlier notes, where `replaces` tells the
-true updates. The two come with different shares of updates, so a column that says "this is a labelled pair" takes part
-in the fit and is left out afterwards. Needs scikit-learn.
+true updates. The two come with different shares of updates, so columns that say "this is a labelled pair" take part
+in the fit of the link and are left out afterwards. Needs scikit-learn.
 
-    python -m training.fit_judge                 # writes src/skep/semantics/data/judge.npy
-    python -m training.fit_judge --left-out      # figures, writer by writer
-    python -m training.fit_judge --vectors base.npy   # other vectors of the same texts, in the order of `texts_of`
+The bundled encoder was tuned on these topics, so its similarities are too good here. `--plain` gives the vectors of the
+published weights for the similarity of verdicts.
+
+    python -m training.fit_judge                            # writes src/skep/semantics/data/judge.npy
+    python -m training.fit_judge --left-out 3               # figures, three groups of writers left out in turn
+    python -m training.fit_judge --vectors a.npy --plain b.npy    # in the order of `texts_of`
 """
 
 from __future__ import annotations
@@ -24,12 +27,12 @@ from skep.semantics import pair_judge
 from training.templates import template_pairs
 from training.topics import Topic, read_topics
 
-NEAREST = 6
+NEAREST = 10
 """Earlier notes that a note is paired with."""
 LINK_STRENGTH, VERDICT_STRENGTH = 0.1, 1.0
 """The inverse of the penalty on weights."""
-NOTE_WEIGHT = 0.3
-"""What a pair of notes counts in the fit of verdicts; a labelled pair counts 1."""
+NOTE_WEIGHT, TEMPLATE_WEIGHT = 0.3, 2.0
+"""What a pair of notes, and one of the templates, counts in the fit of verdicts; a labelled pair counts 1."""
 WORDS = 320
 WRITERS = 5
 """A word has a weight of its own if so many writers use it."""
@@ -108,8 +111,13 @@ class Columns(NamedTuple):
     """Columns that tell labelled pairs and templates from notes; they take part in the fit of the link alone."""
 
 
-def columns_of(rows: Sequence[Row], vectors: dict[str, Array], calibrate: Callable[[float], float]) -> Columns:
-    """The features of rows."""
+def columns_of(
+    rows: Sequence[Row],
+    vectors: dict[str, Array],
+    plain: dict[str, Array],
+    calibrate: Callable[[float], float],
+) -> Columns:
+    """The features of rows; the similarity of verdicts is that of the `plain` vectors."""
     words: list[Array] = []
     for start in range(0, len(rows), pair_judge.BATCH):
         part = rows[start : start + pair_judge.BATCH]
@@ -117,7 +125,9 @@ def columns_of(rows: Sequence[Row], vectors: dict[str, Array], calibrate: Callab
     one = np.array([vectors[row.earlier] for row in rows])
     other = np.array([vectors[row.later] for row in rows])
     cosine = np.einsum("ij,ij->i", one, other)
-    similarity = np.array([calibrate(float(each)) for each in cosine], np.float32)
+    similarity = np.array(
+        [calibrate(float(plain[row.earlier] @ plain[row.later])) for row in rows], np.float32
+    )
     raw = pair_judge.cosine_features(cosine)
     sources: list[Array] = []
     for name in ("pairs", "templates"):
@@ -160,7 +170,8 @@ def fit_heads(columns: Columns, rows: Sequence[Row], chosen: Array) -> Heads:
     linked = chosen & (link >= 0)
     source = np.array([row.source for row in rows])
     of_link = np.where(source == "templates", 0.5, 1.0).astype(np.float32)
-    of_verdict = np.where(source == "notes", NOTE_WEIGHT, 1.0).astype(np.float32)
+    of_verdict = np.ones(len(rows), np.float32)
+    of_verdict[source == "notes"], of_verdict[source == "templates"] = NOTE_WEIGHT, TEMPLATE_WEIGHT
     extra = columns.source.shape[1]
 
     def without(found: Array, columns: int) -> Array:
@@ -191,7 +202,8 @@ def saved(heads: Heads, columns: Columns) -> Array:
 def main() -> None:
     """Fit and write, or measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--vectors", type=Path)
+    parser.add_argument("--vectors", type=Path, help="of the bundled encoder, if they have been made")
+    parser.add_argument("--plain", type=Path, help="vectors of an encoder that was not tuned on the topics")
     parser.add_argument(
         "--left-out", type=int, default=0, metavar="FOLDS", help="measure on writers left out"
     )
@@ -201,14 +213,15 @@ def main() -> None:
     embedder = MiniLMEmbedder()
     made = embedder.embed(texts) if args.vectors is None else np.load(args.vectors)
     vectors = dict(zip(texts, made, strict=True))
+    plain = vectors if args.plain is None else dict(zip(texts, np.load(args.plain), strict=True))
     rows = rows_of(topics, vectors)
     if args.left_out:
         from training.measure_judge import report
 
-        print(report(rows, columns_of(rows, vectors, embedder.calibrate), args.left_out))
+        print(report(rows, columns_of(rows, vectors, plain, embedder.calibrate), args.left_out, args.seed))
         return
     (OUT / "judge_words.txt").write_text("\n".join(vocabulary(rows)) + "\n", encoding="utf-8")
-    columns = columns_of(rows, vectors, embedder.calibrate)
+    columns = columns_of(rows, vectors, plain, embedder.calibrate)
     np.save(OUT / "judge.npy", saved(fit_heads(columns, rows, np.ones(len(rows), bool)), columns))
 
 
