@@ -207,6 +207,7 @@ def main() -> None:
     parser.add_argument(
         "--left-out", type=int, default=0, metavar="FOLDS", help="measure on writers left out"
     )
+    parser.add_argument("--seed", type=int, default=1, help="which writers are left out together")
     args = parser.parse_args()
     topics = read_topics()
     texts = texts_of(topics)
@@ -218,7 +219,7 @@ def main() -> None:
     if args.left_out:
         from training.measure_judge import report
 
-        print(report(rows, columns_of(rows, vectors, plain, embedder.calibrate), args.left_out, args.seed))
+        report(rows, columns_of(rows, vectors, plain, embedder.calibrate), args.left_out, args.seed)
         return
     (OUT / "judge_words.txt").write_text("\n".join(vocabulary(rows)) + "\n", encoding="utf-8")
     columns = columns_of(rows, vectors, plain, embedder.calibrate)

@@ -27,8 +27,8 @@ BARS = (0.5, 0.7, 0.8, 0.9, 0.95)
 Array = Any
 
 
-def report(rows: Sequence[Row], columns: Columns, folds: int, seed: int) -> str:
-    """Tables in Markdown."""
+def report(rows: Sequence[Row], columns: Columns, folds: int, seed: int) -> None:
+    """Print tables in Markdown."""
     fold = _folds(rows, folds, seed)
     link, label = targets(rows)
     source = np.array([row.source for row in rows])
@@ -61,7 +61,8 @@ def report(rows: Sequence[Row], columns: Columns, folds: int, seed: int) -> str:
                 + " | ".join(cells)
                 + " |"
             )
-    lines += ["", "## Links", "| features | notes AP | pairs AP |", "|---|---|---|"]
+    print("\n".join(lines), flush=True)
+    lines = ["", "## Links", "| features | notes AP | pairs AP |", "|---|---|---|"]
     chosen = link >= 0
     full = np.concatenate([columns.words, columns.vectors], 1)
     for name, x in (
@@ -81,7 +82,7 @@ def report(rows: Sequence[Row], columns: Columns, folds: int, seed: int) -> str:
             for at in (chosen & (source == kind) for kind in ("notes", "pairs"))
         ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    print("\n".join(lines))
 
 
 def average_precision(scores: Array, true: Array) -> float:

@@ -177,6 +177,36 @@ TOLD = [
     ("We do {1} with {0}", "For {2} it's {1} since the spring"),
     ("{0} for {1}", "{1} instead of {0} for {2}"),
 ]
+MOVED = [
+    ("{} lives in {}", ["{0} moved from {1} to {2}", "{0} has moved to {2}", "{0} left {1}"], CITIES),
+    (
+        "{} works at {}",
+        ["{0} switched from {1} to {2}", "{0} quit {1}", "{0} works for {2} now"],
+        ["Opaline", "Ferrum", "Nordlicht"],
+    ),
+    (
+        "The {} is in {}",
+        ["The {0} moved to {2}", "The {0} moved from {1} to {2}", "{2} has the {0} now"],
+        CITIES,
+    ),
+    (
+        "The {} is on {}",
+        ["The {0} was moved to {2}", "The {0} is cancelled", "The {0} has been postponed to {2}"],
+        ["Tuesday", "Thursday", "Saturday"],
+    ),
+    (
+        "The {} runs on {}",
+        ["We moved the {0} to {2}", "The {0} was migrated from {1} to {2}", "The {0} was switched off"],
+        ["Debian", "Alpine", "FreeBSD"],
+    ),
+]
+MOVERS = [
+    PEOPLE[:4],
+    PEOPLE[4:8],
+    ["warehouse", "head office", "studio", "workshop"],
+    ["rehearsal", "review", "fair", "exam"],
+    ["wiki", "mail server", "build farm", "shop"],
+]
 MATTERS = ["CI", "invoices", "the newsletter", "ticket sales"]
 TURNED = [
     ("The train goes from {} to {}", CITIES[:3]),
@@ -285,6 +315,14 @@ def _patterns() -> Iterator[list[tuple[str, str, str]]]:
             for a, b in ((names[at], names[at + 1]),)
             for label, told in (("updates", matter), ("both", other))
         ]
+    for (form, told, values), movers in zip(MOVED, MOVERS, strict=True):
+        made = []
+        for at, mover in enumerate(movers):
+            one, other, whom = values[at % 2], values[2], movers[at - 1]
+            earlier = form.format(mover, one)
+            made += [("updates", earlier, way.format(mover, one, other)) for way in told]
+            made += [("both", earlier, way.format(whom, other, values[1 - at % 2])) for way in told]
+        yield made
     for form, values in TURNED:
         yield [("both", form.format(a, b), form.format(b, a)) for a, b in permutations(values, 2)]
     yield _repeats(

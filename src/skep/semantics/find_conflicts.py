@@ -50,7 +50,7 @@ REPORTED = 0.65
 LIKELY = 0.75
 """Probability from which an update or a contradiction replaces the older memory, if that is asked for."""
 SURE = 0.9
-"""The same for memories with other tags or of another kind, and what maintenance acts on."""
+"""The same for repetitions in other words, for memories with other tags or of another kind, and for maintenance."""
 CONFLICTS: dict[str, Literal["duplicate", "contradiction", "update"]] = {
     "same": "duplicate",
     "updates": "update",
@@ -156,7 +156,7 @@ def _conflict(
     contradiction_fn: ContradictionFn | None,
 ) -> Conflict | None:
     kind, reason, confidence = CONFLICTS.get(verdict.kind), verdict.reason, verdict.probability
-    if confidence < (REPORTED if _alike(existing, memory) else SURE):
+    if confidence < (REPORTED if kind != "duplicate" and _alike(existing, memory) else SURE):
         kind = None
     related = memory.id in existing.evidence or existing.id in memory.evidence
     if (

@@ -419,11 +419,16 @@ def _certain(pair: Pair) -> Verdict | None:
 
 
 def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
-    """The verdicts of the model."""
+    """The verdicts of the model.
+
+    Where one word of a sentence is replaced, the similarity only tells how near the old and the new value are ("ruff",
+    "flake8"); words alone decide then.
+    """
     import numpy as np
 
     words = word_columns([pair.earlier for pair in pairs], [pair.later for pair in pairs])
-    known = np.array([pair.similarity is not None for pair in pairs])
+    replaced = words[:, [FEATURES.index(name) for name in ("one_number", "one_word", "early")]].any(1)
+    known = np.array([pair.similarity is not None for pair in pairs]) & ~replaced
     near = cosine_features(np.array([pair.similarity or 0.0 for pair in pairs], np.float32))
     size = words.shape[1]
     logits = np.empty((len(pairs), len(KINDS)), np.float32)
@@ -435,14 +440,17 @@ def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
     logits -= logits.max(1, keepdims=True)
     chances = np.exp(logits)
     chances /= chances.sum(1, keepdims=True)
-    reordered, parity, numbers = (
-        words[:, FEATURES.index(name)] > 0 for name in ("reordered", "negation_parity", "numbers_differ")
+    reordered, parity, numbers, several = (
+        words[:, FEATURES.index(name)] > 0
+        for name in ("reordered", "negation_parity", "numbers_differ", "plain_several")
     )
     verdicts: list[Verdict] = []
     for row, (same, updates, contradicts, both) in enumerate(chances.tolist()):
         against = updates + contradicts
         if reordered[row] and same >= max(against, both):
             verdicts.append(Verdict("both", 1 - same, "similarity"))
+        elif several[row] and not parity[row] and against >= both:  # who speaks French may speak German
+            verdicts.append(Verdict("both", against, "value"))
         elif against >= max(same, both):
             reason: Reason = "negation" if parity[row] else "number" if numbers[row] else "value"
             verdicts.append(Verdict("updates" if updates >= contradicts else "contradicts", against, reason))
