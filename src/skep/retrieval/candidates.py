@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from skep import runtime
 from skep.model import Stage
 from skep.retrieval import score as score_module
 from skep.retrieval.recall_config import QUERY_SIGNALS
@@ -59,8 +58,6 @@ class Call(msgspec.Struct, frozen=True):
     """Whether the stages are to say what they did."""
     shown: bool = True
     """Whether signals and ranks of what is found are looked at, and not the order alone."""
-    fusing: tuple[tuple[float, float], int] | None = None
-    """How scores are made where words and meaning alone decide; see `fusion.by_query_alone`."""
 
     @property
     def trace(self) -> tuple[Stage, ...] | None:
@@ -263,25 +260,13 @@ def rate(columns: Columns, call: Call) -> Candidates:
 
 def rated(columns: Columns, call: Call) -> Candidates:
     """Signals and the fused score, best first."""
-    config, fusing = call.config, None
-    if runtime.native is not None:
-        fusing = score_module.by_query_alone(config.fusion, config.weights, config.rrf_k)
-    if fusing is None:
-        return rate(columns, call).ordered()
-    ties = columns.importance, columns.created_at, columns.rows
-    ranked = score_module.ranked(columns.words, columns.cosine, *fusing, *ties, shown=call.shown)
-    return Candidates(columns, *ranked, frozenset(), call.trace)
+    return rate(columns, call).ordered()
 
 
 def found_in(pool: Pool, call: Call) -> Candidates:
     """The candidates of a pool with signals and the fused score, best first."""
-    lines = pool.lines
-    scale = () if call.vector is None else pool.scale
-    if lines is None or call.fusing is None or scale is None or runtime.native is None or not lines.shape[1]:
-        columns = of_pool(pool, call)
-        return rated(columns, call) if len(columns.rows) else unrated(columns, call)
-    told = score_module.of_lines(lines, *call.fusing, scale, shown=call.shown)
-    return Candidates(Columns.of(pool, told[0]), *told[1:], frozenset(), call.trace)
+    columns = of_pool(pool, call)
+    return rated(columns, call) if len(columns.rows) else unrated(columns, call)
 
 
 def matched(pool: Pool, call: Call) -> Candidates:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from skep import runtime
 from skep.filters import Filter
 from skep.model import CURRENT, STATUSES, Hit, Memory, Recalled, Stage
 from skep.retrieval import candidates as stage
@@ -145,7 +144,7 @@ def ranked(
         vector = sources.embed(asked.about)
     shown = shown or explain or way.again or way.barred
     admitting = _narrow(where, asked, config, now)
-    call = Call(asked, config, sources, admitting, now, vector, explain, shown, way.fusing)
+    call = Call(asked, config, sources, admitting, now, vector, explain, shown)
     found = _gather(call)
     if config.currency and call.where.statuses == CURRENT:
         from skep.retrieval.currency import followed
@@ -384,13 +383,7 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with what explains them."""
     memories, heirs = call.sources.memories(found.rows), _replaced(found, call)
-    ranks, threshold = _ranks(found), call.config.disagreement
-    hits: tuple[Hit, ...] | None = None
-    if runtime.native is not None and not (heirs or found.outdated):
-        hits = runtime.native.hits(
-            Hit, memories, found.at, found.score, found.measured, ranks, DISAGREEMENT, SURE, threshold
-        )
-    return _explained(found, memories, ranks, heirs, threshold) if hits is None else hits
+    return _explained(found, memories, _ranks(found), heirs, call.config.disagreement)
 
 
 def _explained(
@@ -400,7 +393,7 @@ def _explained(
     heirs: Mapping[int, str],
     threshold: float,
 ) -> tuple[Hit, ...]:
-    """Hits from memories and the columns that explain them; a compiled loop does it for most answers."""
+    """Hits from memories and the columns that explain them."""
     rows, outdated, count = found.rows.tolist(), found.outdated, len(memories)
     signals, ranks = _listed(found.measured, found.at), _listed(ranked, found.at)
     odd = [False] * count

@@ -18,16 +18,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 import numpy as np
 
-from skep import runtime
 from skep.confidence import DECAY_PER_DAY as DECAY_PER_DAY_confidence
 from skep.errors import ConfigError
 from skep.filters import Filter
-from skep.retrieval.recall_config import QUERY_SIGNALS, RecallConfig
+from skep.retrieval.recall_config import RecallConfig
 from skep.runtime import lazy
 from skep.text.terms import STOP, joined_terms
 
@@ -44,8 +43,6 @@ FULL_CONFIRMATION = 5
 """Independent confirmations that count as certainty."""
 MAX_TRUST = 2.0
 DECAY_PER_DAY = 0.01
-WORDED, PLACED = 1, 2
-"""What the compiled loop says of candidates: some word matched, some have a cosine."""
 
 
 def by_query(words: Floats, calibrated: Floats) -> tuple[dict[str, Floats], dict[str, Ints]]:
@@ -55,79 +52,10 @@ def by_query(words: Floats, calibrated: Floats) -> tuple[dict[str, Floats], dict
         words: BM25 scores; at least one.
         calibrated: As many cosines on the calibrated scale; nan where there is none.
     """
-    if runtime.native is None:
-        values = {"lexical": lexical(words)} if words.max() > 0 else {}
-        if not np.isnan(calibrated).all():
-            values["semantic"] = semantic(calibrated)
-        return values, {"lexical": ranks(words), "semantic": ranks(calibrated)}
-    shape = 2, len(words)
-    measured, places = np.empty(shape), np.empty(shape, dtype=np.int64)
-    known = runtime.native.rates(words, calibrated, measured, places)
-    return _named(known, measured, places)
-
-
-def ranked(
-    words: Floats,
-    calibrated: Floats,
-    weights: tuple[float, float],
-    k: int,
-    importance: Floats,
-    created_at: Floats,
-    rows: Ints,
-    *,
-    shown: bool,
-) -> tuple[dict[str, Floats], dict[str, Ints], Ints, Floats]:
-    """The same, and then the order and the scores that `fusion` gives; only with compiled loops.
-
-    Args:
-        words: BM25 scores; at least one.
-        calibrated: As many cosines.
-        weights: Of words and of cosines.
-        k: As in `fusion.reciprocal`; below 0, scores are those of `fusion.weighted`.
-        importance: What decides between equal scores first.
-        created_at: What decides then.
-        rows: What decides last.
-        shown: Whether signals and ranks are wanted, and not the order alone.
-    """
-    at, score = np.empty(len(words), np.int64), np.empty(len(words))
-    if not shown:
-        runtime.native.rank(
-            words, calibrated, weights, k, importance, created_at, rows, None, None, at, score
-        )
-        return {}, {}, at, score
-    shape = 2, len(words)
-    measured, places = np.empty(shape), np.empty(shape, np.int64)
-    known = runtime.native.rank(
-        words, calibrated, weights, k, importance, created_at, rows, measured, places, at, score
-    )
-    return *_named(known, measured, places), at, score
-
-
-def of_lines(
-    lines: Floats, weights: tuple[float, float], k: int, scale: tuple[Any, ...], *, shown: bool
-) -> tuple[Floats, dict[str, Floats], dict[str, Ints], Ints, Floats]:
-    """The same for a pool of the index, after its cosines on their scale.
-
-    Args:
-        lines: Of the pool; at least one candidate.
-        weights: Of words and of cosines.
-        k: As in `ranked`.
-        scale: The points of the scale of its cosines and how high they lie; empty where cosines are taken as they are.
-        shown: Whether signals and ranks are wanted, and not the order alone.
-    """
-    told = np.empty((7 if shown else 3, lines.shape[1]))
-    known = runtime.native.ranked(lines, weights, k, scale or None, told)
-    whole = told.view(np.int64)
-    if not shown:
-        return told[0], {}, {}, whole[1], told[2]
-    return told[0], *_named(known, told[3:5], whole[5:7]), whole[1], told[2]
-
-
-def _named(known: int, measured: Floats, places: Ints) -> tuple[dict[str, Floats], dict[str, Ints]]:
-    values = {"lexical": measured[0]} if known & WORDED else {}
-    if known & PLACED:
-        values["semantic"] = measured[1]
-    return values, {"lexical": places[0], "semantic": places[1]}
+    values = {"lexical": lexical(words)} if words.max() > 0 else {}
+    if not np.isnan(calibrated).all():
+        values["semantic"] = semantic(calibrated)
+    return values, {"lexical": ranks(words), "semantic": ranks(calibrated)}
 
 
 def semantic(calibrated: ArrayLike) -> Floats:
@@ -184,10 +112,6 @@ def ranks(values: ArrayLike, present: ArrayLike | None = None) -> NDArray[np.int
         inside = ranks(array[there])
         out = np.full(len(array), len(inside) + 1, dtype=np.int64)
         out[there] = inside
-        return out
-    if runtime.native is not None:
-        out = np.empty(len(array), dtype=np.int64)
-        runtime.native.places(array, out)
         return out
     array = np.fmax(array, -np.inf)
     ascending = array.copy()
@@ -298,7 +222,6 @@ def _said(text: str) -> str:
 RRF_K = 60
 FEW = 1024
 """What the ranks of fewer candidates are worth is remembered."""
-_BY_QUERY = frozenset(QUERY_SIGNALS)
 
 
 def fuse_ranks(rankings: Mapping[str, Sequence[str]], *, k: int = RRF_K) -> dict[str, float]:
@@ -342,19 +265,6 @@ def _first_shares(weight: float, k: int) -> Floats:
     return weight / (k + np.maximum(np.arange(FEW + 1), 1))
 
 
-def by_query_alone(how: str, weights: Mapping[str, float], k: int) -> tuple[tuple[float, float], int] | None:
-    """The weights of words and of meaning, and `k` (-1 for a weighted mean), where these two alone decide; or None.
-
-    So compiled loops take a way to fuse.
-    """
-    if how not in ("rrf", "weighted") or k < 0 or not weights.keys() <= _BY_QUERY:
-        return None
-    one, other = weights.get("lexical", 0), weights.get("semantic", 0)
-    if not (0 <= one < math.inf and 0 <= other < math.inf and one + other > 0):
-        return None
-    return (one, other), k if how == "rrf" else -1
-
-
 def weighted(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
     """The weighted mean of signals that are already on one scale.
 
@@ -390,11 +300,7 @@ def minmax(values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
 
 def stretched(values: Floats) -> Floats:
     """`minmax` of those that are numbers; the others are 0."""
-    if runtime.native is None:
-        return minmax(values, ~np.isnan(values))
-    out = np.empty(len(values))
-    runtime.native.stretch(values, out)
-    return out
+    return minmax(values, ~np.isnan(values))
 
 
 def product(base: Floats, boosts: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
@@ -446,10 +352,6 @@ def best_first(
         created_at: The same.
         rows: The same.
     """
-    if runtime.native is not None:
-        ordered, scores = np.empty(len(score), dtype=np.int64), np.empty(len(score))
-        runtime.native.ordered(score, at, importance, created_at, rows, ordered, scores)
-        return ordered, scores
     order = order_by_score(score)
     if order is None:
         order = total_order(score, importance[at], created_at[at], rows[at])
@@ -487,8 +389,6 @@ class Way(NamedTuple):
     """Whether there is a second look."""
     barred: bool
     """Whether something is asked of what is returned."""
-    fusing: tuple[tuple[float, float], int] | None
-    """How scores are made where words and meaning alone decide; see `fusion.by_query_alone`."""
 
 
 _ways: dict[tuple[int, int, bool], Way] = {}
@@ -508,8 +408,7 @@ def way_of(config: RecallConfig, limit: int, *, read_less: bool) -> Way:
             config.meaning_floor,
             config.elsewhere,
         )
-        fusing = by_query_alone(config.fusion, config.weights, config.rrf_k)
-        known = Way(config, reaching, _reads(config), _again(config) != IDLE, max(bars) > 0, fusing)
+        known = Way(config, reaching, _reads(config), _again(config) != IDLE, max(bars) > 0)
         if len(_ways) >= WAYS:
             _ways.clear()
         _ways[key] = known

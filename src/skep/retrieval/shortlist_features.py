@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep import runtime
 from skep.retrieval.query import terms_of
 from skep.runtime import lazy
 from skep.text.terms import STOP
@@ -487,11 +486,7 @@ def pooled(text: str, table: Tokens) -> Singles | None:
 
 def whole_texts(found: Matches) -> Floats:
     """Late interaction proper: every piece of the query at its best place in each text."""
-    sums = np.empty(len(found.first))
-    if runtime.native is not None:
-        runtime.native.whole_texts(found.best, found.first, found.weights, sums)
-    else:
-        sums = _added(found.weights.tolist(), np.maximum.reduceat(found.best, found.first, axis=1))
+    sums = found.weights @ np.maximum.reduceat(found.best, found.first, axis=1)
     out = np.zeros(len(found.there))
     out[found.there] = sums / found.weights.sum()
     return out
@@ -504,28 +499,15 @@ def close_together(found: Matches) -> Floats:
     """
     best, first, there, weights = found
     rare = _rarity(len(there))
-    sums = np.empty(len(first))
-    if runtime.native is not None:
-        runtime.native.close_together(best, first, weights, rare, SAME, sums)
-    else:
-        held = (np.maximum.reduceat(best, first, axis=1) > SAME).sum(axis=1)
-        weighed: list[float] = (weights * rare[held]).tolist()
-        stretch = best.copy()
-        np.maximum(best[:, :-1], best[:, 1:], out=stretch[:, :-1])
-        last = np.append(first[1:] - 1, best.shape[1] - 1)
-        stretch[:, last] = best[:, last]
-        total = np.add.accumulate(weighed)[-1]  # one after the other too, which newer Pythons' `sum` is not
-        sums = np.maximum.reduceat(_added(weighed, stretch), first) / total
+    held = (np.maximum.reduceat(best, first, axis=1) > SAME).sum(axis=1)
+    weighed = weights * rare[held]
+    stretch = best.copy()
+    np.maximum(best[:, :-1], best[:, 1:], out=stretch[:, :-1])
+    last = np.append(first[1:] - 1, best.shape[1] - 1)
+    stretch[:, last] = best[:, last]
+    sums = np.maximum.reduceat(weighed @ stretch, first) / weighed.sum()
     out = np.zeros(len(there))
     out[there] = sums
-    return out
-
-
-def _added(weights: Sequence[float], rows: Singles) -> Floats:
-    """The sum of rows, each times its weight, one after the other: the order that compiled loops add in."""
-    out = np.zeros(rows.shape[1])
-    for weight, row in zip(weights, rows.astype(np.float64), strict=True):
-        out += weight * row
     return out
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -74,16 +74,6 @@ class Pool(Protocol):
     @property
     def importance(self) -> Floats:
         """As stored."""
-        ...
-
-    @property
-    def lines(self) -> Floats | None:
-        """All of it as lines of one array, as compiled loops take it: see `storage.segments`; None elsewhere."""
-        ...
-
-    @property
-    def scale(self) -> tuple[Any, ...] | None:
-        """What `Sources.calibrate` does to its cosines: points and their heights; empty for nothing, None if more."""
         ...
 
     @property
@@ -291,14 +281,7 @@ class BankSources:
     ) -> Pool_index:
         """Candidates by words and by meaning under one filter. Every recall begins with it."""
         self._begin()
-        pool = self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
-        if vector is not None:
-            asked = self.asked
-            if asked is not None and asked.vector is vector:
-                pool.scale = asked.scale
-            else:
-                pool.scale = self._engine.embeddings.scale()
-        return pool
+        return self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
 
     def replaced(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, count: int
@@ -428,11 +411,8 @@ class BankSources:
         return list(map(self._read(asked).__getitem__, asked))
 
     def ids(self, rows: Ints) -> list[str]:
-        """The id of each row, from the index; what it does not know, it takes from the store."""
-        found = self._engine.index.ids(rows)
-        if not all(found):
-            found = [memory.id for memory in self.memories(rows)]
-        return found
+        """The id of each row."""
+        return [memory.id for memory in self.memories(rows)]
 
     def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
         """Memories by row, these among them; each is read once for a query."""
@@ -467,7 +447,6 @@ DAY = 86_400.0
 class ArrayPool(NamedTuple):
     """A pool as plain arrays."""
 
-    lines = scale = None
     rows: Ints
     words: Floats
     cosine: Singles
