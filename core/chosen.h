@@ -9,7 +9,6 @@ TARGET static void NAMED(bins_of)(const float *values, Py_ssize_t count, float l
     }
 }
 
-#ifndef BY_HAND
 TARGET static void NAMED(extremes)(const float *values, Py_ssize_t count, float *least, float *most)
 {
     float low = values[0], high = values[0];
@@ -41,7 +40,6 @@ TARGET static Py_ssize_t NAMED(keep)(const float *values, Py_ssize_t count, floa
     }
     return found;
 }
-#endif
 
 static const Loops NAMED(loops) = {NAMED(extremes), NAMED(bins_of), NAMED(pick), NAMED(keep)};
 

@@ -70,9 +70,6 @@ float reached(const float *values, Py_ssize_t count, Py_ssize_t wanted, int32_t 
 Py_ssize_t top_all(const float *values, Py_ssize_t count, Py_ssize_t wanted, const int64_t *slots, int64_t *out,
                    uint32_t *room);
 
-/* Where a row stands among others, whose places in the order of rows may be given; `count` where it does not. */
-Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_t count, int64_t row);
-
 /* The best few so far, the least of them first: a heap. */
 typedef struct {
     int64_t slot, row;

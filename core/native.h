@@ -133,17 +133,10 @@ enum { PLAIN, AVX2, AVX512, GENERATIONS };
 extern int generation;
 
 /* The functions of each part, and what it does before the first call. */
-extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], generation_methods[];
-extern PyMethodDef build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
-extern PyMethodDef ranking_methods[], tiles_methods[], weighing_methods[], reading_methods[], pieces_methods[];
-extern PyMethodDef closest_methods[], late_methods[], memories_methods[], naming_methods[], carrying_methods[];
-extern PyMethodDef halves_methods[], places_methods[], hits_methods[];
-/* The product of the coarse half of a code and a vector. */
-float row_product(const int8_t *codes, const float *query, Py_ssize_t dim);
+extern PyMethodDef codes_methods[], generation_methods[], build_methods[], joining_methods[];
 void generation_start(void);
 void build_start(void);
 void joining_start(void);
-void pieces_start(void);
 int text_fill(PyObject *module);
 int tables_fill(PyObject *module);
 

@@ -5,9 +5,7 @@
 
 #include "tables.h"
 
-#define LINES 7 /* of a pool: rows, words, when made, confidence, last evidence, importance, cosine */
-#define SINGLE(column) ((column) == 1 || (column) == 3) /* confidence and importance are rounded to floats */
-#define FEW 64                                          /* numbers that no memory is asked for */
+#define FEW 64 /* numbers that no memory is asked for */
 
 /* The terms of a question, in every segment and in the tail. */
 typedef struct {
@@ -182,25 +180,6 @@ static int near_of(Buffers *buffers, const Table *table, PyObject *given, const 
     return ascending(search->given, search->given_count, search->count);
 }
 
-/* Fill the lines of a pool. */
-static void told_of(const Table *table, const int64_t *slots, const float *cosines, Py_ssize_t count, const Py_buffer *out)
-{
-    double *line[LINES];
-    for (int i = 0; i < LINES; i++)
-        line[i] = (double *)((char *)out->buf + i * out->strides[0]);
-    int64_t *rows = (int64_t *)line[0];
-    for (Py_ssize_t i = 0; i < count; i++) {
-        rows[i] = table->rows[slots[i]];
-        line[1][i] = table->desk.sums.scores[slots[i]];
-        line[LINES - 1][i] = cosines == NULL ? Py_NAN : (double)cosines[i];
-    }
-    for (int known = 0; known < RANKED && table->ranked[known] != NULL; known++)
-        for (Py_ssize_t i = 0; i < count; i++) {
-            double value = table->ranked[known][table->alike[known] ? 0 : slots[i]];
-            line[known + 2][i] = SINGLE(known) ? (double)(float)value : value;
-        }
-}
-
 /* One search at a time: another thread may come while this one has let go of Python's lock. */
 static int entered(Table *table)
 {
@@ -212,25 +191,23 @@ static int entered(Table *table)
 }
 
 const char pool_doc[] =
-    "pool(keys, factors, tail, mask, k, near, out, /)\n--\n\n"
-    "The `k` best slots by words that a mask (None: all) admits, and the nearest by vectors, in the order of their\n"
-    "rows; says how many, and how many admitted slots hold a word.\n\n"
+    "pool(keys, factors, tail, mask, k, near, slots, words, cosines, /)\n--\n\n"
+    "Put the `k` best slots by words that a mask (None: all) admits, and the nearest by vectors, into `slots` in the order\n"
+    "of their rows; the BM25 score and the cosine of each (nan where there is none) into the other two. Returns how many\n"
+    "there are, and how many admitted slots hold a word.\n\n"
     "Keys are a list of distinct numbers, factors of their worth a list of as many or None. The tail is None or\n"
     "(how many postings of each key, docs, impacts). `near` is None or (query, worth, slots to begin with or None,\n"
-    "limits). The lines of `out` are rows, as whole numbers, scores by words, when made, confidence, last evidence,\n"
-    "importance, and cosines, nan where there is none; the four in the middle are left alone in a table that does\n"
-    "not know them.";
+    "limits).";
 
 PyObject *table_pool(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     Table *table = (Table *)self;
-    if (!is_count("pool", count, 7) || !entered(table))
+    if (!is_count("pool", count, 9) || !entered(table))
         return NULL;
     Buffers buffers;
     Asked asked;
     Search search;
-    int64_t *slots = NULL;
-    float *cosines = NULL;
+    int64_t *chosen = NULL;
     PyObject *answer = NULL;
     int sound = 1, vectors = given[5] != Py_None;
     Py_ssize_t found = -1, total = 0, near = 0;
@@ -239,9 +216,10 @@ PyObject *table_pool(PyObject *self, PyObject *const *given, Py_ssize_t count)
         goto end;
     Py_buffer *mask = given[3] == Py_None ? NULL : array(&buffers, given[3], "mask", 1, 1, 0);
     Py_ssize_t k = PyErr_Occurred() ? -1 : PyLong_AsSsize_t(given[4]);
-    Py_buffer *out = PyErr_Occurred() ? NULL : array(&buffers, given[6], "out", 2, 8, 1);
-    if (out == NULL || (mask && !long_enough(mask, "mask", table->count)) ||
-        !told(out->shape[0] == LINES, "out: another number of lines than a pool has"))
+    Py_buffer *slots = PyErr_Occurred() ? NULL : array(&buffers, given[6], "slots", 1, 8, 1);
+    Py_buffer *words = slots ? array(&buffers, given[7], "words", 1, 4, 1) : NULL;
+    Py_buffer *cosines = words ? array(&buffers, given[8], "cosines", 1, 4, 1) : NULL;
+    if (cosines == NULL || (mask && !long_enough(mask, "mask", table->count)))
         goto end;
     k = k < 0 ? 0 : k > table->count ? table->count : k;
     if (vectors) {
@@ -249,30 +227,32 @@ PyObject *table_pool(PyObject *self, PyObject *const *given, Py_ssize_t count)
             goto end;
         near = search.k < table->count ? search.k : table->count;
     }
-    if (!told(out->shape[1] >= k + near, "out: too short for the pool") ||
-        !asked_of(table, given[0], given[1], given[2], &asked))
+    if (!long_enough(slots, "slots", k + near) || !long_enough(words, "words", k + near) ||
+        !long_enough(cosines, "cosines", k + near) || !asked_of(table, given[0], given[1], given[2], &asked))
         goto end;
-    slots = malloc((size_t)(2 * k + near + 1) * sizeof *slots);
-    cosines = malloc((size_t)(k + near + 1) * sizeof *cosines);
-    if (slots == NULL || cosines == NULL || !scores_fit(&table->desk, table->count) ||
+    chosen = malloc((size_t)(k + 1) * sizeof *chosen);
+    if (chosen == NULL || !scores_fit(&table->desk, table->count) ||
         (vectors && !vectors_fit(&table->desk, &search))) {
         PyErr_NoMemory();
         goto end;
     }
+    int64_t *slot = slots->buf;
+    float *word = words->buf, *cosine = cosines->buf;
     Py_BEGIN_ALLOW_THREADS
-    int64_t *chosen = vectors ? slots + k + near : slots;
     sound = scored(table, &asked);
-    found = sound ? best_by_words(table, mask ? mask->buf : NULL, k, chosen, &total) : -1;
+    found = sound ? best_by_words(table, mask ? mask->buf : NULL, k, vectors ? chosen : slot, &total) : -1;
     if (found >= 0 && vectors) {
         search.slots = table->desk.slots;
         search.values = table->desk.values;
         search.room = table->desk.room;
         search.chosen = chosen;
         search.chosen_count = found;
-        found = pooled(&search, slots, cosines);
-    }
-    if (found >= 0)
-        told_of(table, slots, vectors ? cosines : NULL, found, out);
+        found = pooled(&search, slot, cosine);
+    } else
+        for (Py_ssize_t i = 0; i < found; i++)
+            cosine[i] = (float)Py_NAN;
+    for (Py_ssize_t i = 0; i < found; i++)
+        word[i] = table->desk.sums.scores[slot[i]];
     Py_END_ALLOW_THREADS
     if (!sound)
         PyErr_SetString(PyExc_IndexError, OUTSIDE);
@@ -281,45 +261,9 @@ PyObject *table_pool(PyObject *self, PyObject *const *given, Py_ssize_t count)
     else
         answer = Py_BuildValue("(nn)", found, total);
 end:
-    free(slots);
-    free(cosines);
+    free(chosen);
     put_down(&asked);
     release(&buffers);
     table->busy = 0;
     return answer;
-}
-
-const char words_doc[] = "words(keys, factors, tail, slots, out, /)\n--\n\n"
-                         "The scores by words of some slots, as floats; keys, factors and tail are as in `pool`.";
-
-PyObject *table_words(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    Table *table = (Table *)self;
-    if (!is_count("words", count, 5) || !entered(table))
-        return NULL;
-    Buffers buffers;
-    Asked asked;
-    buffers.count = 0;
-    int sound = taken_up(table, given[0], given[1], &asked);
-    Py_buffer *slots = sound ? array(&buffers, given[3], "slots", 1, 8, 0) : NULL;
-    Py_buffer *out = slots ? array(&buffers, given[4], "out", 1, 4, 1) : NULL;
-    sound = out != NULL && long_enough(out, "out", slots->shape[0]) &&
-            all_within(slots->buf, slots->shape[0], 0, table->count) &&
-            asked_of(table, given[0], given[1], given[2], &asked);
-    if (sound && !scores_fit(&table->desk, table->count)) {
-        PyErr_NoMemory();
-        sound = 0;
-    }
-    if (sound) {
-        Py_BEGIN_ALLOW_THREADS
-        sound = scored(table, &asked);
-        Py_END_ALLOW_THREADS
-        if (!sound)
-            PyErr_SetString(PyExc_IndexError, OUTSIDE);
-    }
-    for (Py_ssize_t i = 0; sound && i < slots->shape[0]; i++)
-        ((float *)out->buf)[i] = table->desk.sums.scores[((const int64_t *)slots->buf)[i]];
-    put_down(&asked);
-    table->busy = 0;
-    return finished(&buffers, sound);
 }

@@ -40,56 +40,6 @@ int64_t find_one(const Terms *terms, uint64_t key, int64_t *start, int64_t *size
     return there && terms->dead != NULL ? (int64_t)((uint64_t)*size - (uint64_t)terms->dead[at]) : *size;
 }
 
-PyDoc_STRVAR(find_doc, "find(parts, keys, more, live, asked, held, rarity, /)\n--\n\n"
-                       "Find terms, given as a list of keys, in parts of (keys, offsets, dead); `dead` (None: nothing) says for\n"
-                       "every key how many of its postings are of rows that are not alive. Writes the keys into `asked`, and into\n"
-                       "the lines of `held`, for every part, where the postings of each begin and how many there are. The last\n"
-                       "line is in how many live rows each stands, with those of a list of `more` (None: no more). `rarity` is\n"
-                       "how rare that is among `live` rows.");
-
-static PyObject *find(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("find", count, 7))
-        return NULL;
-    if (!PyTuple_Check(given[0]) || !PyList_Check(given[1]) || (given[2] != Py_None && !PyList_Check(given[2]))) {
-        PyErr_SetString(PyExc_TypeError, "find takes a tuple of parts and lists of numbers");
-        return NULL;
-    }
-    Buffers buffers = {.count = 0};
-    Py_ssize_t parts = PyTuple_Size(given[0]), terms = PyList_Size(given[1]);
-    double live = PyFloat_AsDouble(given[3]);
-    Py_buffer *asked = PyErr_Occurred() ? NULL : array(&buffers, given[4], "asked", 1, 8, 1);
-    Py_buffer *held = asked ? array(&buffers, given[5], "held", 2, 8, 1) : NULL;
-    Py_buffer *rare = held ? array(&buffers, given[6], "rarity", 1, 8, 1) : NULL;
-    int sound = rare != NULL && long_enough(asked, "asked", terms) && long_enough(held, "held", 2 * parts + 1) &&
-                told(held->shape[1] >= terms, "held: too short for the keys") && long_enough(rare, "rarity", terms) &&
-                told(given[2] == Py_None || PyList_Size(given[2]) >= terms, "more: too short for the keys");
-    char *lines = sound ? held->buf : NULL;
-    Py_ssize_t stride = sound ? held->strides[0] : 0;
-    int64_t *found = sound ? (int64_t *)(lines + 2 * parts * stride) : NULL;
-    for (Py_ssize_t i = 0; sound && i < terms; i++) {
-        ((uint64_t *)asked->buf)[i] = PyLong_AsUnsignedLongLong(PyList_GetItem(given[1], i));
-        found[i] = given[2] == Py_None || PyErr_Occurred() ? 0 : PyLong_AsLongLong(PyList_GetItem(given[2], i));
-        sound = !PyErr_Occurred();
-    }
-    for (Py_ssize_t part = 0; sound && part < parts; part++) {
-        Buffers own = {.count = 0};
-        Terms from;
-        int64_t *starts = (int64_t *)(lines + 2 * part * stride), *sizes = (int64_t *)(lines + (2 * part + 1) * stride);
-        sound = terms_of(&own, PyTuple_GetItem(given[0], part), &from);
-        for (Py_ssize_t i = 0; sound && i < terms; i++) {
-            int64_t here = find_one(&from, ((const uint64_t *)asked->buf)[i], &starts[i], &sizes[i]);
-            found[i] = (int64_t)((uint64_t)found[i] + (uint64_t)here); /* as numpy adds, whatever a file says */
-        }
-        release(&own);
-    }
-    for (Py_ssize_t i = 0; sound && i < terms; i++)
-        ((double *)rare->buf)[i] = rarity(live, found[i]);
-    return finished(&buffers, sound);
-}
-
-
 int postings_of(Buffers *buffers, PyObject *const *given, Lists *lists)
 {
     Py_buffer *docs = array(buffers, given[0], "docs", 1, 4, 0);
@@ -118,25 +68,6 @@ int all_inside(const Lists *lists)
             return 0;
     }
     return 1;
-}
-
-/* Lists from six arguments on; every stretch of them lies within the arrays. */
-static int lists_of(Buffers *buffers, PyObject *const *given, Lists *lists)
-{
-    Py_buffer *starts = postings_of(buffers, given, lists) ? array(buffers, given[3], "starts", 1, 8, 0) : NULL;
-    Py_buffer *sizes = starts ? array(buffers, given[4], "sizes", 1, 8, 0) : NULL;
-    Py_buffer *worths = sizes ? array(buffers, given[5], "worths", 1, 4, 0) : NULL;
-    if (worths == NULL)
-        return 0;
-    lists->worths = worths->buf;
-    lists->starts = starts->buf;
-    lists->sizes = sizes->buf;
-    lists->terms = starts->shape[0];
-    if (!long_enough(sizes, "sizes", lists->terms) || !long_enough(worths, "worths", lists->terms))
-        return 0;
-    if (!all_inside(lists))
-        PyErr_SetString(PyExc_IndexError, OUTSIDE);
-    return !PyErr_Occurred();
 }
 
 static inline Py_ssize_t kind_of(const Lists *lists, Py_ssize_t at)
@@ -190,74 +121,3 @@ int rarest_first(const void *left, const void *right)
         return one->key < other->key ? -1 : 1;
     return (one->at > other->at) - (one->at < other->at);
 }
-
-/* Where a row stands among the ascending rows of a term, or would stand. */
-static Py_ssize_t lower(const uint32_t *docs, Py_ssize_t count, uint32_t doc)
-{
-    Py_ssize_t at = 0;
-    while (count > 0) {
-        Py_ssize_t half = count / 2;
-        int before = docs[at + half] < doc;
-        at += before ? half + 1 : 0;
-        count = before ? count - half - 1 : half;
-    }
-    return at;
-}
-
-/* What each term (column) gives to each place (row of `out`); 0 where a class leads out of the impacts. */
-static int look_at(const Lists *lists, const int64_t *places, Py_ssize_t count, int64_t base, char *out,
-                   Py_ssize_t stride)
-{
-    for (Py_ssize_t term = 0; term < lists->terms; term++) {
-        const uint32_t *docs = lists->docs + lists->starts[term];
-        Py_ssize_t size = (Py_ssize_t)lists->sizes[term];
-        for (Py_ssize_t i = 0; i < count; i++) {
-            uint64_t doc = (uint64_t)places[i] - (uint64_t)base; /* huge where it lies before the base */
-            Py_ssize_t at = doc > UINT32_MAX ? size : lower(docs, size, (uint32_t)doc);
-            float gain = 0;
-            if (at < size && docs[at] == doc) {
-                Py_ssize_t kind = kind_of(lists, (Py_ssize_t)lists->starts[term] + at);
-                if (kind >= lists->kinds)
-                    return 0;
-                gain = lists->impacts[kind] * lists->worths[term];
-            }
-            ((float *)(out + i * stride))[term] = gain;
-        }
-    }
-    return 1;
-}
-
-PyDoc_STRVAR(gains_doc, "gains(docs, classes, impacts, starts, sizes, worths, places, base, out, /)\n--\n\n"
-                        "What each term gives to each place, a row of `out`; a place, less the base, is a row of a term.");
-
-static PyObject *gains(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("gains", count, 9))
-        return NULL;
-    Buffers buffers = {.count = 0};
-    Lists lists;
-    int sound = lists_of(&buffers, given, &lists);
-    Py_buffer *places = sound ? array(&buffers, given[6], "places", 1, 8, 0) : NULL;
-    Py_ssize_t base = places ? PyLong_AsSsize_t(given[7]) : -1;
-    Py_buffer *out = places && !PyErr_Occurred() ? array(&buffers, given[8], "out", 2, 4, 1) : NULL;
-    sound = out != NULL && long_enough(out, "out", places->shape[0]);
-    if (sound && out->shape[1] < lists.terms) {
-        PyErr_SetString(PyExc_ValueError, "out: fewer columns than terms");
-        sound = 0;
-    }
-    if (sound) {
-        Py_BEGIN_ALLOW_THREADS
-        sound = look_at(&lists, places->buf, places->shape[0], base, out->buf, out->strides[0]);
-        Py_END_ALLOW_THREADS
-        if (!sound)
-            PyErr_SetString(PyExc_IndexError, OUTSIDE);
-    }
-    return finished(&buffers, sound);
-}
-
-PyMethodDef postings_methods[] = {
-    METHOD(find),
-    METHOD(gains),
-    {NULL, NULL, 0, NULL},
-};

@@ -7,8 +7,6 @@
 #include "lists.h"
 #include "near.h"
 
-#define RANKED 4 /* columns that come with every candidate */
-
 /* A segment: the slots from `base` on, with their words. */
 typedef struct {
     Buffers buffers;
@@ -32,8 +30,6 @@ typedef struct {
     Py_ssize_t count, base; /* slots there are; the slot where the tail begins */
     double live;
     const int64_t *rows;
-    const double *ranked[RANKED]; /* NULL: what is known of rows is not told */
-    int alike[RANKED];            /* whether one entry is that of every slot */
     Worded *worded;
     Py_ssize_t segments;
     Search near; /* the vectors, and the frame once there is one */
@@ -47,7 +43,6 @@ int vectors_fit(Desk *desk, const Search *near);
 
 /* Methods of a table. */
 PyObject *table_pool(PyObject *self, PyObject *const *given, Py_ssize_t count);
-PyObject *table_words(PyObject *self, PyObject *const *given, Py_ssize_t count);
-extern const char pool_doc[], words_doc[];
+extern const char pool_doc[];
 
 #endif

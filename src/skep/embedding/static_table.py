@@ -16,7 +16,6 @@ from zlib import crc32
 
 import msgspec
 
-from skep import runtime
 from skep.embedding.embedder import Calibration
 from skep.embedding.wordpiece import WordPiece, split_words
 from skep.errors import ConfigError, EmbedderUnavailableError
@@ -132,9 +131,6 @@ class StaticEmbedder:
         """The first word pieces of each text that carry any meaning, text after text, and how many each has."""
         import numpy as np
 
-        if self.wordpiece.compiled:
-            ids, sizes = self.wordpiece.cut(list(texts), self._meant, most)
-            return np.frombuffer(ids, np.int32), np.frombuffer(sizes, np.int32)
         found = [self._remembered(text, most) for text in texts]
         flat = np.concatenate(found) if found else np.zeros(0, np.int32)
         return flat, np.array([len(each) for each in found], np.int32)
@@ -184,9 +180,6 @@ class StaticEmbedder:
         wanted = np.array(asked, np.int32)
         counts = -(-lengths // block)
         out = np.empty((len(wanted), int(counts.sum())), np.float32)
-        if runtime.native is not None:
-            runtime.native.closest(rows, wanted, pieces, lengths, block, out)
-            return out
         distinct, back = _distinct(pieces)
         exact = np.float32 if self._dim <= EXACT else np.float64
         one, other = rows[wanted].astype(exact), rows[distinct].astype(exact)

@@ -1,8 +1,8 @@
 """WordPiece, small and exact: the words and word pieces that a BERT vocabulary knows.
 
 Agrees with the reference tokenizer of uncased BERT models: clean, lower-case, strip accents, isolate
-punctuation and CJK characters, then cut each word greedily into the longest known pieces. With the compiled core a
-packed vocabulary is searched where it lies; without it, words that were met keep their pieces.
+punctuation and CJK characters, then cut each word greedily into the longest known pieces. Words that were met keep
+their pieces.
 
 A vocabulary in one file that is searched where it lies: opening it reads nothing, however many tokens it has.
 
@@ -29,7 +29,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from skep import runtime
 from skep.errors import EmbedderUnavailableError
 from skep.runtime import lazy
 
@@ -172,11 +171,6 @@ class WordPiece:
         """The number of a token, or None if the vocabulary lacks it."""
         return self._ids.get(token)
 
-    @property
-    def compiled(self) -> bool:
-        """Whether texts are cut by a compiled loop, so quickly that what was cut need not be kept."""
-        return runtime.native is not None and not isinstance(self._source, Sequence)
-
     def ids(self, text: str) -> list[int]:
         """The ids of a text, in order."""
         return self.cut([text])[0].tolist()
@@ -191,10 +185,6 @@ class WordPiece:
             kept: A byte for every id; those with a 0 are left out.
             most: How many ids of a text are given, counting those that are not left out.
         """
-        if runtime.native is not None and not isinstance(self._source, Sequence):
-            vocabulary = self._source.data
-            found = runtime.native.pieces(vocabulary, _characters, self.unknown, texts, kept, most)
-            return array("i", found[0]), array("i", found[1])
         ids, sizes = array("i"), array("i")
         for text in texts:
             found = self._ids_of(text)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from skep import runtime
 from skep.clock import Now
 from skep.config import Settings
-from skep.embedding.embedder import Calibration, Embedder, Opener, checked, guarded, open_embedder
+from skep.embedding.embedder import Embedder, Opener, checked, guarded, open_embedder
 from skep.embedding.embedding_queue import Pending
 from skep.errors import (
     BusyError,
@@ -29,7 +29,7 @@ from skep.errors import (
 )
 from skep.model import WORDS_ALONE
 from skep.storage.sqlite_store import SqliteStore
-from skep.storage.vectors import Space, packed, packed_one, unpacked
+from skep.storage.vectors import Space, packed, unpacked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,8 +101,6 @@ class Asked(NamedTuple):
     """Whether that is so now and may be different the next time."""
     space: str = ""
     """The fingerprint of the model that made the vector."""
-    scale: tuple[Any, ...] | None = None
-    """The scale of its cosines as straight lines; None where it is of another kind."""
 
 
 class Embeddings:
@@ -259,7 +257,7 @@ class Embeddings:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
-                return Asked(known, "", False, key[0], _lines(embedder))  # by place: names cost as much again
+                return Asked(known, "", False, key[0])  # by place: names cost as much again
         said = self.outages.now(space.fingerprint)
         if said is not None:
             return Asked(None, _words_alone(said), passing=True)
@@ -279,7 +277,7 @@ class Embeddings:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
-        return Asked(vector, "", False, space.fingerprint, _lines(embedder))
+        return Asked(vector, "", False, space.fingerprint)
 
     def _note(self, name: str, error: EmbeddingError) -> None:
         """Note that an embedder failed."""
@@ -316,11 +314,6 @@ class Embeddings:
         """A raw cosine of the active space on the common scale."""
         embedder = self._scale_of()
         return embedder.calibrate(cosine) if embedder is not None else cosine
-
-    def scale(self) -> tuple[Any, ...] | None:
-        """What `calibrate_many` does: points, and how high they lie; empty for nothing, None where it is more."""
-        embedder = self._scale_of()
-        return () if embedder is None else _lines(embedder)
 
     def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """The same for an array; nan stays nan."""
@@ -359,10 +352,6 @@ class Embeddings:
                 continue
             try:
                 given = guarded(space.fingerprint, partial(embedder.embed, texts))
-                one = packed_one(given, space.dim) if len(texts) == 1 else None
-                if one is not None:
-                    made[space.number] = (one,)
-                    continue
                 rows = checked(given, len(texts), space.dim, space.fingerprint)
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)
@@ -487,12 +476,6 @@ def read_off(
     """What `np.interp` gives, without searching: the points are evenly spaced from -1 to 1."""
     import numpy as np
 
-    if runtime.native is not None:
-        out = np.empty(cosines.shape, dtype=np.float32)
-        runtime.native.read_off(
-            cosines.astype(np.float32, copy=False).ravel(), points, read, rise, out.reshape(-1)
-        )
-        return out
     last = len(points) - 2
     exact = np.minimum(np.maximum(cosines.astype(np.float64), -1.0), 1.0)
     left = np.minimum((np.fmax(exact, -1.0) + 1.0) * ((last + 1) / 2), last).astype(np.intp)
@@ -510,12 +493,6 @@ def _opened(space: Space, opener: Opener) -> tuple[Embedder | None, str]:
     except SkepError as error:
         return None, str(error)
     return None, f"{space.spec} is another model by now, {embedder.fingerprint}"
-
-
-def _lines(embedder: Embedder) -> tuple[Any, ...] | None:
-    """The scale of an embedder as straight lines; None where it has none of its own kind."""
-    calibration = getattr(embedder, "calibration", None)
-    return calibration.lines if isinstance(calibration, Calibration) else None
 
 
 def _words_alone(why: str) -> str:

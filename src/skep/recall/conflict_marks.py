@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from skep import runtime
 from skep.runtime import lazy
 from skep.semantics.find_conflicts import (
     OVERLAP,
@@ -272,11 +271,6 @@ def _alike(texts: list[str]) -> list[tuple[int, int, float]]:
 
 def roughly_alike(texts: list[str]) -> list[tuple[int, int]]:
     """The pairs of texts that have some of the chunks between their blanks in common, whatever their case."""
-    found: list[tuple[int, int]] | None = None
-    if runtime.native is not None:
-        found = runtime.native.sharing(texts, ROUGHLY)
-    if found is not None:  # it leaves other signs than ASCII's, and very long texts, to us
-        return found
     near: list[tuple[int, int]] = []
     chunks = [set(text.casefold().split()) for text in texts]
     sizes = [len(each) for each in chunks]
