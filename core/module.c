@@ -1,13 +1,12 @@
 /* The module `skep._core`: each file brings its own functions. */
 
-#include "native.h"
+#include "core.h"
 
 static int fill(PyObject *module)
 {
     PyMethodDef *const parts[] = {codes_methods, generation_methods, build_methods, joining_methods};
     generation_start();
     build_start();
-    joining_start();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;

@@ -162,7 +162,7 @@ class SegmentIndex:
         def answer() -> Pool:
             table, admitted = self._upkeep.table, self._masks.admitted(where)
             best = self._best(table, terms, vector, admitted, k_words, k_vectors, term_weights)
-            with_vectors = _having_vectors(table, admitted) if self._measured(vector) else 0
+            with_vectors = 0 if vector is None or not table.dim else _having_vectors(table, admitted)
             return _pool(table, table.rows[best.slots], best, with_vectors)
 
         return self._trusting(answer)

@@ -366,8 +366,9 @@ class Table:
         held = self.column(name)
         if not len(held):
             return np.full(len(slots), COLUMNS[name].default, dtype=held.dtype)
-        out = np.full(len(slots), held[0]) if held.strides == (0,) else held.take(slots, mode="clip")
-        out[slots < 0] = COLUMNS[name].default
+        out = held[slots]
+        if slots.min(initial=0) < 0:
+            out[slots < 0] = COLUMNS[name].default
         return out
 
     def slots_of(self, rows: Ints) -> Ints:

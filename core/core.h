@@ -1,8 +1,8 @@
 /* What every part of the package needs: the stable interface of Python 3.11, so that one build serves every later
    version, and arrays whose shape was looked at before a loop runs over them. */
 
-#ifndef SKEP_NATIVE_H
-#define SKEP_NATIVE_H
+#ifndef SKEP_CORE_H
+#define SKEP_CORE_H
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -125,9 +125,9 @@ static inline int first_one(uint64_t word)
 /* The generations of processors that loops are compiled for, and the one in use. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define WIDE
-#define FOR_AVX2 __attribute__((target("avx2,popcnt")))
+#define FOR_AVX2 __attribute__((target("avx2,fma,popcnt")))
 #define FOR_AVX512 \
-    __attribute__((target("avx2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vpopcntdq")))
+    __attribute__((target("avx2,fma,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vpopcntdq")))
 #endif
 enum { PLAIN, AVX2, AVX512, GENERATIONS };
 extern int generation;
@@ -136,7 +136,6 @@ extern int generation;
 extern PyMethodDef codes_methods[], generation_methods[], build_methods[], joining_methods[];
 void generation_start(void);
 void build_start(void);
-void joining_start(void);
 int text_fill(PyObject *module);
 int tables_fill(PyObject *module);
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "tables.h"
+#include "table.h"
 
 #define SLACK 1024 /* slots that memory is asked for beyond those there are */
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "inside.h"
+#include "search_steps.h"
 
 #define BINS 2048 /* 2 ** 11: three rounds decide 32 bits */
 #define FEW 48    /* so few are sorted */
@@ -19,15 +19,15 @@ typedef struct {
 
 #define TARGET
 #define NAMED(name) plain_##name
-#include "chosen.h"
+#include "top_k_loops.h"
 
 #ifdef WIDE
 #define TARGET FOR_AVX2
 #define NAMED(name) avx2_##name
-#include "chosen.h"
+#include "top_k_loops.h"
 #define TARGET FOR_AVX512
 #define NAMED(name) avx512_##name
-#include "chosen.h"
+#include "top_k_loops.h"
 static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_loops};
 #else
 static const Loops *const generations[] = {&plain_loops};
@@ -168,7 +168,7 @@ void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry, const i
 #define SORTED sorted_by_row
 #define BEFORE(one, other) ((one)->row < (other)->row)
 #define WITH
-#include "merging.h"
+#include "merge_sort.h"
 
 void by_row(Entry *entries, Entry *room, Py_ssize_t count)
 {

@@ -3,12 +3,11 @@
 
    Rows are seen along some axes, in seven bits each, sixteen rows side by side. */
 
-#include "native.h"
+#include "core.h"
 #include <math.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef WIDE
 #include <immintrin.h>
-#define INTEL 1
 #endif
 #if defined(__GNUC__)
 #define INLINE inline __attribute__((always_inline)) /* compiled anew for every processor */
@@ -183,7 +182,7 @@ static float plain_product(const int8_t *codes, const float *query, Py_ssize_t d
     return sum;
 }
 
-#ifdef INTEL
+#ifdef WIDE
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
 #define WITH_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 
@@ -355,24 +354,11 @@ WITH_AVX512 static Py_ssize_t avx512_sweep(const Group *group, Py_ssize_t axes, 
 
 static const Ways every_way[] = {
     {plain_see, plain_sweep, plain_product},
-#ifdef INTEL
+#ifdef WIDE
     {avx2_see, avx2_sweep, avx2_product},
     {avx512_see, avx512_sweep, avx512_product},
 #endif
 };
-static int best_way;
-
-void joining_start(void)
-{
-#ifdef INTEL
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        best_way = 2;
-    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        best_way = 1;
-#endif
-}
 
 PyDoc_STRVAR(join_doc,
              "join(codes, scale, places, axes, numbers, seen, worth, queries, columns, found, /)\n--\n\n"
@@ -430,7 +416,7 @@ static PyObject *join(PyObject *self, PyObject *const *given, Py_ssize_t count)
         goto end;
     }
     const float *number = numbers->buf;
-    const Ways *way = &every_way[best_way];
+    const Ways *way = &every_way[generation];
     Lens lens = {codes->buf, codes->strides[0], dim, scale->buf, axes->buf, axes->shape[1],
                  number[0], number[1], number[2], number[3], number[4]};
     Asked wanted = {seen->buf, start, worth->buf, queries->buf, asked};

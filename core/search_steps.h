@@ -1,9 +1,9 @@
 /* What a whole search takes from the parts that do its steps. Nothing here asks for Python's lock. */
 
-#ifndef SKEP_INSIDE_H
-#define SKEP_INSIDE_H
+#ifndef SKEP_SEARCH_STEPS_H
+#define SKEP_SEARCH_STEPS_H
 
-#include "native.h"
+#include "core.h"
 
 #define MAX_WORDS 4 /* words of a sketch */
 #define MAX_BITS 3  /* bits per axis of a query */

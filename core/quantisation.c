@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "inside.h"
+#include "search_steps.h"
 
 #define PARTS 15  /* steps of the lower half per step of the upper one */
 #define MIDDLE 8  /* the lower half of a row that the upper half describes exactly */
@@ -19,8 +19,8 @@ typedef struct {
                     float *out);
 } Loops;
 
-#define LOOPS "fine.h"
-#include "generations.h"
+#define LOOPS "quantisation_loops.h"
+#include "every_processor.h"
 
 static void unpack(const Loops *loops, const Codes *codes, Py_ssize_t i, int16_t *steps)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "lists.h"
+#include "bm25.h"
 
 #define FEW 8 /* where one slot in so many was touched, all are set to 0 */
 
