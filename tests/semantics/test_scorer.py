@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skep import runtime
 from skep.semantics.pair_features import NAMES
 from skep.semantics.pair_model import Scorer
 
@@ -31,11 +30,7 @@ def model(names: tuple[str, ...] = NAMES) -> Scorer:
     )
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_row_ends_in_one_leaf_of_every_tree(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if compiled and runtime.native is None:
-        pytest.skip("needs the compiled core")
-    monkeypatch.setattr(runtime, "native", runtime.native if compiled else None)
+def test_a_row_ends_in_one_leaf_of_every_tree() -> None:
     rows = [[first, second, *[0.0] * (len(NAMES) - 2)] for first in (0.5, 0.6) for second in (0.0, 0.1)]
 
     assert model().scores(rows).tolist() == [[1, 3], [1, 4], [2, 3], [2, 5]]

@@ -56,14 +56,6 @@ class UnionPool(msgspec.Struct, frozen=True):
     words_total: int
     vectors_total: int
 
-    @property
-    def lines(self) -> None:
-        """It is made of arrays."""
-
-    @property
-    def scale(self) -> None:
-        """Only lines need it."""
-
 
 _TYPES: dict[str, Any] = {
     "length": np.uint32,

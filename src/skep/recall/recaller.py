@@ -20,9 +20,9 @@ from skep.filters import Filter
 from skep.model import Hit, Link, Ranked, Recalled, Stage
 from skep.recall.conflict_marks import conflicts_marked
 from skep.recall.update_order import UpdateOrder
+from skep.retrieval.pipeline import narrowed
 from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.recall_config import preset as preset_named
-from skep.retrieval.pipeline import narrowed
 from skep.runtime import undisturbed
 from skep.semantics.link_graph import CONTRADICTS, OPPOSED
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skep.retrieval.candidates import of_pool
 from skep.semantics.link_graph import MARKED, UPDATES
 from skep.semantics.pair_judge import update_scores
 

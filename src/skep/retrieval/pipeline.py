@@ -185,7 +185,9 @@ def _vain_last(found: Candidates, call: Call) -> Candidates:
     if not vain.any():
         return found
     extra = np.where(vain, (VAIN - 1.0) * found.score[: len(texts)], 0.0)
-    return found.lifted(extra, unanswered=vain.astype(np.float64)).noted("unanswered", note=f"{int(vain.sum())} last")
+    return found.lifted(extra, unanswered=vain.astype(np.float64)).noted(
+        "unanswered", note=f"{int(vain.sum())} last"
+    )
 
 
 def _of_then(created_at: Floats, call: Call) -> NDArray[np.bool_]:

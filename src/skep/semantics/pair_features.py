@@ -11,7 +11,7 @@ the other covers), the lower and the higher of the two values are given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, compress, pairwise
+from itertools import compress, pairwise
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -59,13 +59,7 @@ def edits_many(pairs: Sequence[tuple[list[str], list[str]]]) -> list[Edits]:
     """Align pairs of texts word by word, in order, and describe what was replaced, inserted or dropped."""
     if not pairs:
         return []
-    from skep import runtime
-
-    if runtime.native is not None:
-        blocks = _blocks_compiled(pairs)
-    else:
-        blocks = [blocks_of(left, right) for left, right in pairs]
-    return [_edits(left, right, each) for (left, right), each in zip(pairs, blocks, strict=True)]
+    return [_edits(left, right, blocks_of(left, right)) for left, right in pairs]
 
 
 def blocks_of(left: list[str], right: list[str]) -> list[Block]:
@@ -81,30 +75,10 @@ def blocks_of(left: list[str], right: list[str]) -> list[Block]:
     shared = {*left[:start], *left[i:]}
     if len(shared) == start + end and not ({*left[start:i]} & {*right} or {*right[start:j]} & {*left}):
         return [] if start == i == j else [(start, i, start, j)]
-    from difflib import SequenceMatcher  # where the package `native` is there, it is not needed
+    from difflib import SequenceMatcher  # few pairs need it
 
     opcodes = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
     return [(i, j, k, m) for kind, i, j, k, m in opcodes if kind != "equal"]
-
-
-def _blocks_compiled(pairs: Sequence[tuple[list[str], list[str]]]) -> list[list[Block]]:
-    """The same for all of them at once."""
-    import numpy as np
-
-    from skep import runtime
-
-    sides = [side for both in pairs for side in both]
-    number = {stem: place for place, stem in enumerate({*chain.from_iterable(sides)})}
-    words = np.array([number[stem] for stem in chain.from_iterable(sides)], dtype=np.int64)
-    edges = np.zeros(len(sides) + 1, dtype=np.int64)
-    np.cumsum([*map(len, sides)], out=edges[1:])
-    texts = np.stack([edges[:-1:2], edges[1::2], edges[1::2], edges[2::2]], axis=1)
-    out, found = np.empty((len(words), 4), dtype=np.int64), np.empty(len(pairs), dtype=np.int64)
-    runtime.native.differ(words, texts, out, found)
-    counts: list[int] = found.tolist()
-    blocks: list[Block] = [*map(tuple, out[: sum(counts)].tolist())]
-    places = iter(blocks)
-    return [[next(places) for _ in range(count)] for count in counts]
 
 
 def _edits(left: list[str], right: list[str], blocks: list[Block]) -> Edits:
@@ -264,10 +238,6 @@ def _meet(pairs: Sequence[tuple[Told, Told]], exact: Sequence[Flags], words: Wor
     """What vectors say about pairs of texts that do not share all of their words."""
     if not pairs:
         return []
-    from skep import runtime
-
-    if runtime.native is not None:
-        return _meet_compiled(pairs, exact, words)
     return [_meet_one(*both, *flags, words) for both, flags in zip(pairs, exact, strict=True)]
 
 
@@ -289,32 +259,6 @@ def _meet_one(a: Told, b: Told, exact_a: tuple[bool, ...], exact_b: tuple[bool, 
         partners = [(free_a[x], free_b[y], float(rest[x, y])) for x, y in enumerate(to_b) if to_a[y] == x]
     np.maximum(cosines, 0, out=cosines)
     return Met(cosines.max(1).tolist(), cosines.max(0).tolist(), partners)
-
-
-def _meet_compiled(pairs: Sequence[tuple[Told, Told]], exact: Sequence[Flags], words: Words) -> list[Met]:
-    """The same for all of them at once."""
-    import numpy as np
-
-    from skep import runtime
-
-    sides = [side.words for both in pairs for side in both]
-    places, table = words.located([*chain.from_iterable(sides)])
-    edges = np.zeros(len(sides) + 1, dtype=np.int64)
-    np.cumsum([*map(len, sides)], out=edges[1:])
-    same = np.fromiter(chain.from_iterable(chain.from_iterable(exact)), dtype=np.uint8, count=len(places))
-    nearest = np.empty(len(places), dtype=np.float32)
-    partner, closeness = np.empty(len(places), dtype=np.int64), np.empty(len(places), dtype=np.float32)
-    texts = np.stack([edges[:-1:2], edges[1::2], edges[1::2], edges[2::2]], axis=1)
-    runtime.native.align(table, np.array(places, dtype=np.int64), same, texts, nearest, partner, closeness)
-    near: list[float] = nearest.tolist()
-    with_: list[int] = partner.tolist()
-    how: list[float] = closeness.tolist()
-    at: list[int] = edges.tolist()
-    found: list[Met] = []
-    for start, middle, end in zip(at[:-1:2], at[1::2], at[2::2], strict=True):
-        partners = [(i - start, with_[i], how[i]) for i in range(start, middle) if with_[i] >= 0]
-        found.append(Met(near[start:middle], near[middle:end], partners))
-    return found
 
 
 NAMES: tuple[str, ...] = (
@@ -549,16 +493,13 @@ def examine_many(given: Sequence[tuple[Text, Text, float]], words: Words) -> lis
     ]
     aligned = align_many([(a.told, b.told) for a, b, _ in ordered], words)
     edited = edits_many([(a.solid, b.solid) for a, b, _ in ordered])
-    from skep import runtime
-
-    row_of = _row if runtime.native is None else _row_compiled
     return [
         Pair(
             a.text,
             b.text,
             al,
             ed,
-            row_of(a, b, similarity, al, ed),
+            _row(a, b, similarity, al, ed),
             _rare(a.text, b.text, al) if ed.lone_swap else frozenset(),
         )
         for (a, b, similarity), al, ed in zip(ordered, aligned, edited, strict=True)
@@ -568,28 +509,6 @@ def examine_many(given: Sequence[tuple[Text, Text, float]], words: Words) -> lis
 def _rare(a: Text, b: Text, al: Alignment) -> frozenset[str]:
     weighed = zip((*a.told, *b.told), (*al.weights_a, *al.weights_b), strict=True)
     return frozenset(stem for stem, weight in weighed if weight >= RARE)
-
-
-_NEGATION = slice(NAMES.index("negated_one"), NAMES.index("cancel_cover") + 1)
-_PREFIXED = NAMES.index("prefix_negation")
-_FIGURES = slice(NAMES.index("numbers_shared"), NAMES.index("dated_differ") + 1)
-
-
-def _row_compiled(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) -> list[float]:
-    """`_row`, most of it by a compiled loop; what few pairs have is put in here."""
-    from skep import runtime
-
-    row: list[float] = runtime.native.features(one, other, similarity, al, ed)
-    a, b = one.text, other.text
-    if a.negations or b.negations or a.cancels or b.cancels:
-        cover_a = _share(al.exact_a, al.weights_a, one.total)
-        cover_b = _share(al.exact_b, al.weights_b, other.total)
-        row[_NEGATION] = _negation(a, b, al, cover_a, cover_b)
-    if al.opposites:
-        row[_PREFIXED] = float(any(lx.negated_form(x, y) for x, y in al.opposites))
-    if one.numbers or other.numbers:
-        row[_FIGURES] = _numbers(one.numbers, other.numbers)
-    return row
 
 
 def _row(one: Side, other: Side, similarity: float, al: Alignment, ed: Edits) -> list[float]:

@@ -16,9 +16,10 @@ import os
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from skep.runtime import lazy
+from skep.text.terms import SEVERAL as SEVERAL_VALUES
 from skep.text.terms import STOP, stem
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ BATCH = 256
 """Pairs of one pass, which bounds the memory of a pass."""
 _TOKEN = lazy(r"\w+(?:[.:'_/@-]\w+)*")
 _SENTENCE_START = lazy(r"(?:^|[.!?:;]\s+|\n)[\"(]?(?=\w)")
-WORD, CONTENT, NUMBER, NAME, DATE = 1, 2, 4, 8, 16
-"""Bits that say what a word is: any word, not a stop word, a number, a name or identifier, a day or month."""
+WORD, CONTENT, NUMBER, NAME, DATE, SEVERAL = 1, 2, 4, 8, 16, 32
+"""Bits that say what a word is: any word, not a stop word, a number, a name or identifier, a day or month, a relation
+that holds several values ("speaks")."""
 NEGATIONS = frozenset(
     """no not never none nobody nothing neither nor cannot without avoid stop stopped
     nie nicht kein keine keinen nunca sin ni pas""".split()
@@ -73,6 +75,8 @@ class Reading(NamedTuple):
     negations: int
     known: NDArray[np.intp]
     """Columns of those of its words that have weights of their own."""
+    opposites: frozenset[int]
+    """The hashes of words that mean the opposite of one of its words."""
 
 
 @lru_cache(maxsize=8192)
@@ -112,6 +116,7 @@ def read(text: str) -> Reading:
         first,
         negations,
         np.fromiter(sorted(known), np.intp, len(known)),
+        frozenset(each for root in bits for each in _opposites().get(root, ())),
     )
 
 
@@ -128,13 +133,12 @@ def _kind(raw: str, word: str, *, opens: bool) -> tuple[int, str]:
         return WORD | CONTENT | NUMBER, _NUMBER_WORDS[word]
     if word in _CALENDAR:
         return WORD | CONTENT | DATE, word[:3]
-    plain = word.isascii() and word.isalpha()
-    root = stem(word) if plain else word
+    root = stem(word) if word.isascii() and word.isalpha() else word
     if word in STOP or word in NEGATIONS or word.endswith("n't"):
         return WORD, root
     named = not raw[1:].islower() and len(raw) > 1 and raw[1:] != raw[1:].lower()
     named = named or (raw[0].isupper() and not opens) or not {"_", "/", ".", "@"}.isdisjoint(raw)
-    return WORD | CONTENT | (NAME if named else 0), root
+    return WORD | CONTENT | (NAME if named else 0) | (SEVERAL if word in SEVERAL_VALUES else 0), root
 
 
 FEATURES = (
@@ -147,7 +151,9 @@ FEATURES = (
     "replaced_end", "replaced_middle", "replaced_start", "one_place", "two_places", "same_length",
     "reordered", "identical", "length_earlier", "length_later", "length_ratio", "short",
     "negation_x_shared", "numbers_x_shared", "names_x_shared", "dates_x_shared", "first_x_shared",
-    "replaced_number", "replaced_name", "negation_alone", "contained",
+    "replaced_number", "replaced_name", "negation_alone", "contained", "elaborated", "subject_replaced", "subject_kept",
+    "plain", "plain_subject", "plain_other_subject", "plain_number", "plain_negation", "plain_several", "several",
+    "opposites", "plain_opposites", "plain_level", "plain_name", "plain_date",
 )  # fmt: skip
 """Names of the columns of `word_features`."""
 
@@ -160,8 +166,12 @@ class Table(NamedTuple):
     right: NDArray[np.int64]
     sizes: NDArray[np.int64]
     first: NDArray[np.int64]
+    column: NDArray[np.intp]
+    """The column of `bits` in which the first word stands that is not a stop word."""
     negations: NDArray[np.int64]
     known: NDArray[np.uint8]
+    opposites: Sequence[frozenset[int]]
+    words: Sequence[frozenset[int]]
 
 
 def table_of(texts: Sequence[str]) -> Table:
@@ -185,14 +195,18 @@ def table_of(texts: Sequence[str]) -> Table:
     bits = np.zeros((count, max(1, len(ids))), np.uint8)
     rows = np.repeat(np.arange(count), [len(each.stems) for each in readings])
     bits[rows, columns] = np.concatenate([each.bits for each in readings])
+    first = np.array([each.first for each in readings], np.int64)
     return Table(
         bits,
         left,
         right,
         sizes,
-        np.array([each.first for each in readings], np.int64),
+        first,
+        np.minimum(np.searchsorted(ids, first), max(0, len(ids) - 1)),
         np.array([each.negations for each in readings], np.int64),
         known,
+        [each.opposites for each in readings],
+        [frozenset(each.stems.tolist()) if each.opposites else frozenset[int]() for each in readings],
     )
 
 
@@ -233,6 +247,13 @@ def word_features(table: Table, one: NDArray[np.intp], other: NDArray[np.intp]) 
     denied, denies = table.negations[one], table.negations[other]
     parity = (denied + denies) % 2 == 1
     subject = (table.first[one] == table.first[other]) & (table.first[one] != 0)
+    pairs = zip(one.tolist(), other.tolist(), strict=True)
+    opposed = np.array([not table.opposites[a].isdisjoint(table.words[b]) for a, b in pairs], bool)
+    rows = np.arange(len(one))
+    kept = ((mine[rows, table.column[other]] & CONTENT) > 0) & (table.first[other] != 0)
+    left_alone = ((theirs[rows, table.column[one]] & CONTENT) > 0) & (table.first[one] != 0)
+    plain = (2 * (prefix + suffix) >= longest) & (replaced > 0)
+    several = count(both & SEVERAL) > 0
     all_shared = shared_all / np.maximum(words[one] + words[other] - shared_all, 1)
     columns = (
         overlap, all_shared, shared / np.maximum(content[one], 1), shared / np.maximum(content[other], 1),
@@ -251,6 +272,9 @@ def word_features(table: Table, one: NDArray[np.intp], other: NDArray[np.intp]) 
         parity * overlap, numbers_differ * overlap, names_differ * overlap, dates_differ * overlap, subject * overlap,
         few & numbers_differ, few & names_differ, parity & (overlap == 1),
         (shared == np.minimum(content[one], content[other])) & (shared > 0),
+        (shared == content[one]) & (content[other] > shared), ~kept & ~left_alone, kept,
+        plain, plain & subject, plain & ~subject, plain & numbers_differ, plain & parity, plain & several, several,
+        opposed, opposed & plain, plain & level, plain & names_differ, plain & dates_differ,
     )  # fmt: skip
     return np.stack(columns, axis=1).astype(np.float32)
 
@@ -288,39 +312,22 @@ def word_columns(earlier: Sequence[str], later: Sequence[str]) -> Floats:
     ).astype(np.float32)
 
 
-HEADS = ("link", "same", "updates", "contradicts", "both")
-"""Rows of the weights: the soft score of an update, and the kinds of a verdict; again for pairs without vectors."""
+KINDS = ("same", "updates", "contradicts", "both")
+"""What a later text may do to an earlier one."""
+LINK, VERDICT, HEADS = 0, slice(1, 5), 5
+"""Rows of the weights: the soft score of an update, and one row per kind; the same rows follow for words alone."""
+Reason = Literal["polarity", "negation", "antonym", "number", "value", "custom", "similarity"]
+REASONS: tuple[str, ...] = get_args(Reason)
+OPPOSITE = 0.6
+"""Similarity from which memories of opposite explicit polarity contradict each other."""
 
 
 @lru_cache(maxsize=1)
 def _weights() -> Floats:
-    """One row per head with vectors, then one per head without; the bias comes last."""
+    """One row per head; the columns are those of words, of the cosine, of the vectors, and the bias."""
     import numpy as np
 
     return np.load(os.path.join(_DATA, "judge.npy")).astype(np.float32)
-
-
-def _logits(
-    earlier: Sequence[str], later: Sequence[str], earlier_vectors: Floats | None, later_vectors: Floats | None
-) -> Floats:
-    """One row per pair, one column per head."""
-    import numpy as np
-
-    weights = _weights()
-    found = np.empty((len(earlier), len(HEADS)), np.float32)
-    near = earlier_vectors is not None and later_vectors is not None and earlier_vectors.shape[-1] == WIDTH
-    rows = weights[: len(HEADS)] if near else weights[len(HEADS) :]
-    for start in range(0, len(earlier), BATCH):
-        part = slice(start, start + BATCH)
-        words = word_columns(earlier[part], later[part])
-        size = words.shape[1]
-        found[part] = words @ rows[:, :size].T + rows[:, -1]
-        if near:
-            assert earlier_vectors is not None
-            assert later_vectors is not None
-            columns = vector_features(earlier_vectors[part], later_vectors[part])
-            found[part] += columns @ rows[:, size:-1].T
-    return found
 
 
 def update_scores(
@@ -331,18 +338,147 @@ def update_scores(
 ) -> Floats:
     """How likely the later text of each pair makes the earlier one outdated, 0 to 1.
 
+    The scores rank; they hide nothing. Of pairs that share a topic, scores from 0.7 on are right in two of three cases.
+
     Args:
         earlier: Texts, one per pair.
         later: The texts that were written after them, in the same order.
         earlier_vectors: The unit vectors of the bundled encoder for `earlier`, one row each. Without them, or where
-            they are those of another model, words alone decide.
+            their width is another, words alone decide.
         later_vectors: The same for `later`.
     """
     import numpy as np
 
-    if not len(earlier):
-        return np.empty(0, np.float32)
-    return 1 / (1 + np.exp(-_logits(earlier, later, earlier_vectors, later_vectors)[:, 0]))
+    found = np.empty(len(earlier), np.float32)
+    weights = _weights()
+    near = earlier_vectors is not None and later_vectors is not None and earlier_vectors.shape[-1] == WIDTH
+    row = weights[LINK if near else HEADS + LINK]
+    for start in range(0, len(earlier), BATCH):
+        part = slice(start, start + BATCH)
+        words = word_columns(earlier[part], later[part])
+        logits = words @ row[: words.shape[1]] + row[-1]
+        if near:
+            assert earlier_vectors is not None
+            assert later_vectors is not None
+            columns = vector_features(earlier_vectors[part], later_vectors[part])
+            logits += columns @ row[words.shape[1] : -1]
+        found[part] = 1 / (1 + np.exp(-logits))
+    return found
+
+
+class Pair(NamedTuple):
+    """Two texts to judge, the earlier first."""
+
+    earlier: str
+    later: str
+    similarity: float | None = None
+    """Their cosine on the common scale; without it words alone decide."""
+    polarity: int = 0
+    """-1 where the writers marked one as for and the other as against."""
+
+
+class Verdict(NamedTuple):
+    """What the later text of a pair does to the earlier one."""
+
+    kind: str
+    """One of KINDS."""
+    probability: float
+    """Of the kind; for `updates` and `contradicts`, of either of the two."""
+    reason: Reason
+
+
+def judge(earlier: str, later: str, similarity: float | None = None) -> Verdict:
+    """What a later text does to an earlier one.
+
+    >>> judge("The archive opens at 9:00", "the archive opens at 9:00.").kind
+    'same'
+    """
+    return judge_many([Pair(earlier, later, similarity)])[0]
+
+
+def judge_many(pairs: Sequence[Pair]) -> list[Verdict]:
+    """`judge` for many pairs at once."""
+    found = [_certain(pair) for pair in pairs]
+    open_ = [number for number, verdict in enumerate(found) if verdict is None]
+    for start in range(0, len(open_), BATCH):
+        part = open_[start : start + BATCH]
+        for number, verdict in zip(part, _weighed([pairs[each] for each in part]), strict=True):
+            found[number] = verdict
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _certain(pair: Pair) -> Verdict | None:
+    """The verdict where no weights are needed: opposite marks of the writers, the same statement, a question."""
+    if pair.polarity < 0 and (pair.similarity is None or pair.similarity >= OPPOSITE):
+        return Verdict("contradicts", 1.0, "polarity")
+    if statement(pair.earlier) == statement(pair.later):
+        return Verdict("same", 1.0, "similarity")
+    if _asks(pair.earlier) or _asks(pair.later):
+        return Verdict("both", 1.0, "similarity")
+    return None
+
+
+def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
+    """The verdicts of the model."""
+    import numpy as np
+
+    words = word_columns([pair.earlier for pair in pairs], [pair.later for pair in pairs])
+    known = np.array([pair.similarity is not None for pair in pairs])
+    near = cosine_features(np.array([pair.similarity or 0.0 for pair in pairs], np.float32))
+    size = words.shape[1]
+    logits = np.empty((len(pairs), len(KINDS)), np.float32)
+    for chosen, first in ((known, 0), (~known, HEADS)):
+        rows = _weights()[first + VERDICT.start : first + VERDICT.stop]
+        logits[chosen] = words[chosen] @ rows[:, :size].T + rows[:, -1]
+        if not first:
+            logits[chosen] += near[chosen] @ rows[:, size : size + near.shape[1]].T
+    logits -= logits.max(1, keepdims=True)
+    chances = np.exp(logits)
+    chances /= chances.sum(1, keepdims=True)
+    reordered, parity, numbers = (
+        words[:, FEATURES.index(name)] > 0 for name in ("reordered", "negation_parity", "numbers_differ")
+    )
+    verdicts: list[Verdict] = []
+    for row, (same, updates, contradicts, both) in enumerate(chances.tolist()):
+        against = updates + contradicts
+        if reordered[row] and same >= max(against, both):
+            verdicts.append(Verdict("both", 1 - same, "similarity"))
+        elif against >= max(same, both):
+            reason: Reason = "negation" if parity[row] else "number" if numbers[row] else "value"
+            verdicts.append(Verdict("updates" if updates >= contradicts else "contradicts", against, reason))
+        elif same >= both:
+            verdicts.append(Verdict("same", same, "similarity"))
+        else:
+            verdicts.append(Verdict("both", both, "similarity"))
+    return verdicts
+
+
+_OPENING = lazy(
+    r"(?i)\s*(?:(?:note|reminder|fyi|info|important|remember|btw|by the way|for the record|please note)\b[\s,:-]*(?:that\b)?\s*)+"
+)
+_MARK = lazy(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`]|(?<![\w)])[-\u2013](?=\d)|\?")
+FILLERS = frozenset("a an the really very just also currently please actually".split())
+"""Words without which a statement is the same."""
+
+
+def statement(text: str) -> tuple[str, ...]:
+    """A text without what does not change its meaning: case, punctuation, articles, fillers, "Note:" at its beginning.
+
+    The words keep their order. Signs that do say something ("C++", "-5", "50 %") come last.
+
+    >>> statement("By the way, the archive opens at nine!") == statement("Archive opens at 9")
+    True
+    """
+    text = text.replace("\u2019", "'")
+    opening = _OPENING.match(text)
+    words = words_of(text[opening.end() :] if opening else text)
+    told = [_NUMBER_WORDS.get(word, word) for word in words if word not in FILLERS]
+    return (*(told or words), "", *sorted(_MARK.findall(text)))
+
+
+def _asks(text: str) -> bool:
+    """Whether a text is a question, which asserts nothing."""
+    return text.rstrip().endswith(("?", "\uff1f"))
 
 
 @lru_cache(maxsize=1)
@@ -350,3 +486,11 @@ def _vocabulary() -> dict[str, int]:
     """Words with weights of their own, by column: those that tell changes ("now", "instead", "moved")."""
     with open(os.path.join(_DATA, "judge_words.txt"), encoding="utf-8") as file:
         return {word: column for column, word in enumerate(file.read().split())}
+
+
+@lru_cache(maxsize=1)
+def _opposites() -> dict[int, tuple[int, ...]]:
+    """Words that mean the opposite of another, as hashes of stems."""
+    with open(os.path.join(_DATA, "opposites.txt"), encoding="utf-8") as file:
+        lines = [line.split() for line in file if not line.startswith("#")]
+    return {zlib.crc32(one.encode()): tuple(zlib.crc32(each.encode()) for each in rest) for one, *rest in lines}

@@ -227,16 +227,8 @@ class Scorer:
         """The raw score of each class (column) for each row of features."""
         import numpy as np
 
-        from skep import runtime
-
         values: Rows = np.asarray(rows, np.float32)
         out: Rows = np.empty((len(values), len(self._bounds)), np.float32)
-        if runtime.native is not None:
-            ended: Rows = np.empty((len(values), len(self._leaves)), np.float32)
-            conditions = self._feature, self._threshold, self._ends
-            runtime.native.descend(values, *conditions, self._tree, self._stays, self._leaves, ended)
-            np.add.reduceat(ended, self._bounds, axis=1, out=out)
-            return out
         trees: NDArray[np.intp] = np.arange(len(self._leaves))
         for start in range(0, len(values), AT_ONCE):
             met: NDArray[np.bool_] = (
