@@ -113,6 +113,8 @@ class HiveSources:
         self._counters = np.zeros((0, 3), np.float64)
         self._idf = np.zeros(len(ask.terms))
         self._held = 0.0
+        self._whole = False
+        """Whether the members have sent all they hold."""
         self._former: Ints = np.zeros(0, np.int64)
         self._surrounded: set[int] = set()
         self._memories: dict[str, Memory] = {}
@@ -185,6 +187,7 @@ class HiveSources:
         answers = self._members.ask(ask)
         parts = answers.values()
         found = self._add(answers)
+        self._whole = all(part.whole for part in parts)
         self._held = sum(part.held for part in parts)
         having = sum((np.array(part.having) for part in parts if part.having), np.zeros(len(terms)))
         self._idf = np.log1p(np.maximum(self._held - having + 0.5, 0.0) / (having + 0.5))
@@ -336,7 +339,7 @@ class HiveSources:
                     float(self._rows["created_at"][row])
                 )
                 self._surrounded.add(row)
-        if near:
+        if near and not self._whole:
             moments = {scope: tuple(sorted(set(found))) for scope, found in near.items()}
             ask = msgspec.structs.replace(self._ask, near=moments, window=2 * window, where=where, former=0)
             self._add(self._members.ask(ask))

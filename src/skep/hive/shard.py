@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-SAMPLE = 512
+SAMPLE = 256
 """Rows of a bank by which the word counts of copies are told from those of its own."""
 EVERYTHING, NOTHING = Filter(statuses=STATUSES), Filter(statuses=("",))
 
@@ -91,8 +91,10 @@ class Shard:
         pool = found.sources.search(
             ask.terms, found.vector, ask.where, ask.k_words * factor, ask.k_vectors * factor
         )
-        part = self._slice(found, pool)
         held, having = self._owned(found) if not ask.missing else (0.0, ())
+        part = self._slice(found, pool)
+        where = ask.where
+        scoped = Filter(scope=where.scope, include_shared=where.include_shared, statuses=STATUSES)
         former = (
             found.sources.replaced(ask.terms, found.vector, ask.where, ask.former) if ask.former else None
         )
@@ -100,6 +102,7 @@ class Shard:
             part,
             held=held,
             having=having,
+            whole=len(pool.rows) == len(self._engine.index.rows_where(scoped, NOTHING)),
             former=None if former is None else self._led(found, former.rows),
         )
 
@@ -209,14 +212,16 @@ class _Search:
         index, window = self._engine.index, self.ask.window
         rows = index.rows_where(EVERYTHING, NOTHING)
         scope, created = index.columns(("scope", "created_at"), rows)
-        found: set[int] = set()
+        found = np.zeros(len(rows), np.bool_)
         for key, moments in self.ask.near.items():
             here = np.flatnonzero(scope == np.uint64(key))
+            if not len(here):
+                continue
             here = here[np.argsort(created[here], kind="stable")]
-            for moment in moments:
-                low, high = created[here].searchsorted(moment), created[here].searchsorted(moment, "right")
-                found.update(rows[here[max(0, low - window) : high + window]].tolist())
-        return np.array(sorted(found), np.int64)
+            first, last = (created[here].searchsorted(moments, side) for side in ("left", "right"))
+            for low, high in zip((first - window).tolist(), (last + window).tolist(), strict=True):
+                found[here[max(0, low) : high]] = True
+        return rows[found]
 
 
 def content_of(text: str, scope: int, kind: int) -> int:
