@@ -322,7 +322,8 @@ def test_ranking_does_not_depend_on_how_memories_are_spread(make_hive: MakeHive,
             hive.agent(AGENTS[number % 6]).remember(
                 fact, on_conflict="ignore", created_at=clock() - 1e6 + 10_000 * number
             )
-        orders.append(texts(hive.agent("cy").recall("who buys a green pear in Oslo?", limit=8)))
+        answer = hive.agent("cy").recall("who buys a green pear in Oslo?", limit=8, preset="hybrid")
+        orders.append(texts(answer))
 
     assert orders[0] == orders[1] == orders[2]
     assert len(orders[0]) == 8
