@@ -30,7 +30,7 @@ from skep.errors import (
 )
 from skep.model import WORDS_ALONE
 from skep.storage.sqlite_store import SqliteStore
-from skep.storage.vectors import Made, Space, packed, packed_one, unpacked
+from skep.storage.vectors import Made, Space, packed, unpacked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -367,12 +367,8 @@ class Embeddings:
                 continue
             try:
                 given = guarded(space.fingerprint, partial(embed, texts))
-                one = packed_one(given, space.dim) if len(texts) == 1 else None
-                if one is None:
-                    rows = checked(given, len(texts), space.dim, space.fingerprint)
-                    made[space.number] = Made(packed(rows), drafts=not small)
-                else:
-                    made[space.number] = Made((one,), drafts=not small)
+                rows = checked(given, len(texts), space.dim, space.fingerprint)
+                made[space.number] = Made(packed(rows), drafts=not small)
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)
         return made

@@ -25,6 +25,7 @@ from skep.bank.bank import Bank
 from skep.filters import Filter
 from skep.model import Memory, Recalled
 from skep.recall.recaller import Question, Recaller, made
+from skep.retrieval.pipeline import run
 from skep.retrieval.recall_config import from_dict
 from skep.retrieval.sources import BankSources
 from skep.tuning.document_index import data_version, document_of
