@@ -7,13 +7,11 @@ texts at 1. A map is a handful of knots with straight lines between them. Embedd
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
-from skep import runtime
 from skep.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,11 +53,6 @@ class Calibration:
 
         return np.array(self._raw), np.array([common for _, common in self.knots])
 
-    @cached_property
-    def lines(self) -> tuple[array[float], array[float]]:
-        """Both sides of the knots, as compiled loops take them: that costs less than with arrays of numpy."""
-        return array("d", self._raw), array("d", (common for _, common in self.knots))
-
     def __call__(self, cosine: float) -> float:
         """The common-scale value of one raw cosine."""
         from bisect import bisect_right
@@ -70,11 +63,6 @@ class Calibration:
 
     def many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """The common-scale values of an array of raw cosines."""
-        plain = cosines.strides == (4,) and cosines.dtype.char == "f" and cosines.dtype.isnative
-        if plain and runtime.native is not None:
-            out = cosines.copy()
-            runtime.native.between(cosines, *self.lines, out)
-            return out
         import numpy as np
 
         return np.interp(cosines, *self._arrays).astype(np.float32)

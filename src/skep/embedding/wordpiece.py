@@ -2,7 +2,7 @@
 
 The embedders call it. It agrees with the reference tokenizer: clean, lower-case, strip accents, isolate punctuation and
 CJK characters, then cut each word greedily into the longest known pieces. It reads vocabulary files and nothing else.
-With the compiled core a packed vocabulary is searched where it lies; without it, words that were met keep their pieces.
+Words that were met keep their pieces.
 
 A packed vocabulary is mapped: opening it reads nothing, however many tokens it has. Its layout::
 
@@ -27,7 +27,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from skep import runtime
 from skep.errors import EmbedderUnavailableError
 from skep.runtime import lazy
 
@@ -170,11 +169,6 @@ class WordPiece:
         """The number of a token, or None if the vocabulary lacks it."""
         return self._ids.get(token)
 
-    @property
-    def compiled(self) -> bool:
-        """True where a compiled loop cuts texts, so quickly that pieces need not be kept."""
-        return runtime.native is not None and not isinstance(self._source, Sequence)
-
     def ids(self, text: str) -> list[int]:
         """The ids of a text, in order."""
         return self.cut([text])[0].tolist()
@@ -189,10 +183,6 @@ class WordPiece:
             kept: A byte for every id; those with a 0 are left out.
             most: The most ids of a text that are given, counting those that are not left out.
         """
-        if runtime.native is not None and not isinstance(self._source, Sequence):
-            vocabulary = self._source.data
-            found = runtime.native.pieces(vocabulary, _characters, self.unknown, texts, kept, most)
-            return array("i", found[0]), array("i", found[1])
         ids, sizes = array("i"), array("i")
         for text in texts:
             found = self._ids_of(text)

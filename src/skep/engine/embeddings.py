@@ -30,7 +30,7 @@ from skep.errors import (
 )
 from skep.model import WORDS_ALONE
 from skep.storage.sqlite_store import SqliteStore
-from skep.storage.vectors import Made, Space, packed, packed_one, unpacked
+from skep.storage.vectors import Made, Space, packed, unpacked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,8 +103,6 @@ class Asked(NamedTuple):
     """True where the next answer may differ though nothing is written: it is not to be remembered."""
     space: str = ""
     """The fingerprint of the model that made the vector."""
-    scale: tuple[Any, ...] | None = None
-    """The scale of its cosines as straight lines, for compiled loops."""
 
 
 class Embeddings:
@@ -274,7 +272,7 @@ class Embeddings:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
-                return Asked(known, "", False, key[0], self._scale(embedder).lines)
+                return Asked(known, "", False, key[0])
         said = self.outages.now(space.fingerprint)
         if said is not None:
             return Asked(None, _words_alone(said), passing=True)
@@ -294,7 +292,7 @@ class Embeddings:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
-        return Asked(vector, "", False, space.fingerprint, self._scale(embedder).lines)
+        return Asked(vector, "", False, space.fingerprint)
 
     def _note(self, name: str, error: EmbeddingError) -> None:
         """Note that an embedder failed."""
@@ -342,11 +340,6 @@ class Embeddings:
             self._scales[name] = sampled(embedder.calibrate)
         return self._scales[name]
 
-    def scale(self) -> tuple[Any, ...]:
-        """The scale of the active space as straight lines, for compiled loops; empty where cosines stay as they are."""
-        embedder = self._scale_of()
-        return () if embedder is None else self._scale(embedder).lines
-
     def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """Raw cosines of the active space on the common scale; nan stays nan."""
         embedder = self._scale_of()
@@ -374,12 +367,8 @@ class Embeddings:
                 continue
             try:
                 given = guarded(space.fingerprint, partial(embed, texts))
-                one = packed_one(given, space.dim) if len(texts) == 1 else None
-                if one is None:
-                    rows = checked(given, len(texts), space.dim, space.fingerprint)
-                    made[space.number] = Made(packed(rows), drafts=not small)
-                else:
-                    made[space.number] = Made((one,), drafts=not small)
+                rows = checked(given, len(texts), space.dim, space.fingerprint)
+                made[space.number] = Made(packed(rows), drafts=not small)
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)
         return made

@@ -80,9 +80,9 @@ def _opposed(
         for j in range(i + 1, len(hits)):
             other = hits[j].memory
             shared = in_common(words[i], words[j])
-            if shared >= ALIKE and one.memory.kind == other.kind and not one.memory.scope.apart(other.scope):
-                if comparable(one.memory, other):
-                    alike.append((i, j, shared))
+            fits = one.memory.kind == other.kind and not one.memory.scope.apart(other.scope)
+            if shared >= ALIKE and fits and comparable(one.memory, other):
+                alike.append((i, j, shared))
     if not alike:
         return []
     rows = vectors(hits)

@@ -20,11 +20,11 @@ from skep.filters import Filter
 from skep.model import Hit, Link, Ranked, Recalled, Stage
 from skep.recall.conflict_marks import conflicts_marked
 from skep.recall.update_order import UpdateOrder
+from skep.retrieval.pipeline import narrowed
 from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.recall_config import preset as preset_named
-from skep.retrieval.pipeline import narrowed
 from skep.runtime import undisturbed
-from skep.semantics.link_graph import CONTRADICTS, OPPOSED
+from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED, UPDATES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,7 +115,7 @@ class Recaller:
         self._position: tuple[int, int] | None = None
         self._turn = -1
         """At which turn of the store the position was looked up."""
-        self._updates = UpdateOrder(engine)
+        self._updates = UpdateOrder(self._update_links)
         self.cache_hits = 0
 
     def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
@@ -344,6 +344,10 @@ class Recaller:
         if hits is not found.hits or reason or trace:
             found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
         return found, asked is not None and asked.passing
+
+    def _update_links(self, ids: Sequence[str]) -> Sequence[Link]:
+        """Links that say that something updates memories; few banks hold any."""
+        return self._engine.links_to(ids, UPDATES) if self._engine.setting(MARKED) else ()
 
     def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
         """Links that say that hits contradict something; few banks hold any."""

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skep.retrieval.candidates import of_pool
-from skep.semantics.link_graph import MARKED, UPDATES
+from skep.semantics.link_graph import UPDATES
 from skep.semantics.pair_judge import update_scores
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
-    from skep.engine.engine import Engine
+    from skep.model import Link
     from skep.retrieval.candidates import Call, Candidates
 
     Floats = NDArray[np.float64]
@@ -36,10 +37,11 @@ MARKED_FROM = 0.9
 
 
 class UpdateOrder:
-    """Re-orders the candidates of one bank."""
+    """Re-orders the candidates of one recall."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, links: Callable[[Sequence[str]], Sequence[Link]]) -> None:
+        self._links = links
+        """The links that touch some memories."""
 
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
@@ -61,20 +63,19 @@ class UpdateOrder:
         """How surely each candidate (column) updates each older one (row); 1 where a link says so."""
         count = len(pool)
         scores = np.zeros((count, count))
-        kinds = [memory.kind for memory in call.sources.memories(pool.rows)] if count else []
+        memories = call.sources.memories(pool.rows)
         older, newer = np.nonzero(pool.created_at[:, None] < pool.created_at[None, :])
         if len(older):
             vectors = call.sources.vectors(pool.rows)
             earlier, later = [texts[at] for at in older], [texts[at] for at in newer]
             scores[older, newer] = update_scores(earlier, later, vectors[older], vectors[newer])
-        for row, kind in enumerate(kinds):
-            if kind == "document":
+        for row, memory in enumerate(memories):
+            if memory.kind == "document":
                 scores[row, :] = scores[:, row] = 0.0
-        if self._engine.setting(MARKED):
-            place = {memory.id: at for at, memory in enumerate(call.sources.memories(pool.rows))}
-            for link in self._engine.links_to(list(place), UPDATES):
-                if link.src in place:
-                    scores[place[link.dst], place[link.src]] = 1.0
+        place = {memory.id: at for at, memory in enumerate(memories)}
+        for link in self._links(list(place)):
+            if link.rel == UPDATES and link.src in place and link.dst in place:
+                scores[place[link.dst], place[link.src]] = 1.0
         return scores
 
 

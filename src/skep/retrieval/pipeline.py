@@ -165,7 +165,7 @@ def _second_look(found: Candidates, call: Call) -> Candidates:
         }
         shown = {name: each for name, each in shown.items() if getattr(config, name) > 0 and each.any()}
         if shown:
-            extra = np.zeros(len(texts))
+            extra: Floats = np.zeros(len(texts))
             for name, each in shown.items():
                 extra += unit * getattr(config, name) * each
             found = found.lifted(extra, **shown).noted("texts", note=", ".join(shown))
@@ -173,7 +173,8 @@ def _second_look(found: Candidates, call: Call) -> Candidates:
         found = _vain_last(found, call)
     if config.temporal == "boost" and call.asked.spans:
         inside = _of_then(found.created_at, call)
-        found = found.lifted(config.temporal_boost * inside, time=inside.astype(np.float64))
+        then = inside.astype(np.float64)
+        found = found.lifted(config.temporal_boost * then, time=then)
         found = found.noted("time", note=f"{int(inside.sum())} from {call.asked.spans[0].text}")
     return found
 
@@ -185,7 +186,9 @@ def _vain_last(found: Candidates, call: Call) -> Candidates:
     if not vain.any():
         return found
     extra = np.where(vain, (VAIN - 1.0) * found.score[: len(texts)], 0.0)
-    return found.lifted(extra, unanswered=vain.astype(np.float64)).noted("unanswered", note=f"{int(vain.sum())} last")
+    return found.lifted(extra, unanswered=vain.astype(np.float64)).noted(
+        "unanswered", note=f"{int(vain.sum())} last"
+    )
 
 
 def _of_then(created_at: Floats, call: Call) -> NDArray[np.bool_]:

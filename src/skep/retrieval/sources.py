@@ -346,6 +346,10 @@ class BankSources:
         asked = rows.tolist()
         return list(map(self._read(asked).__getitem__, asked))
 
+    def ids(self, rows: Ints) -> list[str]:
+        """The id of each row."""
+        return [memory.id for memory in self.memories(rows)]
+
     def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
         """Memories by row, these among them; each is read once for a query."""
         known = self._memories

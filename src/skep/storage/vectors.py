@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from skep.runtime import native
 from skep.storage.memory_rows import searched_text
 from skep.storage.sqlite_connection import Connection
 
@@ -38,15 +37,6 @@ def packed(vectors: Singles) -> list[bytes]:
         vectors = np.divide(vectors, lengths[:, None], where=lengths[:, None] > 0, out=np.zeros_like(vectors))
     whole, size = vectors.astype("<f2").tobytes(), 2 * vectors.shape[1]
     return [whole] if len(vectors) == 1 else [whole[at : at + size] for at in range(0, len(whole), size)]
-
-
-def packed_one(vector: object, dim: int) -> bytes | None:
-    """What `packed` gives of the one row of a write, in one pass; None where it is not sound, or has to be looked at.
-
-    So it has without the compiled loops: numpy takes a call for every step, and each costs more than the step. And so
-    it has where its length is near a bound of `packed`: sums of another precision may fall on the other side of it.
-    """
-    return None if native is None else native.halved(vector, dim, NEAR_UNIT / 2)
 
 
 def unpacked(vectors: Sequence[bytes | None], dim: int) -> Singles:

@@ -1,7 +1,7 @@
 /* Two loops of building a segment: vectors to fine codes, and the terms of rows to postings. `storage/segments/codes.py`,
    `turning.py` and `postings.py` say what they mean; everything here gives what their numpy code gives, to the last bit. */
 
-#include "native.h"
+#include "core.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -34,12 +34,12 @@ typedef struct {
 
 #define TARGET
 #define NAMED(name) plain_##name
-#include "coding.h"
+#include "encode_loops.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define TARGET __attribute__((target("avx2")))
 #define NAMED(name) avx2_##name
-#include "coding.h"
+#include "encode_loops.h"
 #endif
 
 static const Coding *coding = &plain_coding;

@@ -1,9 +1,9 @@
 /* A search by vectors, and what it reads. */
 
-#ifndef SKEP_NEAR_H
-#define SKEP_NEAR_H
+#ifndef SKEP_VECTOR_SEARCH_H
+#define SKEP_VECTOR_SEARCH_H
 
-#include "inside.h"
+#include "search_steps.h"
 
 /* A segment or the tail: the slots from `base` on. */
 typedef struct {

@@ -1,11 +1,11 @@
 /* Terms and their postings, as a search adds them up. Nothing here asks for Python's lock but what reads arguments. */
 
-#ifndef SKEP_LISTS_H
-#define SKEP_LISTS_H
+#ifndef SKEP_BM25_H
+#define SKEP_BM25_H
 
 #include <math.h>
 
-#include "native.h"
+#include "core.h"
 
 #define OUTSIDE "postings: they lead out of the arrays"
 

@@ -1,6 +1,6 @@
 /* Which generation of processors the loops are chosen for. */
 
-#include "native.h"
+#include "core.h"
 
 static const char *const NAMES[GENERATIONS] = {"plain", "avx2", "avx512"};
 
@@ -11,7 +11,7 @@ void generation_start(void)
 {
 #ifdef WIDE
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("popcnt"))
         newest = AVX2;
     if (newest == AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

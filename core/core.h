@@ -1,8 +1,8 @@
 /* What every part of the package needs: the stable interface of Python 3.11, so that one build serves every later
    version, and arrays whose shape was looked at before a loop runs over them. */
 
-#ifndef SKEP_NATIVE_H
-#define SKEP_NATIVE_H
+#ifndef SKEP_CORE_H
+#define SKEP_CORE_H
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -125,25 +125,17 @@ static inline int first_one(uint64_t word)
 /* The generations of processors that loops are compiled for, and the one in use. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define WIDE
-#define FOR_AVX2 __attribute__((target("avx2,popcnt")))
+#define FOR_AVX2 __attribute__((target("avx2,fma,popcnt")))
 #define FOR_AVX512 \
-    __attribute__((target("avx2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vpopcntdq")))
+    __attribute__((target("avx2,fma,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vpopcntdq")))
 #endif
 enum { PLAIN, AVX2, AVX512, GENERATIONS };
 extern int generation;
 
 /* The functions of each part, and what it does before the first call. */
-extern PyMethodDef codes_methods[], choose_methods[], postings_methods[], generation_methods[];
-extern PyMethodDef build_methods[], joining_methods[], matching_methods[], comparing_methods[], sharing_methods[];
-extern PyMethodDef ranking_methods[], tiles_methods[], weighing_methods[], reading_methods[], pieces_methods[];
-extern PyMethodDef closest_methods[], late_methods[], memories_methods[], naming_methods[], carrying_methods[];
-extern PyMethodDef halves_methods[], places_methods[], hits_methods[];
-/* The product of the coarse half of a code and a vector. */
-float row_product(const int8_t *codes, const float *query, Py_ssize_t dim);
+extern PyMethodDef codes_methods[], generation_methods[], build_methods[], joining_methods[];
 void generation_start(void);
 void build_start(void);
-void joining_start(void);
-void pieces_start(void);
 int text_fill(PyObject *module);
 int tables_fill(PyObject *module);
 

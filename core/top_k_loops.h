@@ -9,16 +9,21 @@ TARGET static void NAMED(bins_of)(const float *values, Py_ssize_t count, float l
     }
 }
 
-#ifndef BY_HAND
+/* As whole numbers, which compilers compare many at a time. */
 TARGET static void NAMED(extremes)(const float *values, Py_ssize_t count, float *least, float *most)
 {
-    float low = values[0], high = values[0];
-    for (Py_ssize_t i = 1; i < count; i++) {
-        low = values[i] < low ? values[i] : low;
-        high = values[i] > high ? values[i] : high;
+    int32_t low = INT32_MAX, high = INT32_MIN;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int32_t bits;
+        memcpy(&bits, &values[i], 4);
+        bits ^= bits >> 31 & INT32_MAX;
+        low = bits < low ? bits : low;
+        high = bits > high ? bits : high;
     }
-    *least = low;
-    *most = high;
+    low ^= low >> 31 & INT32_MAX;
+    high ^= high >> 31 & INT32_MAX;
+    memcpy(least, &low, 4);
+    memcpy(most, &high, 4);
 }
 
 TARGET static Py_ssize_t NAMED(pick)(const float *values, const int32_t *bins, Py_ssize_t count, int32_t bin,
@@ -41,7 +46,6 @@ TARGET static Py_ssize_t NAMED(keep)(const float *values, Py_ssize_t count, floa
     }
     return found;
 }
-#endif
 
 static const Loops NAMED(loops) = {NAMED(extremes), NAMED(bins_of), NAMED(pick), NAMED(keep)};
 

@@ -24,21 +24,6 @@ TARGET static double NAMED(multiply)(const int16_t *steps, const double *query, 
     return sum;
 }
 
-/* `ABREAST` rows times the Hadamard matrix of their length; entry d of all of them stands together. */
-TARGET static void NAMED(mix)(float *data, Py_ssize_t size)
-{
-    for (Py_ssize_t step = 1; step < size; step *= 2)
-        for (Py_ssize_t start = 0; start < size; start += 2 * step)
-            for (Py_ssize_t i = start; i < start + step; i++) {
-                float *a = data + i * ABREAST, *b = a + step * ABREAST;
-                for (int row = 0; row < ABREAST; row++) {
-                    float left = a[row], right = b[row];
-                    a[row] = left + right;
-                    b[row] = left - right;
-                }
-            }
-}
-
 /* The products of the rows of a matrix with a vector. */
 TARGET static void NAMED(project)(const float *rows, Py_ssize_t stride, Py_ssize_t count, Py_ssize_t dim,
                                   const float *vector, float *out)
@@ -58,7 +43,7 @@ TARGET static void NAMED(project)(const float *rows, Py_ssize_t stride, Py_ssize
     }
 }
 
-static const Loops NAMED(loops) = {NAMED(unpack), NAMED(multiply), NAMED(mix), NAMED(project)};
+static const Loops NAMED(loops) = {NAMED(unpack), NAMED(multiply), NAMED(project)};
 
 #undef TARGET
 #undef NAMED

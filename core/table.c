@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "tables.h"
+#include "table.h"
 
 #define SLACK 1024 /* slots that memory is asked for beyond those there are */
 
@@ -31,22 +31,6 @@ static int words_of(Table *table, PyObject *given)
         }
         if (!told(worded->base >= 0 && worded->base <= table->base, "words: they begin outside the table"))
             return 0;
-    }
-    return 1;
-}
-
-static int ranked_of(Table *table, PyObject *given)
-{
-    if (given == Py_None)
-        return 1;
-    if (!is_tuple(given, "ranked") || !told(PyTuple_Size(given) == RANKED, "ranked: too few or too many columns"))
-        return 0;
-    for (int i = 0; i < RANKED; i++) {
-        Py_buffer *column = array(&table->buffers, PyTuple_GetItem(given, i), "ranked", 1, 8, 0);
-        if (column == NULL || (column->shape[0] != 1 && !long_enough(column, "ranked", table->count)))
-            return 0;
-        table->ranked[i] = column->buf;
-        table->alike[i] = column->shape[0] == 1;
     }
     return 1;
 }
@@ -100,14 +84,14 @@ int vectors_fit(Desk *desk, const Search *near)
 
 static PyObject *table_new(PyTypeObject *type, PyObject *given, PyObject *names)
 {
-    PyObject *rows, *words, *vectors, *ranked, *former;
+    PyObject *rows, *words, *vectors, *former;
     Py_ssize_t count, base, dim;
     double live;
     if (names != NULL && PyDict_Size(names) > 0) {
         PyErr_SetString(PyExc_TypeError, "Table takes no names");
         return NULL;
     }
-    if (!PyArg_ParseTuple(given, "nndOOOnOO", &count, &base, &live, &rows, &words, &vectors, &dim, &ranked, &former))
+    if (!PyArg_ParseTuple(given, "nndOOOnO", &count, &base, &live, &rows, &words, &vectors, &dim, &former))
         return NULL;
     if (former != Py_None && Py_TYPE(former) != type) {
         PyErr_SetString(PyExc_TypeError, "former: not a table");
@@ -125,8 +109,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *given, PyObject *names)
     int sound = row != NULL && told(base >= 0 && base <= count && count <= INT32_MAX, "count: too few or too many slots") &&
                 told(dim >= 0 && dim < 1 << 23, "dim: more coordinates than can be added up") &&
                 long_enough(row, "rows", count) && words_of(table, words) && parts_of(vectors, &table->near) &&
-                told(PyTuple_Size(vectors) == 0 || table->near.count == count, "vectors: of another number of slots") &&
-                ranked_of(table, ranked);
+                told(PyTuple_Size(vectors) == 0 || table->near.count == count, "vectors: of another number of slots");
     if (sound) {
         table->rows = row->buf;
         table->near.row = row->buf;
@@ -186,7 +169,6 @@ static PyObject *table_frame(PyObject *self, PyObject *given)
 
 static PyMethodDef table_methods[] = {
     {"pool", (PyCFunction)(void (*)(void))table_pool, METH_FASTCALL, pool_doc},
-    {"words", (PyCFunction)(void (*)(void))table_words, METH_FASTCALL, words_doc},
     {"frame", table_frame, METH_O, frame_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -203,11 +185,11 @@ static PyGetSetDef table_getters[] = {
 };
 
 static PyType_Slot table_slots[] = {
-    {Py_tp_doc, "Table(count, base, live, rows, words, vectors, dim, ranked, former, /)\n--\n\nA table as searches read it: how many\n"
+    {Py_tp_doc, "Table(count, base, live, rows, words, vectors, dim, former, /)\n--\n\nA table as searches read it: how many\n"
                 "slots there are, where the tail begins, how many rows are alive, the row of each slot; the words of every\n"
                 "segment, (base, (keys, offsets, dead), docs, classes, impacts); the vectors of every part, the tail too, (base,\n"
-                "count, planes, spread, bias, high, low, scale), and their length; four columns, of one entry where all are\n"
-                "alike, or None; and a table that is not asked any more, whose memory this one takes over, or None."},
+                "count, planes, spread, bias, high, low, scale), and their length; and a table that is not asked any more, whose\n"
+                "memory this one takes over, or None."},
     {Py_tp_new, table_new},
     {Py_tp_dealloc, table_dealloc},
     {Py_tp_methods, table_methods},

@@ -2,9 +2,9 @@
    terms of a chunk are; the commonest chunks (plain English words, and words with digits) are done here and give what
    it gives, all others are asked of it. */
 
-#include "native.h"
+#include "core.h"
 #include "stem.h"
-#include "table.h"
+#include "string_table.h"
 
 typedef struct {
     PyObject_HEAD

@@ -3,12 +3,11 @@
 
    Rows are seen along some axes, in seven bits each, sixteen rows side by side. */
 
-#include "native.h"
+#include "core.h"
 #include <math.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef WIDE
 #include <immintrin.h>
-#define INTEL 1
 #endif
 #if defined(__GNUC__)
 #define INLINE inline __attribute__((always_inline)) /* compiled anew for every processor */
@@ -183,7 +182,7 @@ static float plain_product(const int8_t *codes, const float *query, Py_ssize_t d
     return sum;
 }
 
-#ifdef INTEL
+#ifdef WIDE
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
 #define WITH_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 
@@ -355,40 +354,22 @@ WITH_AVX512 static Py_ssize_t avx512_sweep(const Group *group, Py_ssize_t axes, 
 
 static const Ways every_way[] = {
     {plain_see, plain_sweep, plain_product},
-#ifdef INTEL
+#ifdef WIDE
     {avx2_see, avx2_sweep, avx2_product},
     {avx512_see, avx512_sweep, avx512_product},
 #endif
 };
-static int best_way;
-
-float row_product(const int8_t *codes, const float *query, Py_ssize_t dim)
-{
-    return every_way[best_way].product(codes, query, dim);
-}
-
-void joining_start(void)
-{
-#ifdef INTEL
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        best_way = 2;
-    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        best_way = 1;
-#endif
-}
 
 PyDoc_STRVAR(join_doc,
-             "join(codes, scale, places, axes, numbers, seen, worth, queries, columns, found, way, /)\n--\n\n"
+             "join(codes, scale, places, axes, numbers, seen, worth, queries, columns, found, /)\n--\n\n"
              "Put pairs of a query and one of some rows that may be near into two arrays. Says how many rows were looked\n"
              "at, fewer than all when there is no more room, and how many pairs were found.\n"
-             "numbers: unit, bent, low, loose, longest and least, see `joining.py`; way: the loops to use, -1 the best.");
+             "numbers: unit, bent, low, loose, longest and least, see `neighbour_join.py`.");
 
 static PyObject *join(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     (void)self;
-    if (!is_count("join", count, 11))
+    if (!is_count("join", count, 10))
         return NULL;
     Buffers buffers = {.count = 0};
     PyObject *answer = NULL;
@@ -405,10 +386,8 @@ static PyObject *join(PyObject *self, PyObject *const *given, Py_ssize_t count)
     Py_buffer *queries = worth ? array(&buffers, given[7], "queries", 2, 4, 0) : NULL;
     Py_buffer *columns = queries ? array(&buffers, given[8], "columns", 1, 8, 1) : NULL;
     Py_buffer *found = columns ? array(&buffers, given[9], "found", 1, 8, 1) : NULL;
-    long chosen = found ? PyLong_AsLong(given[10]) : -1;
-    if (found == NULL || (chosen == -1 && PyErr_Occurred()))
+    if (found == NULL)
         goto end;
-    chosen = chosen < 0 || chosen > best_way ? best_way : chosen; /* none that the processor does not know */
     Py_ssize_t dim = codes->shape[1], rows = places->shape[0], asked = queries->shape[0];
     Py_ssize_t room = columns->shape[0] < found->shape[0] ? columns->shape[0] : found->shape[0];
     if (!long_enough(scale, "scale", codes->shape[0]) || !long_enough(numbers, "numbers", 6) ||
@@ -437,7 +416,7 @@ static PyObject *join(PyObject *self, PyObject *const *given, Py_ssize_t count)
         goto end;
     }
     const float *number = numbers->buf;
-    const Ways *way = &every_way[chosen];
+    const Ways *way = &every_way[generation];
     Lens lens = {codes->buf, codes->strides[0], dim, scale->buf, axes->buf, axes->shape[1],
                  number[0], number[1], number[2], number[3], number[4]};
     Asked wanted = {seen->buf, start, worth->buf, queries->buf, asked};

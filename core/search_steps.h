@@ -1,9 +1,9 @@
 /* What a whole search takes from the parts that do its steps. Nothing here asks for Python's lock. */
 
-#ifndef SKEP_INSIDE_H
-#define SKEP_INSIDE_H
+#ifndef SKEP_SEARCH_STEPS_H
+#define SKEP_SEARCH_STEPS_H
 
-#include "native.h"
+#include "core.h"
 
 #define MAX_WORDS 4 /* words of a sketch */
 #define MAX_BITS 3  /* bits per axis of a query */
@@ -69,9 +69,6 @@ float reached(const float *values, Py_ssize_t count, Py_ssize_t wanted, int32_t 
    room is twice the values. */
 Py_ssize_t top_all(const float *values, Py_ssize_t count, Py_ssize_t wanted, const int64_t *slots, int64_t *out,
                    uint32_t *room);
-
-/* Where a row stands among others, whose places in the order of rows may be given; `count` where it does not. */
-Py_ssize_t place_of(const int64_t *rows, const uint32_t *order, Py_ssize_t count, int64_t row);
 
 /* The best few so far, the least of them first: a heap. */
 typedef struct {

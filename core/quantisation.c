@@ -6,42 +6,21 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "inside.h"
+#include "search_steps.h"
 
 #define PARTS 15  /* steps of the lower half per step of the upper one */
 #define MIDDLE 8  /* the lower half of a row that the upper half describes exactly */
-#define ABREAST 16 /* rows that are mixed together */
 #define AHEAD 6 /* rows that are fetched before they are multiplied */
 
 typedef struct {
     void (*unpack)(const int8_t *high, const uint8_t *low, Py_ssize_t dim, int16_t *steps);
     double (*multiply)(const int16_t *steps, const double *query, Py_ssize_t dim);
-    void (*mix)(float *data, Py_ssize_t size);
     void (*project)(const float *rows, Py_ssize_t stride, Py_ssize_t count, Py_ssize_t dim, const float *vector,
                     float *out);
 } Loops;
 
-#define LOOPS "fine.h"
-#include "generations.h"
-
-static int codes_of(Buffers *buffers, PyObject *const *given, Codes *codes)
-{
-    Py_buffer *high = array(buffers, given[0], "high", 2, 1, 0);
-    Py_buffer *low = high ? array(buffers, given[1], "low", 2, 1, 0) : NULL;
-    Py_buffer *scale = low ? array(buffers, given[2], "scale", 1, 4, 0) : NULL;
-    Py_buffer *places = scale ? array(buffers, given[3], "places", 1, 8, 0) : NULL;
-    codes->base = places ? PyLong_AsLongLong(given[4]) : -1;
-    if (places == NULL || PyErr_Occurred())
-        return 0;
-    *codes = (Codes){high->buf, low->buf, scale->buf, high->strides[0], low->strides[0], high->shape[1],
-                     places->shape[0], places->buf, codes->base};
-    if (low->shape[1] != codes->dim - codes->dim / 2) {
-        PyErr_SetString(PyExc_ValueError, "low: not half as many bytes as the upper half has");
-        return 0;
-    }
-    return long_enough(low, "low", high->shape[0]) && long_enough(scale, "scale", high->shape[0]) &&
-           all_within(codes->places, codes->count, codes->base, high->shape[0]);
-}
+#define LOOPS "quantisation_loops.h"
+#include "every_processor.h"
 
 static void unpack(const Loops *loops, const Codes *codes, Py_ssize_t i, int16_t *steps)
 {
@@ -67,36 +46,6 @@ void cosines_all(const Codes *codes, const double *query, double worth, int16_t 
     }
 }
 
-PyDoc_STRVAR(cosines_doc, "cosines(high, low, scale, places, base, query, worth, out, /)\n--\n\n"
-                          "The products of some rows with a query in whole steps, each times what a step is worth and\n"
-                          "the scale of its row; nan where the scale is 0.");
-
-static PyObject *cosines(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("cosines", count, 8))
-        return NULL;
-    Buffers buffers = {.count = 0};
-    Codes codes;
-    int16_t *steps = NULL;
-    int sound = codes_of(&buffers, given, &codes);
-    Py_buffer *query = sound ? array(&buffers, given[5], "query", 1, 8, 0) : NULL;
-    double worth = query ? PyFloat_AsDouble(given[6]) : 0;
-    Py_buffer *out = query && !PyErr_Occurred() ? array(&buffers, given[7], "out", 1, 4, 1) : NULL;
-    sound = out != NULL && long_enough(query, "query", codes.dim) && long_enough(out, "out", codes.count);
-    if (sound && (steps = malloc((size_t)(codes.dim + 1) * sizeof *steps)) == NULL) {
-        PyErr_NoMemory();
-        sound = 0;
-    }
-    if (sound) {
-        Py_BEGIN_ALLOW_THREADS
-        cosines_all(&codes, query->buf, worth, steps, out->buf);
-        Py_END_ALLOW_THREADS
-    }
-    free(steps);
-    return finished(&buffers, sound);
-}
-
 /* Where the parts of a vector that are mixed lie: at the front and, where not all of it fits, at the back. */
 static Py_ssize_t part_of(Py_ssize_t dim)
 {
@@ -104,74 +53,6 @@ static Py_ssize_t part_of(Py_ssize_t dim)
     while (size <= dim / 2)
         size *= 2;
     return size;
-}
-
-PyDoc_STRVAR(vectors_doc, "vectors(high, low, scale, places, base, signs, shrink, grid, out, /)\n--\n\n"
-                          "The vectors that some codes stand for, in the axes they came in.");
-
-static void turn_back(const Loops *loops, float *data, Py_ssize_t size, const float *signs, float shrink, float grid)
-{
-    loops->mix(data, size);
-    for (Py_ssize_t d = 0; d < size; d++)
-        for (int row = 0; row < ABREAST; row++)
-            data[d * ABREAST + row] *= signs[d] * shrink;
-    for (Py_ssize_t i = 0; grid != 0 && i < size * ABREAST; i++)
-        data[i] = rintf(data[i] * grid) / grid;
-}
-
-static PyObject *vectors(PyObject *self, PyObject *const *given, Py_ssize_t count)
-{
-    (void)self;
-    if (!is_count("vectors", count, 9))
-        return NULL;
-    Buffers buffers = {.count = 0};
-    Codes codes;
-    int16_t *steps = NULL;
-    float *data = NULL;
-    int sound = codes_of(&buffers, given, &codes);
-    Py_buffer *signs = sound ? array(&buffers, given[5], "signs", 1, 4, 0) : NULL;
-    double shrink = signs ? PyFloat_AsDouble(given[6]) : 0;
-    double grid = signs && !PyErr_Occurred() ? PyFloat_AsDouble(given[7]) : 0;
-    Py_buffer *out = signs && !PyErr_Occurred() ? array(&buffers, given[8], "out", 2, 4, 1) : NULL;
-    Py_ssize_t size = sound ? part_of(codes.dim) : 0;
-    sound = out != NULL && long_enough(signs, "signs", size) && long_enough(out, "out", codes.count);
-    if (sound && (out->shape[1] != codes.dim || codes.dim < 1)) {
-        PyErr_SetString(PyExc_ValueError, "out: rows of another length than the codes have");
-        sound = 0;
-    }
-    if (sound) {
-        steps = malloc((size_t)(codes.dim + 1) * sizeof *steps);
-        data = calloc((size_t)codes.dim * ABREAST, sizeof *data);
-        sound = steps != NULL && data != NULL;
-        if (!sound)
-            PyErr_NoMemory();
-    }
-    if (sound) {
-        const Loops *loops = generations[generation];
-        Py_ssize_t dim = codes.dim;
-        Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t start = 0; start < codes.count; start += ABREAST) {
-            int rows = (int)(codes.count - start < ABREAST ? codes.count - start : ABREAST);
-            for (int row = 0; row < rows; row++) {
-                unpack(loops, &codes, start + row, steps);
-                for (Py_ssize_t d = 0; d < dim; d++)
-                    data[d * ABREAST + row] = (float)steps[d];
-            }
-            if (size < dim)
-                turn_back(loops, data + (dim - size) * ABREAST, size, signs->buf, (float)shrink, (float)grid);
-            turn_back(loops, data, size, signs->buf, (float)shrink, 0);
-            for (int row = 0; row < rows; row++) {
-                float *into = (float *)((char *)out->buf + (start + row) * out->strides[0]);
-                float scale = codes.scale[codes.places[start + row] - codes.base] / PARTS;
-                for (Py_ssize_t d = 0; d < dim; d++)
-                    into[d] = data[d * ABREAST + row] * scale;
-            }
-        }
-        Py_END_ALLOW_THREADS
-    }
-    free(steps);
-    free(data);
-    return finished(&buffers, sound);
 }
 
 PyDoc_STRVAR(turn_doc, "turn(vector, length, signs, shrink, unit, /)\n--\n\n"
@@ -261,8 +142,6 @@ double probe_all(const float *axes, Py_ssize_t stride, Py_ssize_t rows, Py_ssize
 }
 
 PyMethodDef codes_methods[] = {
-    METHOD(cosines),
-    METHOD(vectors),
     METHOD(turn),
     {NULL, NULL, 0, NULL},
 };
