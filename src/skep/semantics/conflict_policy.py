@@ -99,7 +99,8 @@ def _by_policy(engine: Engine, body: Body, on_conflict: OnConflict, conflicts_of
     if on_conflict == "warn":
         conflicts = conflicts_of()
         memory = draft(body, engine.now())
-        kept = next((c.existing for c in conflicts if _is_copy(c.existing, memory)), None)
+        ends = "ttl" in body  # what ends by itself prolongs nothing that stays
+        kept = None if ends else next((c.existing for c in conflicts if _is_copy(c.existing, memory)), None)
         if kept is not None:
             engine.write(_confirming(engine, kept, memory, body))
             return Remembered(memory=engine.memory(kept.id), conflicts=conflicts, action="confirmed")
