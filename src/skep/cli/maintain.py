@@ -252,7 +252,7 @@ def _once(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    with progress_bar("maintaining") as progress:
+    with progress_bar("maintaining", percent=True) as progress:
         report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
     if as_json:
         print_json(report)

@@ -57,6 +57,8 @@ BAR = 0.2
 """Context match below which a procedure does not fit a task."""
 BY_WORDS = 2 / 3
 """Context match of a procedure that holds every word of a task."""
+TASKS = 20
+"""Tasks in which a procedure worked that a new task is compared with."""
 USES = 10
 """Uses after which a procedure may be left out because it keeps failing."""
 WORKS = 0.5
@@ -93,11 +95,15 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
         return line + (f"; by analogy with {self.analogy_of}" if self.analogy_of else "")
 
 
-def context_match(task: str, memory: Memory, cosine: float) -> float:
-    """How well a procedure fits a task, 0 to 1: by calibrated cosine, or by the share of the task's words it holds."""
+def context_match(task: str, memory: Memory, cosine: float, tasks: Iterable[str] = ()) -> float:
+    """How well a procedure fits a task, 0 to 1.
+
+    By its calibrated cosine, or by the share of the task's words that it holds, or that one of the `tasks` does in
+    which it worked before.
+    """
     words = query_terms(task)
-    held = set(query_terms(f"{memory.title or ''} {memory.text} {memory.metadata.get('task', '')}"))
-    share = sum(word in held for word in words) / max(1, len(words))
+    texts = (f"{memory.title or ''} {memory.text}", str(memory.metadata.get("task", "")), *tasks)
+    share = max(len(set(words).intersection(query_terms(text))) for text in texts) / max(1, len(set(words)))
     return max(0.0 if math.isnan(cosine) else cosine, BY_WORDS * share)
 
 
@@ -268,11 +274,17 @@ def recommend(
     engine.index.refresh()
     pool = engine.index.search(query_terms(task), vector, where, k_words=CANDIDATES, k_vectors=CANDIDATES)
     found = engine.memories([int(row) for row in pool.rows])
+    records = {memory.id: _record(engine, memory) for memory in found.values()}
     candidates = [
         Candidate(
             found[int(row)],
             float(words),
-            context_match(task, found[int(row)], engine.embeddings.calibrate(float(cosine))),
+            context_match(
+                task,
+                found[int(row)],
+                engine.embeddings.calibrate(float(cosine)),
+                records[found[int(row)].id].tasks,
+            ),
         )
         for row, words, cosine in zip(pool.rows, pool.words, pool.cosine, strict=True)
         if int(row) in found
@@ -285,19 +297,30 @@ def recommend(
         now=now,
         links=engine.links,
         get=engine.get,
-        success_of=lambda memory: _mean_grade(engine, memory),
+        success_of=lambda memory: records[memory.id].success,
     )
 
 
-def _mean_grade(engine: Engine, memory: Memory) -> float:
-    """Mean grade of the outcomes of a procedure; an outcome without a grade counts 0 or 1."""
+class _Record(NamedTuple):
+    """What outcomes say of a procedure: its success rate, grades included, and the last tasks in which it worked."""
+
+    success: float
+    tasks: Sequence[str] = ()
+
+
+def _record(engine: Engine, memory: Memory) -> _Record:
+    trials = memory.successes + memory.failures
+    if not trials:
+        return _Record(PRIOR)
     events = engine.log.of(memory.id)
     void = voided(events)
     tried = [event.body for event in events if event.kind == "outcome" and event.id not in void]
+    tasks = [body["task"] for body in tried if body["success"]][-TASKS:]
     graded = any(GRADE in body.get("metrics", ()) for body in tried)
-    if not graded or len(tried) != memory.successes + memory.failures:
-        return success_rate(memory)
-    return sum(body.get("metrics", {}).get(GRADE, float(body["success"])) for body in tried) / len(tried)
+    if not graded or len(tried) != trials:  # others were counted with a copy that was merged
+        return _Record(success_rate(memory), tasks)
+    grades = [body.get("metrics", {}).get(GRADE, float(body["success"])) for body in tried]
+    return _Record(sum(grades) / trials, tasks)
 
 
 def success_rate(memory: Memory) -> float:

@@ -44,6 +44,10 @@ from skep.text.terms import query_terms
 SHORT = 12
 """Words up to which a memory is also compared with others that share most of them."""
 CLEAR_CONFLICT = 0.90
+PAIRS_EACH = 3
+"""Pairs that one run compares per memory on average, the nearest first, so that its cost grows with what is new."""
+FEW_PAIRS = 10_000
+"""Pairs that every run compares where there are so many."""
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
 MOST_WAITING = 4
@@ -114,7 +118,8 @@ def _pairs(
             key = key_of(memory.id, other.id)
             if key not in pairs and key not in decided and comparable(memory, other):
                 pairs[key] = *_older_first(memory, other, now), similarity
-    return list(pairs.values())
+    most = max(FEW_PAIRS, PAIRS_EACH * len(memories))
+    return sorted(pairs.values(), key=lambda pair: (-pair[2], pair[0].id, pair[1].id))[:most]
 
 
 def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:

@@ -342,8 +342,8 @@ def report_outcome(
     task_type: Annotated[str | None, Meta(description="Kind of task, such as deploy or bugfix.")] = None,
     domain: str | None = None,
     grade: Annotated[
-        float | None,
-        Meta(description="How well it went, 0 to 1, where that says more than success.", ge=0, le=1),
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="How well it went, 0 to 1, where that says more than success."),
     ] = None,
 ) -> str:
     """Report how a task went and which memories it relied on. Memories that helped are trusted more, those
