@@ -49,9 +49,7 @@ def contradicted(confidence: float) -> float:
     return confidence * CONTRADICTED
 
 
-def effective(
-    confidence: float, last_evidence_at: float, now: float, *, per_day: float
-) -> float:
+def effective(confidence: float, last_evidence_at: float, now: float, *, per_day: float) -> float:
     """Confidence that has faded at some rate since the last evidence.
 
     >>> round(effective(0.8, 0.0, 30 * DAY, per_day=FADING["days"]), 3)

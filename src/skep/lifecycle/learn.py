@@ -108,7 +108,7 @@ def context_match(task: str, memory: Memory, cosine: float, tasks: Iterable[str]
 
 
 def keeps_failing(success: float, trials: int) -> bool:
-    """Whether even the upper bound of a success rate (Wilson, 95 %) says that a procedure fails more often than not.
+    """True if even the upper bound of a success rate (Wilson, 95 %) says that a procedure fails more often than not.
 
     >>> keeps_failing(1 / 10, 10), keeps_failing(2 / 10, 10), keeps_failing(0.0, 9)
     (True, False, False)
@@ -447,7 +447,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves no doubt about the direction."""
+        """True if the interval leaves no doubt about the direction."""
         return self.low > 0 or self.high < 0
 
 

@@ -44,7 +44,7 @@ from skep.text.terms import query_terms
 SHORT = 12
 """Words up to which a memory is also compared with others that share most of them."""
 CLEAR_CONFLICT = 0.90
-PAIRS_EACH = 3
+PAIRS_EACH = 2
 """Pairs that one run compares per memory on average, the nearest first, so that its cost grows with what is new."""
 FEW_PAIRS = 10_000
 """Pairs that every run compares where there are so many."""
@@ -130,7 +130,7 @@ def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
 
 
 def _replaces(newer: Memory, older: Memory, now: float) -> bool:
-    """Whether one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
+    """True if one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
     dated = max(newer.created_at, older.created_at) <= now + AHEAD_SECONDS
     if dated and newer.created_at != older.created_at:
         return newer.created_at > older.created_at
@@ -138,7 +138,7 @@ def _replaces(newer: Memory, older: Memory, now: float) -> bool:
 
 
 def mergeable(a: Memory, b: Memory) -> bool:
-    """Whether rules may merge two memories: copies of one statement, of one kind, scope, domain and time."""
+    """True if rules may merge two memories: copies of one statement, of one kind, scope, domain and time."""
     return (
         (a.kind, a.scope) == (b.kind, b.scope)
         and a.polarity * b.polarity != -1
@@ -256,7 +256,7 @@ def resolve_clear(
 
 
 def extracted(memory: Memory) -> bool:
-    """Whether maintenance made a fact of what episodes say; those stay when it replaces the fact."""
+    """True if maintenance made a fact of what episodes say; those stay when it replaces the fact."""
     return (memory.source or "").startswith(EXTRACTED)
 
 

@@ -298,7 +298,7 @@ def _superseding(
 
 
 def _is_copy(existing: Memory, memory: Memory) -> bool:
-    """Whether a memory is the same statement as a stored one: same words, kind and scope, at the same time."""
+    """True if a memory is the same statement as a stored one: same words, kind and scope, at the same time."""
 
     def where(m: Memory) -> tuple[object, ...]:
         return m.kind, m.scope, m.polarity, m.level, m.valid_from, m.valid_to, m.expires_at
