@@ -186,3 +186,14 @@ def test_a_kill_in_the_middle_of_reading_loses_nothing(bank_path: Path) -> None:
         assert len(bank.find(limit=200).memories) == 150
         assert best(bank, "the door of house 149").startswith("The door of house")
         assert [finding for finding in bank.doctor(deep=True) if finding.level == "error"] == []
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_ranking_knows_which_kind_of_vectors_answers_now(bank_path: Path) -> None:
+    made_before_the_model(bank_path)
+
+    with Bank.open(bank_path) as bank:
+        bank.recall("cat")
+        assert not bank.engine.embeddings.model
+        bank.reembed()
+        assert bank.engine.embeddings.model

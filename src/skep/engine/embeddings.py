@@ -213,6 +213,13 @@ class Embeddings:
         return f"the model behind the stored vectors ({space.fingerprint}) is not at hand: {self._old[2]}"
 
     @property
+    def model(self) -> bool:
+        """True where a model made the vectors that answer now, and not a table of words: its cosines weigh more."""
+        space = self.store.active_space()
+        embedder = self.for_space(space) if space is not None else None
+        return not (embedder or self.embedder).instant
+
+    @property
     def waits(self) -> bool:
         """True where a question may have to wait for its vector."""
         old = self._old
