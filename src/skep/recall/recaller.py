@@ -172,7 +172,7 @@ class Recaller:
         bank: Mapping[str, Any] = {}
         if preset is None:
             bank = deployed if deployed is not None else self.deployed()
-        model = self._engine.embeddings.model
+        model = not self._engine.embeddings.embedder.instant
         key = spelt((preset, model, bank, config))
         known = None if key is None else self._configs.get(key)
         if known is None:
