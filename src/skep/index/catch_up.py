@@ -87,8 +87,7 @@ class Shelf:
 
     def load(self) -> tuple[list[Segment], Frame | None, int]:
         """The segments on the shelf, their frame, and the newest event they know. Nothing if any is damaged."""
-        self._generation = self._frame_name = None
-        self._files = {}
+        self.let_go()
         manifest = load_manifest(self.folder, self.owner) if self.folder is not None else None
         if manifest is None or self.folder is None:
             return [], None, 0
@@ -96,7 +95,7 @@ class Shelf:
             segments = [self._open_segment(self.folder, listed) for listed in manifest.segments]
             frame = self._open_frame(self.folder, manifest.frame) if manifest.frame else None
         except BadFileError:
-            self._files = {}
+            self.let_go()
             return [], None, 0
         self._generation, self._frame_name = manifest.generation, manifest.frame
         return segments, frame, manifest.position
@@ -145,8 +144,7 @@ class Shelf:
 
     def clear(self) -> None:
         """Delete every file of the index. Call it with the lock held."""
-        self._generation = self._frame_name = None
-        self._files = {}
+        self.let_go()
         if self.folder is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.folder, NAME))
@@ -161,6 +159,15 @@ class Shelf:
             except BadFileError:
                 bad.append(name)
         return bad
+
+    def whole(self) -> bool:
+        """Whether no file in use was cut off since it was mapped."""
+        return all(file.whole for file in self._files.values())
+
+    def let_go(self) -> None:
+        """Use no file any more."""
+        self._generation = self._frame_name = None
+        self._files = {}
 
     def check(self, segments: Sequence[Segment]) -> None:
         """Read every byte of some segments.
@@ -185,7 +192,7 @@ class Shelf:
         file.verify()
         arrays = file.arrays()
         try:
-            return Frame(*(arrays[field] for field in Frame._fields))
+            return Frame(*(arrays[field].copy() for field in Frame._fields))  # small, and needed by every search
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
 
@@ -263,6 +270,8 @@ class Upkeep:
 
     def refresh(self) -> int:
         """Catch up with the store; returns the position reached."""
+        if not self.shelf.whole():
+            self.drop()
         head = self._source.head()
         if self._source.fingerprint() != self._fingerprint:
             self._open()
@@ -467,6 +476,7 @@ class Upkeep:
                 if not lock.held:
                     raise BusyError("another process is building the index; try again in a minute")
                 self.shelf.clear()
+        self.shelf.let_go()
         self._show([], None, 0)
 
 

@@ -82,8 +82,19 @@ class MappedFile:
         """Every array of the file, as read-only views."""
         return {entry.name: self._view(entry) for entry in self.header.arrays}
 
+    @property
+    def whole(self) -> bool:
+        """Whether the file still has all of its bytes. Reading one that was cut off would end the process (SIGBUS)."""
+        return self._data.size() >= self.header.size
+
     def verify(self, names: Collection[str] | None = None) -> None:
-        """Read every byte, or those of some arrays, and compare with the checksums."""
+        """Read every byte, or those of some arrays, and compare with the checksums.
+
+        Raises:
+            BadFileError: The file is not as it was written.
+        """
+        if not self.whole:
+            raise BadFileError(f"{os.path.basename(self.path)}: cut off")
         for entry in self.header.arrays:
             if (names is None or entry.name in names) and zlib.crc32(
                 _bytes(self._view(entry))

@@ -335,9 +335,11 @@ def _joined(core: str) -> str:
 
 
 def _number(core: str, out: list[str]) -> None:
-    """A version or a decimal, whole and by its leading parts, with and without the v."""
+    """A version or a decimal, whole and by its leading parts, with and without the v; a long one is kept whole."""
     whole = core.lower()
     out.append(whole)
+    if len(whole) > SPLIT_CHARS:  # every leading part of all would be more than anybody can store
+        return
     bare = whole.lstrip("v")
     if bare != whole:
         out.append(bare)
