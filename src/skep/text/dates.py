@@ -126,7 +126,7 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
     today = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     midnight = today.timestamp() + DAY
     found: list[tuple[int, int, Span]] = []
-    taken: list[tuple[int, int]] = []
+    taken = bytearray(len(lowered))  # a mark for every letter of a time that was found
     for pattern, read, needed in _READERS:
         for each in needed:
             if each in lowered:
@@ -136,12 +136,12 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
                 continue
         for match in pattern.finditer(lowered):
             low, high = match.span()
-            if any(low < end and start < high for start, end in taken):
+            if 1 in taken[low:high]:
                 continue
             to_the_moment = read in _TO_THE_MOMENT
             bounds = read(match, moment if to_the_moment else today)
             if bounds is not None:
-                taken.append((low, high))
+                taken[low:high] = b"\1" * (high - low)
                 start, end = bounds[0].timestamp(), bounds[1].timestamp()
                 span = Span(start, end, match.group().strip(), now if to_the_moment else midnight)
                 found.append((low, high, span))
@@ -169,6 +169,8 @@ _open = lazy(r"\b(before|prior to|until|till|after|since)(?: the)? ?$")
 _opens = lazy(r"(before|until|till|after|since)\b")
 _between = lazy(r"\b(?:between|from) ?(?:the )?$")
 _and = lazy(r",? (?:and|to|until|till|through) (?:the )?$")
+NEAR = 20
+"""Letters before a time in which a word such as "since" or "between the" stands."""
 EVER = -62_135_596_800.0
 """The beginning of the year 1."""
 
@@ -183,19 +185,22 @@ def _joined(text: str, found: Sequence[tuple[int, int, Span]], midnight: float) 
     """
     out: list[Span] = []
     joined: set[int] = set()
-    for low, high, span in found:
+    for number, (low, high, span) in enumerate(found):
         if low in joined:
             continue
-        pair = next((each for each in found if each[0] > high and _and.fullmatch(text[high : each[0]])), None)
-        if pair is not None and pair[2].end > span.start and _between.search(text[:low]):
+        before = text[max(0, low - NEAR) : low]
+        pair = found[number + 1] if number + 1 < len(found) else None
+        if pair is not None and not _and.fullmatch(text[high : pair[0]]):
+            pair = None
+        if pair is not None and pair[2].end > span.start and _between.search(before):
             joined.add(pair[0])
             until = min(span.until, pair[2].until)
             out.append(Span(span.start, pair[2].end, text[low : pair[1]].strip(), until))
             continue
-        said = _open.search(text[:low])
+        said = _open.search(before)
         word = _opens.match(span.text) or said
         if word is not None:
-            named = span.text if word is not said else text[word.start() : high].strip()
+            named = span.text if word is not said else text[low - len(before) + word.start() : high].strip()
             span = _opened(span._replace(text=named), word.group(1), midnight)
         if word is not None and out and (both := _bounded(out[-1], span)):
             out[-1] = both
