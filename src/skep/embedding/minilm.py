@@ -16,7 +16,6 @@ import msgspec
 
 from skep.embedding.embedder import Calibration
 from skep.errors import EmbedderUnavailableError
-from skep.runtime import undisturbed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -235,8 +234,7 @@ def _about(folder: str) -> dict[str, object]:
 @lru_cache(maxsize=2)
 def _model(folder: str) -> _Model:
     """The weights of a file, kept for as long as the process lives: several banks share them."""
-    with undisturbed():
-        import numpy as np
+    import numpy as np
 
     try:
         raw = np.fromfile(os.path.join(folder, "minilm.bin"), np.uint8)

@@ -45,6 +45,7 @@ from skep.index.segment_files import (
     write_file,
 )
 from skep.index.segment_reader import Segment, shown
+from skep.runtime import gc_paused
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -192,7 +193,9 @@ class Shelf:
         file.verify()
         arrays = file.arrays()
         try:
-            return Frame(*(arrays[field].copy() for field in Frame._fields))  # small, and needed by every search
+            return Frame(
+                *(arrays[field].copy() for field in Frame._fields)
+            )  # small, and needed by every search
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
 
@@ -365,7 +368,6 @@ class Upkeep:
     def _contents(self, rows: Iterator[IndexRow], head: int) -> Iterator[tuple[Content, int]]:
         """The tail and the rows after it, in portions of a segment each, with the event each portion ends at."""
         from skep.index.segment_builder import Builder
-        from skep.runtime import uncollected
         from skep.storage.full_text import handed_over
 
         entries = list(self.table.tail.entries.values())
@@ -373,7 +375,11 @@ class Upkeep:
         builder.add([entry.row for entry in entries])
         builder.add(list(self.table.tail.gone.values()))
         position = self.position
-        while (last := uncollected(lambda builder=builder: builder.add_next(rows, CHUNK))) is not None:
+        while True:
+            with gc_paused():
+                last = builder.add_next(rows, CHUNK)
+            if last is None:
+                break
             position = max(position, last)
             if builder.count >= SEGMENT_ROWS:
                 yield builder.finish(), position

@@ -1,7 +1,7 @@
 """Columns: the fields of a row that filters and ranking read, as numbers; timelines, read off the columns.
 
-Strings become 64-bit keys. Keys need no dictionary, so opening an index parses nothing, and no word stands in it in the
-clear. Zero means "no value". Two of a million different strings share a key with a probability below one in ten million.
+Strings become 64-bit keys. Keys need no dictionary, so opening an index parses nothing, and no word stands in it in
+the clear. Zero means "no value". Two of a million strings share a key with a probability below one in ten million.
 
 Each column has a default; a segment in which every row has it does not store the column. Where every row has the same
 other value, that is stored once.

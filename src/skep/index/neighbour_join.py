@@ -2,9 +2,9 @@
 
 Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the axes
 along which the bank's rows reach furthest, a quarter of all. What the other axes could add is at most the product of
-the lengths that two rows have there (Cauchy and Schwarz), so no pair is lost. The whole codes of the pairs that are left
-decide. The compiled loop (`core/near_pairs.c`) sees rows through a lens in small whole numbers and adds what rounding
-may cost to the bound; it is three times as fast. `index` calls it for maintenance.
+the lengths that two rows have there (Cauchy and Schwarz), so no pair is lost. The whole codes of the pairs that are
+left decide. The compiled loop (`core/near_pairs.c`) sees rows through a lens in small whole numbers and adds what
+rounding may cost to the bound; it is three times as fast. `index` calls it for maintenance.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ class Small(NamedTuple):
     def join(
         self, codes: Codes, local: Ints, queries: Floats, columns: Ints, places: Ints
     ) -> tuple[int, int]:
-        """Put the pairs that may be near into two arrays; returns how many rows were looked at, how many pairs found."""
+        """Put the pairs that may be near into two arrays; returns the rows looked at and the pairs found."""
         return runtime.native.join(*codes, local, *self, queries, columns, places)
 
 

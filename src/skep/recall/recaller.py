@@ -26,7 +26,7 @@ from skep.recall.conflict_marks import Near, at_least, conflicts_marked, newest_
 from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.recall_config import preset as preset_named
 from skep.retrieval.score import narrowed
-from skep.runtime import spelt, undisturbed
+from skep.runtime import spelt
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED, UPDATES
 
 if TYPE_CHECKING:
@@ -505,10 +505,9 @@ def _copied(metadata: dict[str, Any] | None) -> dict[str, Any]:
 
 def _load(engine: Engine) -> _Loaded:
     """What the pipeline reads from, and the pipeline."""
-    with undisturbed():
-        from skep.retrieval.pipeline import ranked, run
-        from skep.retrieval.sources import BankSources
+    from skep.retrieval.pipeline import ranked, run
+    from skep.retrieval.sources import BankSources
 
-        sources = BankSources(engine)
-        _ = engine.index
+    sources = BankSources(engine)
+    _ = engine.index
     return _Loaded(sources, run, ranked)

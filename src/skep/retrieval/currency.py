@@ -39,7 +39,8 @@ from msgspec.structs import replace
 
 from skep.retrieval import candidates as stage
 from skep.retrieval.query import terms_of as terms_reading
-from skep.runtime import MONTH, lazy
+from skep.runtime import lazy
+from skep.text.dates import MONTH
 from skep.text.terms import FAILED, SEVERAL, SINGLE, STOP, terms
 
 if TYPE_CHECKING:

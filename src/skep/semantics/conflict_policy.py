@@ -11,7 +11,7 @@ from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
-from skep.runtime import uncollected
+from skep.runtime import gc_paused
 from skep.semantics.find_conflicts import ContradictionFn, find_for, holds, refused, repeats, replaces
 from skep.storage.memory_rows import searched_text
 from skep.storage.sqlite_store import Plan
@@ -131,7 +131,8 @@ def remember_many(
     done: list[Remembered] = []
     for run in runs:
         if run[0].on_conflict in ("ignore", "raise"):
-            stored = uncollected(lambda run=run: _stored_all(engine, run))
+            with gc_paused():
+                stored = _stored_all(engine, run)
         else:
             stored = [
                 remember(

@@ -16,9 +16,10 @@ from functools import lru_cache
 from math import isclose, isfinite
 from typing import NamedTuple
 
-from skep.runtime import MONTH, lazy
+from skep.runtime import lazy
 from skep.semantics import lexicon as lx
 from skep.semantics.lexicon import UNITS, word_set
+from skep.text.dates import MONTH
 
 MEMO_TEXTS = 4096
 Day = tuple[int, int, int]

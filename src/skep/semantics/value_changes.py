@@ -27,8 +27,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from skep.runtime import MONTH
 from skep.semantics import lexicon as lx
+from skep.text.dates import MONTH
 
 _VALUE = re.compile(
     r"(?P<money>[$€£]\s?\d[\d,]*(?:\.\d+)?(?:[kmb]n?\b| ?(?:million|billion)\b)?)"
