@@ -1,4 +1,4 @@
-"""What a process shares: behaviour at a fork, the compiled core, patterns compiled on first use, products of matrices.
+"""Shared state of a process: forks, the compiled core, patterns compiled on first use, products of matrices.
 
 Every room may use it; it imports none of them.
 """

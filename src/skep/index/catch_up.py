@@ -1,15 +1,9 @@
-"""Where segments are kept: in a folder shared by any number of processes, or in memory.
+"""Catching up: keep an index in step with its store by writing, merging and erasing segments.
 
-Keeping an index in step with its store: catching up, writing segments, merging them, erasing.
-
-Whoever writes holds the folder's lock and, holding it, first catches up with the store. So what was forgotten
-before the lock was taken is never written, and what is forgotten later is erased by whoever forgets it, who
-waits for the lock.
-
-One segment without some of its rows, which is what forgetting leaves of it.
-
-What stays keeps its order and its sketch, so that nothing is sorted or sketched again; otherwise it is what
-`builder.merge` would make of the one segment.
+Segments are kept on a shelf: a folder shared by any number of processes, or memory. Whoever writes holds the
+folder's lock and, holding it, first catches up with the store. So what was forgotten before the lock was taken is
+never written, and what is forgotten later is erased by whoever forgets it, who waits for the lock. Only `index`
+calls this module.
 """
 
 from __future__ import annotations
@@ -103,7 +97,7 @@ class Shelf:
 
     @property
     def moved(self) -> bool:
-        """Whether another process changed the folder since it was loaded or published."""
+        """True if another process changed the folder since it was loaded or published."""
         if self.folder is None or not self.writable:
             return False
         manifest = load_manifest(self.folder, self.owner)
@@ -162,7 +156,7 @@ class Shelf:
         return bad
 
     def whole(self) -> bool:
-        """Whether no file in use was cut off since it was mapped."""
+        """True if no file in use was cut off since it was mapped."""
         return all(file.whole for file in self._files.values())
 
     def let_go(self) -> None:
@@ -222,7 +216,7 @@ CHUNK = 1024
 LARGE = 1 << 12
 """Building a segment of so many rows leaves enough unused memory behind to be worth handing back."""
 FAILURES = (BadFileError, IndexError, ValueError, MemoryError)
-"""What reading a damaged file may end in."""
+"""Exceptions that reading a damaged file may end in."""
 PATIENCE = 60.0
 """Seconds to wait for another process that builds, when there is no way around it."""
 
@@ -408,7 +402,7 @@ class Upkeep:
     def _merged(
         self, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, oldest: bool
     ) -> Content:
-        """What is kept of some segments. Nothing damaged gets into a new file, where its checksum would be right."""
+        """The kept rows of some segments. Nothing damaged gets into a new file, where its checksum would be right."""
         from skep.index.segment_builder import merge
 
         self.shelf.check(segments)
@@ -513,7 +507,7 @@ if TYPE_CHECKING:
 
 
 def trimmed(segment: Segment, keep: Flags, *, oldest: bool) -> Content:
-    """What a segment holds of some rows of another.
+    """The content of a segment that holds some rows of another.
 
     Args:
         segment: What is left whole.

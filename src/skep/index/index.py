@@ -74,7 +74,7 @@ class Neighbours(NamedTuple):
 
 
 class IndexStats(NamedTuple):
-    """What the index holds."""
+    """Sizes and position of an index."""
 
     segments: int
     tail: int
@@ -86,7 +86,7 @@ class IndexStats(NamedTuple):
     """On disk."""
     position: int
     drift: int
-    """How far the position lies behind the store."""
+    """Events that the position lies behind the store."""
 
 
 class SegmentIndex:
@@ -168,7 +168,7 @@ class SegmentIndex:
         return self._trusting(answer)
 
     def admits(self, where: Filter) -> bool:
-        """Whether a filter admits anything."""
+        """True if a filter admits anything."""
         return self._trusting(lambda: self._masks.admitted(where).count > 0)
 
     def similar(self, vector: Singles, where: Filter, k: int) -> Pool:
@@ -254,7 +254,7 @@ class SegmentIndex:
         return self._trusting(answer)
 
     def idf(self, terms: Sequence[str]) -> Floats:
-        """How rare each term is in the whole bank."""
+        """Inverse document frequency of each term in the whole bank."""
 
         def answer() -> Floats:
             return look_up(self._upkeep.table, terms).rarity
@@ -285,7 +285,7 @@ class SegmentIndex:
         return self._trusting(answer)
 
     def stats(self) -> IndexStats:
-        """What the index holds, and how far it lies behind."""
+        """Sizes of the index, and how far it lies behind the store."""
         with self._lock:
             table = self._upkeep.table
             return IndexStats(
@@ -401,7 +401,7 @@ def _best_first(table: Table, best: Best) -> Ints:
 
 
 def _having_vectors(table: Table, admitted: Admitted) -> int:
-    """How many of the admitted slots have a vector."""
+    """The number of admitted slots that have a vector."""
     if table.all_vectors:
         return admitted.count
     return int(np.count_nonzero(table.has_vector[admitted.slots]))

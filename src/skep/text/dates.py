@@ -1,7 +1,6 @@
-"""Times named in a text: absolute ("in May 2023", "2023-05-08") and relative ("two weeks ago", "last month").
+"""Dates: times named in a text, absolute ("in May 2023") and relative ("two weeks ago", "last month"). Pure.
 
-A time is a half-open interval of seconds since the epoch, in UTC. What is relative is relative to an
-injected now.
+A time is a half-open interval of seconds since the epoch, in UTC. What is relative is relative to an injected now.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Span(NamedTuple):
     """When the same words begin to mean another time: midnight for days, the moment itself for hours."""
 
     def holds(self, moment: float) -> bool:
-        """Whether the moment lies inside."""
+        """True if the moment lies inside."""
         return self.start <= moment < self.end
 
 
@@ -163,7 +162,7 @@ def holds_until(text: str, now: float) -> float:
 
 
 def _tells(lowered: str) -> bool:
-    """Whether a text holds a word without which no pattern finds a time; every query is looked at."""
+    """True if a text holds a word without which no pattern finds a time; every query is looked at."""
     for telling in _TELLING:  # noqa: SIM110  a generator would be called for each
         if telling in lowered:
             return True
@@ -215,7 +214,7 @@ def _joined(text: str, found: Sequence[tuple[int, int, Span]], midnight: float) 
 
 
 def _bounded(one: Span, other: Span) -> Span | None:
-    """What two spans have in common, where one has no beginning and the other begins before that ends."""
+    """The overlap of two spans, where one has no beginning and the other begins before that ends."""
     first, last = (one, other) if other.start == EVER else (other, one)
     if last.start != EVER or first.start == EVER or not first.start < last.end <= first.end:
         return None
@@ -395,7 +394,7 @@ _SLACK = {
     "quarter": 45,
     "year": 183,
 }
-"""How many days either side a vague "n units ago" may mean."""
+"""Days either side that a vague "n units ago" may mean."""
 HALF_SLACK = 45
 """The same for "half a year ago"."""
 
@@ -505,4 +504,4 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Bound
 )
 """Patterns, how each is read, and what a text must hold some of for it to be tried: most are not even compiled."""
 _TO_THE_MOMENT = (_read_hours, _read_minutes)
-"""What counts from the moment itself; all else counts from the day."""
+"""Readers that count from the moment itself; all others count from the day."""
