@@ -13,7 +13,6 @@ from skep.engine.engine import Engine
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.filters import Asking, Filter, checked_filter
 from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled, ScopeLike
-from skep.runtime import undisturbed
 from skep.semantics import find_conflicts as conflict_search
 from skep.text.terms import query_terms
 from skep.validation import (
@@ -318,10 +317,10 @@ class Reading(History):
     @property
     def _recall(self) -> Recaller:
         if self._recaller is None:
-            with undisturbed():
-                # while few frames are open: deeper, their memory is asked for and freed at every call
-                import skep.retrieval.pipeline  # noqa: F401  # pyright: ignore[reportUnusedImport]
-                from skep.recall.recaller import Recaller
+            # while few frames are open: deeper, their memory is asked for and freed at every call
+            import skep.retrieval.pipeline  # noqa: F401  # pyright: ignore[reportUnusedImport]
+            from skep.recall.recaller import Recaller
+
             self._recaller = Recaller(self._engine)
         return self._recaller
 

@@ -22,7 +22,6 @@ from skep.config import Settings, bank_file
 from skep.embedding.embedder import Opener
 from skep.embedding.remote import from_environment
 from skep.model import Memory, Stage
-from skep.runtime import undisturbed
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, what it does)
@@ -89,8 +88,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        with undisturbed():
-            return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
+        return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

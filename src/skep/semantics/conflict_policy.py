@@ -14,7 +14,7 @@ from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
-from skep.runtime import uncollected
+from skep.runtime import gc_paused
 from skep.semantics.find_conflicts import (
     ContradictionFn,
     find_for,
@@ -148,7 +148,8 @@ def remember_many(
     done: list[Remembered] = []
     for run in runs:
         if run[0].on_conflict in ("ignore", "raise"):
-            stored = uncollected(lambda run=run: _stored_all(engine, run))
+            with gc_paused():
+                stored = _stored_all(engine, run)
         else:
             stored = [
                 remember(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from skep.config import PROJECT_FOLDER, find_bank
 from skep.errors import MovedError
-from skep.runtime import undisturbed
 from skep.server.mcp.session import Session
 from skep.server.mcp.stdio import root_uris
 from skep.server.mcp.tool_calls import Call
@@ -185,9 +184,8 @@ class Serving:
     def __init__(
         self, bank: str | None, profile: str, judge: str | None, environ: Mapping[str, str], *, local: bool
     ) -> None:
-        with undisturbed():
-            from skep import __version__
-            from skep.server.mcp.tool_profiles import build_server
+        from skep import __version__
+        from skep.server.mcp.tool_profiles import build_server
 
         command = _words(judge) if judge else None
         self.banks = Banks(bank, environ=environ, start=Path.cwd(), local=local)
