@@ -146,9 +146,18 @@ def _read_yaml(text: str) -> Any:
     except ImportError as error:
         raise MissingExtraError("Reading hive.yaml", "yaml") from error
     try:
+        # an alias may stand for a list of aliases, and so on: nine lines become a billion values
+        tokens: Iterator[Any] = cast("Any", yaml).scan(text)
+        alias = next((one for one in tokens if isinstance(one, yaml.AliasToken)), None)
+        if alias is not None:
+            line = alias.start_mark.line + 1
+            problem = f"line {line}: *{alias.value} repeats another part; write that part out instead"
+            raise ManifestError([Finding(where="syntax", problem=problem)])
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ManifestError([Finding(where="syntax", problem=" ".join(str(error).split()))]) from None
+    except RecursionError:
+        raise ManifestError([Finding(where="syntax", problem="nested too deep to be read")]) from None
 
 
 def _read_json(text: str) -> Any:

@@ -40,7 +40,8 @@ _ASSISTANT = re.compile(
     re.I,
 )
 _LOG = re.compile(
-    r"traceback \(most recent|^\s*at \S+\(.*:\d+\)|^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d.*(?:INFO|DEBUG|WARN|ERROR)",
+    r"traceback \(most recent|^[ \t]*at [^\s(]+\(.*:\d+\)|"
+    r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d.*(?:INFO|DEBUG|WARN|ERROR)",
     re.I | re.M,
 )
 _BLOB = re.compile(r"^[A-Za-z0-9+/=_-]{40,}$|^[0-9a-f-]{32,}$")

@@ -24,7 +24,7 @@ Strategy = Literal["by_heading", "by_paragraph", "fixed"]
 CHARS_PER_TOKEN = 4
 """Within a few per cent of what tokenizers count on prose."""
 
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S.*)$")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _UNDERLINE = re.compile(r"^ {0,3}(=+|-+)[ \t]*$")
 _NOT_SLUG = re.compile(r"[^\w]+")
@@ -100,7 +100,8 @@ def blocks(text: str) -> Iterator[Block]:
         under = None if code else _UNDERLINE.match(line)
         if heading:
             yield from _text_block(pending)
-            yield Block(level=len(heading[1]), text=heading[2])
+            title = heading[2].rstrip()
+            yield Block(level=len(heading[1]), text=title.rstrip("#").rstrip() or title)
             pending = []
         elif under and pending and _is_title(pending):
             title = pending.pop().strip()
@@ -219,6 +220,7 @@ def _fit(text: str, limit: int) -> Iterator[str]:
 SUFFIXES = (".md", ".txt", ".html", ".htm", ".pdf")
 MAX_DOCUMENT_BYTES = 8 * 1024 * 1024
 _KEY = re.compile(r"^([A-Za-z_][\w-]*)\s*:\s*(.*)$")
+_DASHED = re.compile(r"^\s*-\s+(.*)$")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 FieldValue = str | tuple[str, ...]
@@ -268,47 +270,58 @@ def read_document(path: str, file: Path) -> Document:
     )
 
 
-def front_matter(text: str) -> tuple[dict[str, FieldValue], str]:
+def front_matter(text: str, *, lenient: bool = False) -> tuple[dict[str, FieldValue], str]:
     """Split the `key: value` lines between two `---` from the text below them.
 
-    Values are plain or quoted words, `[a, b]`, or a list of `- item` lines. Nothing else is read, nothing
-    is guessed.
+    Values are plain or quoted words, `[a, b]`, or a list of `- item` lines. This is the part of YAML that notes use;
+    nothing else is read, nothing is guessed.
+
+    Args:
+        text: A whole document.
+        lenient: Pass over other lines instead of refusing them, as for notes that other programs wrote.
+
+    Raises:
+        FrontMatterError: A line is of another kind, a key stands twice, or the end is missing.
 
     >>> front_matter("---\\ncategory: faq\\n---\\nHello")
     ({'category': 'faq'}, 'Hello')
+    >>> front_matter("---\\ntitle: A: b\\ntags: [x, 'y z']\\naliases:\\n  - one\\n---\\n")[0]
+    {'title': 'A: b', 'tags': ('x', 'y z'), 'aliases': ('one',)}
     """
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return {}, text
     end = next((at for at, line in enumerate(lines[1:], start=1) if line.rstrip() in ("---", "...")), None)
     if end is None:
+        if lenient:
+            return {}, text
         raise FrontMatterError(1, "the front matter is opened with '---' and never closed")
-    fields: dict[str, FieldValue] = {}
+    fields: dict[str, str | list[str]] = {}
     key = ""
     for number, line in enumerate(lines[1:end], start=2):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        item = re.match(r"^\s*-\s+(.*)$", line)
+        item = _DASHED.match(line)
         found = _KEY.match(line)
         if item and key:
             earlier = fields[key]
-            fields[key] = (
-                *((earlier,) if isinstance(earlier, str) and earlier else tuple(earlier)),
-                _plain(item[1]),
-            )
-        elif found:
+            if isinstance(earlier, str):
+                earlier = fields[key] = [earlier] if earlier else []
+            earlier.append(_plain(item[1]))
+        elif found and (lenient or found[1] not in fields):
             key = found[1]
-            if key in fields:
-                raise FrontMatterError(number, f"the key {key!r} is stated twice")
             fields[key] = _value(found[2].strip())
-        else:
+        elif found:
+            raise FrontMatterError(number, f"the key {found[1]!r} is stated twice")
+        elif not lenient:
             raise FrontMatterError(number, f"{line.strip()[:60]!r} is neither 'key: value' nor '- item'")
-    return fields, "\n".join(lines[end + 1 :]).lstrip("\n")
+    kept = {name: value if isinstance(value, str) else tuple(value) for name, value in fields.items()}
+    return kept, "\n".join(lines[end + 1 :]).lstrip("\n")
 
 
-def _value(raw: str) -> FieldValue:
+def _value(raw: str) -> str | list[str]:
     if raw.startswith("[") and raw.endswith("]"):
-        return tuple(_plain(part) for part in raw[1:-1].split(",") if part.strip())
+        return [_plain(part) for part in raw[1:-1].split(",") if part.strip()]
     return _plain(raw)
 
 

@@ -356,16 +356,17 @@ def read_graphiti(path: Path) -> Iterator[Item]:
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
     """Every object that looks like a node or an edge, however the export is nested."""
-    if isinstance(value, list):
-        for one in cast("list[Any]", value):
-            yield from _objects(one)
-    elif isinstance(value, dict):
-        entry = cast("dict[str, Any]", value)
-        if any(isinstance(entry.get(key), str) for key in ("fact", "content", "summary")):
-            yield entry
-        else:
-            for one in entry.values():
-                yield from _objects(one)
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += reversed(cast("list[Any]", one))
+        elif isinstance(one, dict):
+            entry = cast("dict[str, Any]", one)
+            if any(isinstance(entry.get(key), str) for key in ("fact", "content", "summary")):
+                yield entry
+            else:
+                waiting += reversed(entry.values())
 
 
 def _fact(entry: dict[str, Any], key: str) -> Item | None:
