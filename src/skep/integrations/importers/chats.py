@@ -165,7 +165,7 @@ def _packed(path: Path, first: int | None = None) -> bytes | None:
                 )
             with archive.open(found) as file:
                 return file.read(size if first is None else first)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError) as error:
         raise InvalidInputError(f"{path} cannot be unpacked: {error}; export it again") from error
 
 
