@@ -1,15 +1,10 @@
-"""The documents of a collection with their fields checked, and what their fields may be filtered by.
+"""Documents of a collection in a bank: read and checked, indexed, and eval sets learnt from their use.
 
-Documents into the bank: only what changed is written, and what was removed from the folder leaves recall.
-
-Each chunk is a memory of kind `document`. Its source is the chunk id, its tags are the collection and the
-values of filterable fields, and its metadata keeps the path, the headings and a hash of the content.
-
-Learning from traffic: recalls and outcomes that the bank has recorded become an eval set.
-
-What was used in a task that went well is relevant to its query; what was used in a task that failed is a
-distractor. Several tasks with the same query vote. Everything is read from the bank and written to the
-workspace: nothing leaves the machine.
+A chunk is a memory of kind `document`: its source is the chunk id, its tags are the collection and the values of
+filterable fields, its metadata keeps the path, the headings and a hash of the content. Indexing writes only what
+changed, and takes out of recall what was removed from the folder. `harvest` turns recorded recalls and outcomes into an
+eval set: what a task that went well used is relevant to its query, what a failed task used is a distractor. Called by
+`deploy` and `skep tune`; reads the workspace and the bank, sends nothing anywhere.
 """
 
 from __future__ import annotations
@@ -106,6 +101,7 @@ def read_sources(workspace: Workspace, collection: Collection) -> Sources:
         for path in _paths(workspace, collection):
             document = _read(workspace, path, findings)
             if document is not None:
+                document.fields.update(_folder_fields(path, document, collection))
                 wrong = list(_check_fields(document, collection))
                 findings.extend(wrong)
                 if not any(finding.severity == "error" for finding in wrong):
@@ -114,6 +110,14 @@ def read_sources(workspace: Workspace, collection: Collection) -> Sources:
         what, fix = f"the collection {collection.name!r} has no documents", "put files into documents/"
         findings.append(Finding(code="no-documents", file="documents", what=what, fix=fix))
     return Sources(collection=collection, sources=tuple(sources), findings=tuple(findings))
+
+
+def _folder_fields(path: str, document: Document, collection: Collection) -> Iterator[tuple[str, str]]:
+    """Fields that the collection takes from the name of a document's folder, where the document does not state them."""
+    folder = path.rpartition("/")[0].rpartition("/")[2]
+    for name, field in collection.fields.items():
+        if field.from_folder and folder and name not in document.fields:
+            yield name, folder
 
 
 def _paths(workspace: Workspace, collection: Collection) -> Iterator[str]:

@@ -13,9 +13,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
+from msgspec import Meta
 
 from skep.errors import ConfigError, MissingExtraError
 from skep.private_parts import without_private
@@ -33,10 +34,13 @@ _NOT_SLUG = re.compile(r"[^\w]+")
 class Chunking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the documents of a collection are cut."""
 
-    strategy: Strategy = "by_heading"
-    max_tokens: int = 512
-    heading_level: int = 2
-    """`by_heading` cuts at headings of this level and above (1 is the highest)."""
+    strategy: Annotated[Strategy, Meta(description="Where documents are cut.")] = "by_heading"
+    max_tokens: Annotated[
+        int, Meta(ge=16, le=8192, description="No chunk is longer than about this many tokens.")
+    ] = 512
+    heading_level: Annotated[
+        int, Meta(ge=1, le=6, description="by_heading cuts at headings of this level and above.")
+    ] = 2
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):

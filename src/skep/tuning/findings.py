@@ -62,6 +62,7 @@ CODES: dict[str, str] = {
     "config-refused": "the recall pipeline refuses the config",
     "active-differs": "configs/active.json is not what is deployed",
     # evals
+    "made-up": "an eval set leaves out ids or splits, and they were made up",
     "no-evals": "there is nothing to measure with",
     "empty-evals": "an eval set without queries",
     "no-holdout": "no query is held out",
