@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from skep.errors import did_you_mean
 from skep.tuning import workspace as workspace_module
 from skep.tuning.document_index import read_sources
-from skep.tuning.findings import CODES, RefusedError, did_you_mean
+from skep.tuning.findings import CODES, RefusedError
 from skep.tuning.schemas import check
 from skep.tuning.search_config import CONFIG, config_schema
 from skep.tuning.validate import check_files
@@ -321,7 +322,7 @@ def test_the_schemas_are_valid_json_schema_and_accept_the_example_configs() -> N
 
 
 def test_a_hint_lists_what_there_is_when_nothing_is_close() -> None:
-    assert did_you_mean("zzz", ["alpha", "beta"]) == "use one of: alpha, beta"
+    assert did_you_mean("zzz", ["alpha", "beta"]) == "known are alpha, beta"
 
 
 def test_json_may_have_comments_and_trailing_commas_as_in_tsconfig(folder: Path, write: Write) -> None:

@@ -230,7 +230,7 @@ def common(command: F) -> F:
 
 
 def scope_options(command: F) -> F:
-    """Whom memories are for."""
+    """`--user`, `--project` and `--session`: the scope of memories."""
     for name in ("session", "project", "user"):
         command = click.option(f"--{name}", help=f"The {name} of the scope.")(command)
     return command
@@ -261,13 +261,13 @@ def outer_bank() -> str | None:
 
 
 def bank_exists(bank_path: str | None) -> bool:
-    """Whether the bank a command would work on is there already."""
+    """True if the bank of a command is there already."""
     named = outer_bank() if bank_path is None else bank_path
     return os.path.exists(bank_file(named, os.environ, os.getcwd()))
 
 
 def opener() -> Opener:
-    """How the embedders of banks are opened here: with the keys and addresses of the environment."""
+    """The opener of embedders, with the keys and addresses of the environment."""
     return from_environment(os.environ)
 
 
@@ -298,7 +298,7 @@ JOINED = {"contradiction": "contradiction with", "duplicate": "duplicate of", "u
 
 
 def stage_line(stage: Stage) -> str:
-    """What one stage of a recall did, on one line."""
+    """One stage of a recall on one line."""
     return f"{stage.name}: kept {stage.kept}, cut {stage.cut}" + (f" ({stage.note})" if stage.note else "")
 
 

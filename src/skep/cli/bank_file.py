@@ -1,7 +1,4 @@
-"""Commands about the bank as a whole: init, export, import, backup, status, doctor, reembed, completion.
-
-`skep sync`: exchange events with another replica, directly or through files.
-"""
+"""Commands about the bank as a whole: init, export, import, backup, status, doctor, reembed, sync, completion."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
-"""`skep install` and `skep uninstall`: a place in a client's configuration.
+"""Commands for agents' clients: install, uninstall, hook, mcp; and for foreign memories: audit, and what import reads.
 
-What `skep import` does with the files of other memories.
-
-`skep hook`: what a coding agent runs before a prompt and after an answer.
-
-`skep audit`: what is wrong with a memory's files.
-
-`skep mcp`: the bank as a server for agents.
+Files are written by `integrations`, requests served by `server`; the environment is read here.
 """
 
 from __future__ import annotations
@@ -148,7 +142,7 @@ MARK = b'"skep-bank"'
 
 
 def is_export(path: str) -> bool:
-    """Whether a file is an export of a bank, by its first line."""
+    """True for an export of a bank, by its first line."""
     file = Path(path)
     if not file.is_file():
         return False
@@ -157,7 +151,7 @@ def is_export(path: str) -> bool:
 
 
 def read_foreign(path: str, source: str | None) -> tuple[str, list[Item]]:
-    """What a file was taken for, and everything in it; read to its end before a bank is touched."""
+    """The kind of a file and all of its items, read to the end before a bank is touched."""
     from skep.integrations.importers.registry import read
 
     chosen, items = read(Path(path).expanduser(), source)

@@ -1,9 +1,8 @@
-"""Edit JSON with comments in place, so that a file keeps everything else exactly as its owner wrote it.
+"""Edits of JSON with comments and of TOML in place; all else in the text stays as its owner wrote it. Pure.
 
-The text is scanned for the spans of its values; an edit replaces or inserts only the span it is about.
-Comments, trailing commas, order and indentation of the rest survive.
-
-Edit TOML in place: whole tables by name. Everything else stays as it was written.
+JSON is scanned for the spans of its values; an edit replaces or inserts only the span it is about, so comments,
+trailing commas, order and indentation survive. TOML is edited by whole tables. By hand, because no maintained
+library keeps comments in JSON, and the base install must be able to edit Codex's TOML.
 """
 
 from __future__ import annotations

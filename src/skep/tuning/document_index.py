@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 
 from skep.bank.bank import Bank
-from skep.errors import MissingExtraError, NotFoundError
+from skep.errors import MissingExtraError, NotFoundError, did_you_mean
 from skep.model import Event, Memory
 from skep.tuning.documents import (
     MAX_DOCUMENT_BYTES,
@@ -33,7 +33,7 @@ from skep.tuning.documents import (
     chunk,
     read_document,
 )
-from skep.tuning.findings import Finding, RefusedError, did_you_mean, refuse_errors
+from skep.tuning.findings import Finding, RefusedError, refuse_errors
 from skep.tuning.schemas import EVERYTHING, RESERVED
 from skep.tuning.search_config import Scalar, field_tag
 from skep.tuning.workspace import (
@@ -235,7 +235,7 @@ TITLE_LIMIT = 500
 
 
 class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What indexing did to the bank."""
+    """The effect of indexing on the bank."""
 
     collection: str
     documents: int
@@ -251,7 +251,7 @@ class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chunks(self) -> int:
-        """How many chunks the collection now has."""
+        """Chunks that the collection has now."""
         return self.added + self.changed + self.unchanged
 
 
@@ -319,7 +319,7 @@ def source_version(sources: Sources) -> str:
 
 
 def document_of(memory: Memory) -> str:
-    """What labels call this memory: the path of its document, or `memory:` and its id."""
+    """The name of a memory in labels: the path of its document, or `memory:` and its id."""
     path: object = memory.metadata.get("path")
     return path if memory.kind == "document" and isinstance(path, str) else f"memory:{memory.id}"
 
@@ -558,7 +558,7 @@ def _results(bank: Bank) -> Iterator[Result]:
 
 
 def _helped(bank: Bank, memory_id: str, outcome: Event, used: int) -> bool:
-    """Whether a memory that an outcome names is still here and is not the lesson which that outcome left behind.
+    """True if a memory that an outcome names is still here and is not the lesson which that outcome left behind.
 
     `learn` writes a lesson, one link to each memory it came from, and then the outcome: the counters of their events
     tell a lesson from what was used, whatever the clock says.

@@ -1,9 +1,9 @@
-"""From one document to its chunks: by heading, by paragraph, or by length.
+"""Documents as text and fields, and their chunks: by heading, by paragraph, or by length.
 
-A chunk's id is the document's path and the slug of its heading, so that it survives edits elsewhere in the
-file. Fenced code is never read as headings. Nothing is lost: every line of text is in exactly one chunk.
-
-Reading one document: Markdown, plain text, HTML, or PDF with the extra. Front matter becomes fields.
+Markdown, plain text, HTML, and PDF with the extra `pdf`; front matter becomes fields. A chunk's id is the
+document's path and the slug of its heading, so it survives edits elsewhere in the file. Fenced code is never read
+as headings. Every line of text is in exactly one chunk. Called by `document_index`, `validate` and the importers of
+notes; reads the file it is given and nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_SLUG = re.compile(r"[^\w]+")
 
 
 class Chunking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the documents of a collection are cut."""
+    """The cutting of a collection's documents."""
 
     strategy: Annotated[Strategy, Meta(description="Where documents are cut.")] = "by_heading"
     max_tokens: Annotated[
@@ -205,7 +205,7 @@ def _text_block(lines: list[str]) -> Iterator[Block]:
 
 
 def _is_title(pending: list[str]) -> bool:
-    """Whether the last line stands alone and reads as a title that `===` or `---` may underline."""
+    """True if the last line stands alone and reads as a title that `===` or `---` may underline."""
     last = pending[-1].strip()
     return bool(last) and last[0] not in "-*+|>#`~" and (len(pending) == 1 or not pending[-2].strip())
 

@@ -15,7 +15,8 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from skep.tuning.findings import Finding, did_you_mean
+from skep.errors import did_you_mean
+from skep.tuning.findings import Finding
 
 Schema = dict[str, Any]
 

@@ -82,7 +82,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Retrieval(_Section, frozen=True, kw_only=True):
-    """Where candidates come from and how they are ordered."""
+    """The sources of candidates and their order."""
 
     method: Annotated[
         Literal["keyword", "vector", "hybrid"], Meta(description="Words, meaning, or both.")
@@ -248,7 +248,7 @@ def to_raw(config: SearchConfig) -> dict[str, Any]:
 
 
 def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says on top of the file it extends.
+    """The keys of a file on top of those of the file it extends.
 
     Sections are merged key by key; weights and filters are replaced as a whole, because half of one and
     half of another mean nothing.
@@ -277,7 +277,7 @@ def field_tag(field: str, value: Scalar) -> str:
 
 
 def recall_settings(config: SearchConfig) -> dict[str, Any]:
-    """What `Bank.recall(config=…)` takes: every key of `RecallConfig`, and `limit`, `tags` and `kinds`.
+    """The settings that `Bank.recall(config=…)` takes: every key of `RecallConfig`, and `limit`, `tags` and `kinds`.
 
     Keys that a config file cannot state have their defaults, so that no preset shows through.
     """
@@ -355,7 +355,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def difference(before: SearchConfig, after: SearchConfig) -> tuple[Change, ...]:
-    """What was changed from one config to another, names and notes aside."""
+    """The changes from one config to another, names and notes aside."""
     left, right = _flat(to_raw(before)), _flat(to_raw(after))
     keys = [key for key in {**left, **right} if key not in ("name", "note")]
     return tuple(

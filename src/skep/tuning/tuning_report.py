@@ -91,7 +91,7 @@ def findings(found: Sequence[Finding]) -> str:
 
 
 def index_report(report: IndexReport) -> str:
-    """What indexing did, and what can be filtered."""
+    """The effect of indexing, and the fields that can be filtered."""
     lines = [
         f"{report.collection}: {report.documents} documents, {report.chunks} chunks "
         f"({report.added} added, {report.changed} changed, {report.removed} removed, {report.unchanged} unchanged)"
@@ -232,7 +232,7 @@ def comparison(result: Comparison) -> str:
 
 
 def judgement(verdict: Judgement) -> str:
-    """What the gate says."""
+    """The gate's verdict."""
     lines = [
         f"holdout: {verdict.config.name} nUDCG {verdict.candidate.overall.nudcg:.3f}, "
         + totals(verdict.candidate.overall)
@@ -269,7 +269,7 @@ def history(versions: Sequence[Version], active: int | None) -> str:
 
 
 def live(state: Live, course: Sequence[float]) -> str:
-    """Where a search stands, on one line."""
+    """The state of a search on one line."""
     return (
         f"{state.trial}/{state.trials} trials, {state.seconds:.0f} s  best: nUDCG {state.best.nudcg:.3f}, "
         f"{state.best.distractors} distractors  {sparkline(course[-30:])}"
@@ -277,7 +277,7 @@ def live(state: Live, course: Sequence[float]) -> str:
 
 
 def tuned(result: Tuned) -> str:
-    """What autotune found."""
+    """The result of autotune."""
     lines = [
         f"{result.trials} trials in {result.seconds:.0f} s on the tune split: nUDCG {result.before.nudcg:.3f} → "
         f"{result.after.nudcg:.3f}, distractors {result.before.distractors} → {result.after.distractors}",

@@ -31,8 +31,9 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import msgspec
 from msgspec import Meta
 
+from skep.errors import did_you_mean
 from skep.tuning.documents import Chunking
-from skep.tuning.findings import Finding, RefusedError, did_you_mean
+from skep.tuning.findings import Finding, RefusedError
 from skep.tuning.metrics import DEFAULT_K, Labels
 from skep.tuning.schemas import (
     EVERYTHING,
@@ -146,7 +147,7 @@ def write_bytes(file: Path, data: bytes) -> None:
 
 
 def inside(root: Path, file: Path) -> bool:
-    """Whether `file`, links followed, lies within `root`."""
+    """True if `file`, links followed, lies within `root`."""
     try:
         return file.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):
@@ -154,7 +155,7 @@ def inside(root: Path, file: Path) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` may name a config, a collection or an eval set.
+    """True if `text` may name a config, a collection or an eval set.
 
     >>> is_name("v1-naive"), is_name("../v1"), is_name("")
     (True, False, False)
@@ -163,7 +164,7 @@ def is_name(text: str) -> bool:
 
 
 def is_document_path(text: str) -> bool:
-    """Whether `text` is a path that stays below `documents/`.
+    """True if `text` is a path that stays below `documents/`.
 
     >>> is_document_path("api/jobs.md"), is_document_path("../x.md"), is_document_path("/etc/hosts")
     (True, False, False)
@@ -253,7 +254,7 @@ _T = TypeVar("_T")
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the front matter of a document may state."""
+    """A field that the front matter of a document may state."""
 
     type: Annotated[
         Literal["text", "keyword", "number", "boolean", "date"],
@@ -267,7 +268,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which documents belong together, what they state, and how they are cut."""
+    """Documents that belong together, their fields, and their cutting."""
 
     name: Annotated[Name, Meta(description="The name of this file without .json.")]
     description: Annotated[Text, Meta(description="What is in it, for whoever writes configs.")] = ""
@@ -304,7 +305,7 @@ class EvalQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     note: Annotated[Text, Meta(description="Why it is labelled so.")] = ""
 
     def labels(self) -> Labels:
-        """What the metric needs."""
+        """The labels as the metric takes them."""
         return Labels(
             relevant={document: self.grades.get(document, 1.0) for document in self.relevant},
             distractors=frozenset(self.distractors),

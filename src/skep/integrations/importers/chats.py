@@ -1,6 +1,7 @@
-"""Exports of conversations, ChatGPT's and Claude's: one episode per question and its answer.
+"""Importers of conversations (ChatGPT's and Claude's exports) and of other skep banks.
 
-Another skep bank, or an export of one: what is current in it. To merge histories there is `skep sync`.
+A conversation gives one episode per question and its answer; a bank gives its current memories (`skep sync` merges
+histories). Archives are unpacked within bounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every importer gives: items to remember, each with where it came from."""
+"""Items to import, and the helpers by which every importer reads and cleans its file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text to remember."""
         return str(self.fields["text"])
 
 
@@ -132,7 +132,7 @@ def label_of(value: object) -> str:
 
 
 def source_of(origin: str, key: str) -> str:
-    """Where an item came from, short enough to be kept, and the same every time."""
+    """The source of an item, short enough to be kept, and the same every time."""
     plain = origin + ":" + " ".join(tidy(key).split())
     if len(plain) <= LABEL_LIMIT:
         return plain

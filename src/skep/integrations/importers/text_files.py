@@ -1,10 +1,8 @@
-"""Plain files: lines of JSON, a JSON list, a table, or lines of text.
+"""Importers of plain files (JSON, JSON lines, tables, lines of text) and of Markdown notes.
 
-Notes in Markdown: one file, an Obsidian vault, or a basic-memory project.
-
-A note is split at its headings; in a single file, a section that is a list is split into its entries.
-basic-memory's observations (`- [category] text #tag`) become facts of their own, and its relations
-(`- relates_to [[Other]]`) and Obsidian's `[[links]]` become links between notes.
+A note is split at its headings; in a single file, a section that is a list is split into its entries. basic-memory's
+observations (`- [category] text #tag`) become facts, its relations (`- relates_to [[Other]]`) and Obsidian's
+`[[links]]` become links between notes. A link out of the folder is refused.
 """
 
 from __future__ import annotations
@@ -125,7 +123,7 @@ def _rows(path: Path) -> Iterator[Item | None]:
 
 
 def _delimiter(path: Path, text: str) -> str:
-    """What separates the columns: what stands most often in the header; a table of one column has none."""
+    """The separator of columns: the one most frequent in the header; a table of one column has none."""
     if path.suffix.lower() == ".tsv":
         return "\t"
     header = text.lstrip().partition("\n")[0]
@@ -287,7 +285,7 @@ def _notes(folder: Path) -> Iterator[Path]:
 
 
 def _leads_out(file: Path, folder: Path) -> bool:
-    """Whether a note is a link to a file outside of its folder; such a file is never opened."""
+    """True for a note that links to a file outside of its folder; such a file is never opened."""
     return not file.resolve().is_relative_to(folder.resolve())
 
 

@@ -1,14 +1,8 @@
-"""What the full profile adds: the tools of somebody who tends a bank, rather than only uses it.
+"""The profiles: the tools of `full`, `reference` and `search`, and the server of each.
 
-Which tools a server offers. Fewer tools are used better, so the default is the smallest set that does
-the job.
-
-Other servers' tools over a bank, for agents and prompts that were written for them.
-
-`reference` speaks like the reference memory server: entities with observations, and relations between them.
-An entity is a memory titled with its name; each observation is a memory of its own, so that it can be
-found, dated and contested; a relation is a link. `search` offers the pair `search` and `fetch` that chat
-clients look for.
+Fewer tools are used better, so the default (`tools.py`) is the smallest set that does the job. `full` adds the
+tools of somebody who tends a bank. `reference` speaks like the reference memory server, in the shape of
+`importers/databases`; `search` offers the pair `search` and `fetch` that chat clients look for.
 """
 
 from __future__ import annotations
