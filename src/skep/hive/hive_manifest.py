@@ -242,7 +242,7 @@ def _converted(raw: dict[str, Any], kind: type[msgspec.Struct], where: str) -> I
         problem = str(error).partition(" - at")[0]
         value = raw.get(where.rpartition(".")[2])
         allowed = TOPOLOGIES if where == "topology" else ()
-        yield Finding(where=where, problem=problem, hint=did_you_mean(str(value), allowed))
+        yield Finding(where=where, problem=problem, hint=did_you_mean(str(value), allowed) if allowed else "")
 
 
 def _unknown(raw: dict[str, Any], kind: type[msgspec.Struct], where: str) -> Iterator[Finding]:
