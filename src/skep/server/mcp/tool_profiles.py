@@ -43,6 +43,7 @@ from skep.server.mcp.tools import (
     When,
     Within,
     client_name,
+    default_tools,
     learning_tools,
     touch,
     without_secrets,
@@ -255,32 +256,11 @@ def full_tools(judge: Sequence[str] | None = None) -> list[Tool]:
     ]
 
 
-def _default(_judge: Sequence[str] | None) -> list[Tool]:
-    from skep.server.mcp.tools import default_tools
-
-    return default_tools()
-
-
-def _full(judge: Sequence[str] | None) -> list[Tool]:
-
-    return [*_default(judge), *full_tools(judge)]
-
-
-def _reference(_judge: Sequence[str] | None) -> list[Tool]:
-
-    return reference_tools()
-
-
-def _search(_judge: Sequence[str] | None) -> list[Tool]:
-
-    return search_tools()
-
-
 PROFILES: Final[dict[str, Callable[[Sequence[str] | None], list[Tool]]]] = {
-    "default": _default,
-    "full": _full,
-    "reference": _reference,
-    "search": _search,
+    "default": lambda _judge: default_tools(),
+    "full": lambda judge: [*default_tools(), *full_tools(judge)],
+    "reference": lambda _judge: reference_tools(),
+    "search": lambda _judge: search_tools(),
 }
 
 
