@@ -1,4 +1,4 @@
-"""Commands for agents' clients: install, uninstall, hook, mcp; and for foreign memories: audit, and what import reads.
+"""Commands for agents' clients: install, uninstall, hook, mcp; and audit, for other memories.
 
 Files are written by `integrations`, requests served by `server`; the environment is read here.
 """
@@ -11,9 +11,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -33,11 +31,6 @@ from skep.integrations.clients import (
     write,
 )
 from skep.server.mcp.start import PROFILE_NAMES
-
-if TYPE_CHECKING:
-    from skep.bank.bank import Bank
-    from skep.integrations.importers.item import Item
-
 
 NAMES = click.Choice([one.name for one in CLIENTS])
 
@@ -136,61 +129,6 @@ def _advise(chosen: Client, command: str | None, absolute: bool) -> None:
     click.echo(chosen.after)
     if command is None and not absolute and shutil.which("skep") is None:
         click.echo("skep is not on PATH; install it there, or use --absolute or --command", err=True)
-
-
-MARK = b'"skep-bank"'
-
-
-def is_export(path: str) -> bool:
-    """True for an export of a bank, by its first line."""
-    file = Path(path)
-    if not file.is_file():
-        return False
-    with file.open("rb") as stream:
-        return MARK in stream.readline(4096)
-
-
-def read_foreign(path: str, source: str | None) -> tuple[str, list[Item]]:
-    """The kind of a file and all of its items, read to the end before a bank is touched."""
-    from skep.integrations.importers.registry import read
-
-    chosen, items = read(Path(path).expanduser(), source)
-    return chosen.name, list(items)
-
-
-def import_foreign(
-    bank: Bank,
-    path: str,
-    source: str | None,
-    *,
-    dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """Take in the files of another memory; what was taken in before is left as it is.
-
-    Args:
-        bank: Where to.
-        path: A file or a folder.
-        source: What it is; guessed when not given.
-        dry_run: Only count.
-        progress: Called with how many are done, and of how many.
-    """
-    return import_read(bank, *read_foreign(path, source), dry_run=dry_run, progress=progress)
-
-
-def import_read(
-    bank: Bank,
-    name: str,
-    items: list[Item],
-    *,
-    dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """The same for what is read already."""
-    from skep.integrations.importers.registry import import_items
-
-    done = import_items(bank, items, dry_run=dry_run, progress=progress)
-    return {"from": name, "new": done.new, "known": done.known, "links": done.links}
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})

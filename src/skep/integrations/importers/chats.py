@@ -176,12 +176,17 @@ ID_AT: Final = 68
 """Where in its file SQLite keeps the number that says whose it is."""
 
 
+def is_export(path: Path) -> bool:
+    """An export of a bank, by its first line."""
+    return EXPORT in head(path, 4096).partition("\n")[0]
+
+
 def is_bank(path: Path) -> bool:
-    """A file that says it is ours: a bank, or the first line of an export."""
+    """A file that says it is ours: a bank, or an export of one."""
     if not path.is_file():
         return False
     if not is_sqlite(path):
-        return EXPORT in head(path, 4096).partition("\n")[0]
+        return is_export(path)
     with path.open("rb") as file:
         file.seek(ID_AT)
         return file.read(4) == APPLICATION_ID.to_bytes(4, "big")
