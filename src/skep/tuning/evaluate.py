@@ -389,7 +389,7 @@ class SteadyTokens:
         return self._table.token_vectors(ids)
 
     def token_weights(self, ids: Sequence[int]) -> Singles:
-        """The weight of each word piece."""
+        """How much each piece counts."""
         return self._table.token_weights(ids)
 
     def calibrate(self, cosine: float) -> float:
