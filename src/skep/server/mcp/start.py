@@ -1,7 +1,7 @@
-"""Which bank a client works with: the one named, the one of its project, or the user's own.
+"""The start of `skep mcp`: its plain command line, the banks of its clients, and the server over them.
 
-Starting `skep mcp`. A client starts it anew for every session, so the plain form of the command line is read
-here, without the library that reads all the others.
+A client starts the server anew for every session, so the plain command line is read here, without click. A client
+works with the bank named, that of its project, or the user's own; banks open on first use.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ PROFILE_NAMES: Final = ("default", "full", "reference", "search")
 
 
 class Plain(NamedTuple):
-    """What a command line for standard input and output asks for."""
+    """A command line for standard input and output, read."""
 
     bank: str | None
     profile: str
