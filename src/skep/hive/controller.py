@@ -165,20 +165,22 @@ class Controller:
         ring = self._keyring()
         with self._hive(old, ring) as source, self._hive(new, ring) as target:
             for member in source.members.values():
-                if member.bank.actor not in target.homes:
-                    target.retire(member)
-                    target.homes[member.bank.actor] = member.name
+                if member.bank.actor not in target.members.homes:
+                    target.placement.retire(member)
+                    target.members.homes[member.bank.actor] = member.name
             events = lacking(source, seen(target))
             while group := list(islice(events, BATCH)):
-                target.apply_via(group, (source.layout.kind,), inside=True)
+                target.placement.apply_via(group, (source.layout.kind,), inside=True)
             target.repair()
 
     def _write_registers(self, hive: Hive, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-        registers = hive.registers
+        registers = hive.members.registers
         gone = (key for key in before if key not in wanted and key.startswith(KEYS))
         for key in (*wanted, *gone):  # what was said of agents that are not in the manifest stays
             if before.get(key) != wanted.get(key):
-                hive.changed_at(registers, lambda bank, key=key: bank.set_setting(key, wanted.get(key)))
+                hive.placement.changed_at(
+                    registers, lambda bank, key=key: bank.set_setting(key, wanted.get(key))
+                )
 
     # Opening
 
@@ -281,7 +283,7 @@ def status_of(hive: Hive, *, changes: int = 0) -> HiveStatus:
                 events=bank.events,
                 quarantined=bank.by_status.get("quarantined", 0),
                 held=bank.held,
-                behind=hive.behind(member),
+                behind=hive.placement.behind(member),
             )
         )
         ids |= {memory.id for memory in member.current()}

@@ -272,9 +272,9 @@ def known_ids(peer: Any) -> set[str]:
     members = getattr(peer, "members", None)
     banks: list[Any] = [member.bank for member in members.values()] if members is not None else [peer]
     here = {memory.id for bank in banks for memory in everything(bank) if memory.status in CURRENT}
-    if members is None or not peer.elsewhere():
+    if members is None or not members.elsewhere():
         return here
-    return here | {memory.id for _, memory in of_members(peer, CURRENT, peer.elsewhere())}
+    return here | {memory.id for _, memory in of_members(peer.calls, CURRENT, members.elsewhere())}
 
 
 DigestKind = Literal["versions", "bloom"]
@@ -552,7 +552,7 @@ class AutoGossip:
         worth = [memory.id for memory in memories if memory.confidence >= policy.gossip_at]
         if not worth:
             return 0
-        frame = GossipEvents(hive=self._hive.name, events=tuple(self._hive.events_of(worth)))
+        frame = GossipEvents(hive=self._hive.name, events=tuple(self._hive.members.events_of(worth)))
         new = 0
         for name in choose([*self._listeners, *self.others], policy.fanout, trust.of, self._rng):
             if name in self._listeners:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from skep.hive.gateway import HivePolicy
     from skep.hive.hive import Hive
     from skep.hive.members import Subjects
-    from skep.hive.placement import Placing
 
 
 F = TypeVar("F", bound=Frame)
@@ -341,18 +340,18 @@ def _shown_elsewhere(hive: Hive, queues: dict[str, deque[tuple[int, Memory]]]) -
 
 
 def of_members(
-    hive: Placing, statuses: Sequence[str], names: Iterable[str] | None = None, *, batch: int = 1000
+    calls: Calls, statuses: Sequence[str], names: Iterable[str] | None = None, *, batch: int = 1000
 ) -> Listed[tuple[str, Memory]]:
     """Every memory of some statuses that members (all, unless named) hold, copies included."""
     where = Filter(statuses=tuple(statuses))
-    places: dict[str, int | None] = dict.fromkeys(hive.layout.members if names is None else names)
+    places: dict[str, int | None] = dict.fromkeys(calls.names() if names is None else names)
     asked, missing = len(places), set[str]()
     found: list[tuple[str, Memory]] = []
     while places:
         frames: dict[str, Frame] = {
             name: ShardFind(where=where, limit=batch, before=before) for name, before in places.items()
         }
-        told = hive.calls.ask_each(frames, ShardPage)
+        told = calls.ask_each(frames, ShardPage)
         missing |= set(told.missing)
         found += [(name, memory) for name, page in told.answers.items() for _, memory in page.found]
         places = {name: page.found[-1][0] for name, page in told.answers.items() if len(page.found) >= batch}

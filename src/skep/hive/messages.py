@@ -75,8 +75,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: bytes = b""
     """One `ROW` per candidate."""
     weights: bytes = b""
-    """float32, candidates x terms: BM25 of each term without the rarity of the term, which only the asker knows. Lengths
-    are compared with the mean of the member's own bank."""
+    """float32, candidates x terms: BM25 of each term without the rarity of the term, which only the asker knows.
+    Lengths are compared with the mean of the member's own bank."""
     texts: tuple[str, ...] = ()
     """Title and text of each."""
     heirs: tuple[str, ...] = ()

@@ -325,13 +325,17 @@ def rollback(hive: Hive, source: str, *, since: float | None, dry_run: bool) -> 
         reason = f"rolled back: {source}"
         silent = set(radius.missing)
         for memory_id in (*radius.derived, *radius.written):
-            holder = hive.holder(memory_id)
+            holder = hive.members.holder(memory_id)
             if holder is not None:
-                hive.changed_at(holder, lambda bank, m=memory_id: bank.retract(m, reason), silent=silent)
+                hive.placement.changed_at(
+                    holder, lambda bank, m=memory_id: bank.retract(m, reason), silent=silent
+                )
         for event_id in (*radius.changes, *radius.confirmations):
-            holder = hive.holder_of_event(event_id)
+            holder = hive.members.holder_of_event(event_id)
             if holder is not None:
-                hive.changed_at(holder, lambda bank, e=event_id: bank.undo(e, reason), silent=silent)
+                hive.placement.changed_at(
+                    holder, lambda bank, e=event_id: bank.undo(e, reason), silent=silent
+                )
     return msgspec.structs.replace(radius, applied=True, missing=tuple(sorted(silent)))
 
 
