@@ -163,10 +163,9 @@ class AgentBank:
     def _remembered(self, new: _Draft) -> Promoted:
         """Do with a draft what its policy and the gateway say."""
         draft, given, item = new
-        on_conflict, contradiction_fn = item.on_conflict, item.contradiction_fn
+        on_conflict = item.on_conflict
         with tracer.span("hive.remember", agent=self.name) as span, acting(self.name):
-            checked = on_conflict != "ignore" or self.hive.policy.contradiction != "allow"
-            opposed = self._conflicts(draft, contradiction_fn) if checked else ()
+            opposed = self._conflicts(item, draft)
             conflicts = () if on_conflict == "ignore" else opposed
             if on_conflict == "raise" and (serious := refused(conflicts)):
                 raise ConflictError(draft.text, serious)
@@ -175,10 +174,9 @@ class AgentBank:
             ]  # nothing else is replaced or confirmed
             repeated = next((c.existing for c in mine if c.kind == "duplicate"), None)
             surely = next((c.existing for c in mine if repeats(c)), None)
-            if surely is not None and on_conflict == "supersede":
-                return self._confirmed(surely, conflicts, item.redactions)
-            if on_conflict in ("ignore", "supersede"):  # an agent's own word, but not against confirmed ones
-                opposed = tuple(c for c in opposed if c.existing.confirmations > 0)
+            same = surely if on_conflict == "supersede" else self._said_by_another(draft, opposed)
+            if same is not None:
+                return self._confirmed(same, conflicts, item.redactions)
             decision = self.hive.gateway.judge(draft, opposed)
             span.note(verdict=decision.verdict)
             memory, copies = self._store(given, decision)
@@ -216,10 +214,19 @@ class AgentBank:
         given = {key: value for key, value in given.items() if key not in ("contradiction_fn", "on_conflict")}
         return _Draft(msgspec.structs.replace(draft, evidence=tuple(draft.evidence)), given, item)
 
-    def _conflicts(
-        self, draft: Memory, contradiction_fn: Callable[[Memory, Memory], bool] | None
-    ) -> tuple[Conflict, ...]:
-        return self.hive.conflicts(draft, self.filter(kind=draft.kind), contradiction_fn)
+    def _conflicts(self, item: Item, draft: Memory) -> tuple[Conflict, ...]:
+        """What the hive holds that a draft contradicts or repeats; looked for unless nobody would act on it."""
+        if item.on_conflict == "ignore" and self.hive.policy.contradiction == "allow":
+            return ()
+        return self.hive.conflicts(draft, self.filter(kind=draft.kind), item.contradiction_fn)
+
+    def _said_by_another(self, draft: Memory, conflicts: Iterable[Conflict]) -> Memory | None:
+        """The memory in which another agent says exactly the same: one content is one memory with several witnesses."""
+        for conflict in conflicts:
+            known = conflict.existing
+            if known.agent != self.name and known.scope == draft.scope and _said(known) == _said(draft):
+                return known
+        return None
 
     def _confirmed(
         self, existing: Memory, conflicts: tuple[Conflict, ...], redactions: tuple[str, ...]
@@ -264,14 +271,22 @@ class AgentBank:
                 raise
         if any(draft.item.on_conflict != "ignore" for draft in drafts):
             return [self._remembered(draft) for draft in drafts]
-        decisions = [self.hive.gateway.judge(draft.memory) for draft in drafts]
-        judged = list(zip(drafts, decisions, strict=True))
+        witnessed: dict[int, Promoted] = {}
+        judged: list[tuple[_Draft, Decision]] = []
+        with acting(self.name):
+            for number, draft in enumerate(drafts):
+                opposed = self._conflicts(draft.item, draft.memory)
+                same = self._said_by_another(draft.memory, opposed)
+                if same is not None:
+                    witnessed[number] = self._confirmed(same, (), draft.item.redactions)
+                else:
+                    judged.append((draft, self.hive.gateway.judge(draft.memory, opposed)))
         shared = [draft.given for draft, d in judged if d.verdict != "rejected"]
         own = [draft.given for draft, d in judged if d.verdict == "rejected"]
         sources = dict.fromkeys(name for given in shared for name in given.get("evidence", ()))
         with acting(self.name):
             self.hive.members.adopt(self.home, sources)
-            doubtful = any(decision.verdict == "quarantined" for decision in decisions)
+            doubtful = any(d.verdict == "quarantined" for _, d in judged)
             with self.home.bank.engine.transaction() if doubtful else contextlib.nullcontext():
                 stored = iter(self.home.bank.remember_many(shared, progress=progress) if shared else ())
                 kept = iter(self._private().remember_many(own) if own else ())
@@ -289,7 +304,11 @@ class AgentBank:
             good = [one for one in done if one.decision.verdict == "promoted"]
             broadcast = {one.memory.id for one in good if one.decision.broadcast}
             self.hive.placement.promote(self.home, [one.memory for one in good], broadcast=broadcast)
-        return list(done)
+        stored_in_turn = iter(done)
+        return [
+            witnessed[number] if number in witnessed else next(stored_in_turn)
+            for number in range(len(drafts))
+        ]
 
     # Changing what is there, wherever it is
 
@@ -666,6 +685,11 @@ class AgentBank:
 
 if TYPE_CHECKING:
     _promise: type[MemoryBank] = AgentBank
+
+
+def _said(memory: Memory) -> tuple[str, ...]:
+    """What a memory says, whatever its letters and spaces."""
+    return tuple(" ".join(text.casefold().split()) for text in (memory.kind, memory.title or "", memory.text))
 
 
 def _holds(bank: Bank, memory_id: str) -> bool:

@@ -387,12 +387,10 @@ class Gateway:
 
     @staticmethod
     def _stands(existing: Memory, memory: Memory) -> bool:
-        """Only what others confirmed, or are surer of, can hold a memory back; authors may correct
-        themselves.
+        """Only a memory that an independent source confirmed can hold another back: an update of what nobody confirmed
+        passes, whoever wrote it, and authors may correct themselves.
         """
-        if existing.agent == memory.agent:
-            return False
-        return existing.confirmations > 0 or existing.confidence >= memory.confidence
+        return existing.agent != memory.agent and existing.confirmations > 0
 
     def counts(self) -> dict[str, int]:
         """How many were promoted, quarantined and rejected."""
