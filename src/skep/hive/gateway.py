@@ -1,18 +1,10 @@
-"""Is a text worth sharing? Four plain measures, no model.
+"""The gateway: what becomes of a memory that an agent wants to share.
 
-0.3 length + 0.3 specificity + 0.2 structure + 0.2 concept, each in [0, 1]. A memory of 0.3 or more may be
-promoted. The measures only keep out what carries nothing ("ok", "it works now", "asdf asdf"): judging truth
-is the business of confidence, trust and contradiction.
-
-The rules of a hive, as values: every threshold in one place, and who may be promoted.
-
-Subclass `PromotionPolicy`, or pass any object with its `decide` method.
-
-The gateway: what an agent learns passes here before the hive has it.
-
-It gathers what is known about a memory (quality, trust, rate, contradictions) and asks the promotion
-policy. What is doubtful is stored as `quarantined`: out of every recall until somebody approves or
-dismisses it.
+`assess` measures how much a text says. `HivePolicy` holds every threshold of a hive. `PromotionPolicy` decides, and
+may be subclassed or replaced by any object with its `decide` method. `Gateway` gathers what is known about a memory
+(quality, trust, rate, contradictions with confirmed memories) and asks the policy. A doubtful memory is stored as
+`quarantined`: out of every recall until somebody approves or dismisses it. Called by `agent_bank` and `orchestrator`;
+writes nothing.
 """
 
 from __future__ import annotations
@@ -119,7 +111,7 @@ def _structure(text: str, words: list[str]) -> float:
 
 
 def _concept(content: set[str], *, named: bool) -> float:
-    """Whether it is about something: distinct terms that carry meaning; a title or a domain helps."""
+    """True if it is about something: distinct terms that carry meaning; a title or a domain helps."""
     found = sum(len(term) > 1 for term in content)
     return min(1.0, (0.5 if named else 0.0) + found / 5) if found else 0.0
 
@@ -282,7 +274,7 @@ class PromotionPolicy:
         return found
 
     def broadcast(self, memory: Memory, standing: Standing) -> bool:
-        """Whether every group should have a copy: sure enough, and by an author who is trusted."""
+        """True if every group should have a copy: sure enough, and by an author who is trusted."""
         return memory.confidence * min(1.0, standing.trust) >= self.policy.broadcast_at
 
 
@@ -300,7 +292,7 @@ class RateLimit:
         self._left: dict[str, tuple[float, float]] = {}
 
     def allows(self, agent: str, trust: float, now: float) -> bool:
-        """Whether one more is within the limit; counts it if so."""
+        """True if one more is within the limit; counts it if so."""
         full = self._policy.burst * min(1.0, trust)
         left, at = self._left.get(agent, (full, now))
         left = min(full, left + max(0.0, now - at) / 60 * self._policy.rate * trust)

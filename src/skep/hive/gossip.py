@@ -1,21 +1,13 @@
-"""A Bloom digest: what a peer probably knows already, in about ten bits per item.
+"""Gossip: memories spread from hive to hive in rounds, without anybody in charge.
 
-It never says "no" to something that was added. What it wrongly takes for known is held back this time; with
-another salt it is something else, so everything arrives in the end.
+In each round every peer picks a few others, more trusted ones more often, and tells each what it lacks: first the
+memories it is surest of, then a batch of whatever else differs, so that everything arrives in the end. What a peer
+has is known from a digest (ranges of counters, or a Bloom filter), and nothing known is sent again. Peers are in this
+process or anywhere on a bus; both are spoken to with the same messages. Whoever does not answer in time is left out
+of the round.
 
-The listening side of gossip: what a bank or a hive answers when it is asked what it knows, and told more.
-
-The same answers are given within a process and over a bus. A hive checks what it is told with its own keyring
-and takes nothing of agents it does not trust; a bank checks with the keyring it was given.
-
-Gossip: knowledge spreads from hive to hive in rounds, without anybody in charge.
-
-In each round every peer picks a few others, more trusted ones more often, and tells each what it does not
-have: first the memories it is surest of, then a batch of whatever else differs, so that everything arrives
-in the end. What the other has is known from a digest, and nothing known is sent again.
-
-Peers are in this process or anywhere on a bus; both are spoken to with the same messages. Whoever does not
-answer in time, or not sensibly, is left out of the rest of the round, and the round says so.
+`Listener` and `GossipServer` are the listening side: a hive checks what it is told with its own keyring and takes
+nothing of agents it does not trust; a bank checks with the keyring it was given. Called by `hive` and `orchestrator`.
 """
 
 from __future__ import annotations

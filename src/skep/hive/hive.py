@@ -198,7 +198,7 @@ class Hive:
 
     @property
     def plain(self) -> bool:
-        """Whether there is only one bank, so that nothing has to be asked around."""
+        """True if there is only one bank, so that nothing has to be asked around."""
         return len(self.layout.members) == 1
 
     def agent(self, name: str) -> AgentBank:

@@ -114,7 +114,7 @@ class HiveSources:
         self._idf = np.zeros(len(ask.terms))
         self._held = 0.0
         self._whole = False
-        """Whether the members have sent all they hold."""
+        """True if the members have sent all they hold."""
         self._former: Ints = np.zeros(0, np.int64)
         self._surrounded: set[int] = set()
         self._memories: dict[str, Memory] = {}

@@ -92,7 +92,7 @@ class Figures:
         return memory
 
     def shows(self, event: Event, sees: Sees | None) -> bool:
-        """Whether a read may show an event: only if it may show every memory the event speaks of."""
+        """True if a read may show an event: only if it may show every memory the event speaks of."""
         if sees is None:
             return True
         subjects = mentioned(event)

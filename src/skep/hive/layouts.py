@@ -1,10 +1,8 @@
-"""Who keeps what: rendezvous hashing.
+"""The layouts of a hive: which member an agent writes to, who keeps copies of a memory, who answers for it.
 
-Every member scores every key; the members with the highest scores own it. Nobody keeps a table, all members
-agree, and when one leaves only its own keys move, each to the next in its own order.
-
-The three ways to lay a hive out: which member an agent writes to, who keeps copies, who answers for
-what.
+`Shared` (single and flat), `Sharded` and `Federated` implement `Layout`. Shards are placed by rendezvous hashing: every
+member scores every key, and the members with the highest scores own it. Nobody keeps a table, all members agree, and
+when one leaves only its own keys move, each to the next in its own order. Pure; called by everything in the hive.
 """
 
 from __future__ import annotations
@@ -144,11 +142,11 @@ class Layout(Protocol):
         ...
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
-        """Whether a member answers for a memory while some are missing."""
+        """True if a member answers for a memory while some are missing."""
         ...
 
     def keeps(self, member: str, memory_id: str) -> bool:
-        """Whether a member should hold a copy of a memory."""
+        """True if a member should hold a copy of a memory."""
         ...
 
     def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:
@@ -256,11 +254,11 @@ class Sharded:
         return self.unplaced.get(memory_id) or self.ring.first(memory_id)
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
-        """Whether it is the first owner that is there."""
+        """True if it is the first owner that is there."""
         return self.ring.first(memory_id, without=missing) == member or self.unplaced.get(memory_id) == member
 
     def keeps(self, member: str, memory_id: str) -> bool:
-        """Whether it is an owner."""
+        """True if it is an owner."""
         return member in self.ring.owners(memory_id)
 
     def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002

@@ -1,9 +1,9 @@
-"""Ask members of a hive something other than a query: one question, many answers, one deadline.
+"""Questions to the members of a hive other than a recall: one question, many answers, one deadline.
 
-Members may be in this process or anywhere on the bus; nothing here looks into their banks. Whoever is silent
-until the deadline, fails or answers something else is named in what comes back.
-
-Listing memories of a whole hive, a page at a time.
+`Calls` asks members in this process or anywhere on the bus; `Question` keeps the inbox of one question open; `Gathered`
+names whoever is silent until the deadline, fails or answers something else. `Health` knows who has been silent of late.
+`find_everywhere` and `of_members` list memories of all members page by page. Called by every object of the hive; it
+looks into no bank.
 """
 
 from __future__ import annotations

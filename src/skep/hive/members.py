@@ -304,7 +304,7 @@ class Member:
         return self.take(wanted, path=path) if wanted else Transfer()
 
     def concerned(self, event: Event) -> bool:
-        """Whether an event belongs here."""
+        """True if an event belongs here."""
         return belongs(event, lambda name: self.keeps(name) or self.has(name))
 
     def _sources(self, memory_id: str) -> tuple[str, ...]:
@@ -316,11 +316,11 @@ class Member:
     # Local access
 
     def keeps(self, memory_id: str, member: str | None = None) -> bool:
-        """Whether this member (or another) should hold a copy of a memory."""
+        """True if this member (or another) should hold a copy of a memory."""
         return self._keeps is not None and self._keeps(member or self.name, memory_id)
 
     def has(self, memory_id: str) -> bool:
-        """Whether a memory is here, in whatever status."""
+        """True if a memory is here, in whatever status."""
         return self.get(memory_id) is not None
 
     def get(self, memory_id: str) -> Memory | None:

@@ -89,7 +89,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     former: Slice | None = None
     """What was replaced and matches, and what the shard has of that in its place."""
     whole: bool = False
-    """Whether the bank holds nothing else of the scopes asked for, so that these have no further neighbours there."""
+    """True if the bank holds nothing else of the scopes asked for, so that these have no further neighbours there."""
     held: float = 0.0
     """How many memories the shard answers for, estimated from the share of its candidates."""
     having: tuple[float, ...] = ()

@@ -85,7 +85,7 @@ class Placement:
         self.declined: Callable[[], Versions] = Versions
         """Events that review did not take, and that count as seen."""
         self.announce = False
-        """Whether promotions and retractions are also published for other hives to follow."""
+        """True if promotions and retractions are also published for other hives to follow."""
         self.auto_gossip: Callable[[Sequence[Memory]], int] | None = None
         """Called with every memory that was promoted."""
 
@@ -363,14 +363,14 @@ class Placement:
         return Transfer(refused=tuple(refused))
 
     def _foreign(self, event: Event) -> bool:
-        """Whether an event writes the registers of another hive; it counts as seen and is not taken."""
+        """True if an event writes the registers of another hive; it counts as seen and is not taken."""
         if not is_register(event) or event.actor in self.members.homes:
             return False
         self.foreign = self.foreign.with_dot(event.actor, event.counter)
         return True
 
     def _enters(self, event: Event) -> bool:
-        """Whether an event that nobody is bound to keep is kept at the entrance."""
+        """True if an event that nobody is bound to keep is kept at the entrance."""
         return not isinstance(self.members.layout, Sharded) or not subjects_of(event)
 
 

@@ -63,7 +63,7 @@ class Shard:
         self._sample = None
 
     def mine(self, memory_id: str, missing: tuple[str, ...] = ()) -> bool:
-        """Whether the member answers for a memory; with `missing`, only because these members do not."""
+        """True if the member answers for a memory; with `missing`, only because these members do not."""
         if self.answers_for is None:
             return not missing
         if not missing:

@@ -98,7 +98,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def equal(self) -> bool:
-        """Whether both now show the same; not while events are held back or were refused."""
+        """True if both now show the same; not while events are held back or were refused."""
         return not (self.sent.held or self.received.held or self.sent.refused or self.received.refused)
 
 
@@ -161,7 +161,7 @@ def _of_batch(taken: Taken | None, batch: list[Event]) -> tuple[str, ...]:
 
 
 def is_forgotten(replica: Replica, memory_id: str) -> bool:
-    """Whether a replica knows that a memory was forgotten."""
+    """True if a replica knows that a memory was forgotten."""
     engine = getattr(replica, "engine", None)
     return bool(engine is not None and engine.is_forgotten(memory_id))
 

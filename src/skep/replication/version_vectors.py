@@ -69,7 +69,7 @@ def subtract(a: Ranges, b: Ranges) -> Ranges:
 
 
 def holds(ranges: Ranges, counter: int) -> bool:
-    """Whether `counter` lies in one of the ranges."""
+    """True if `counter` lies in one of the ranges."""
     index = bisect_right(ranges, (counter, 1 << 62)) - 1
     return index >= 0 and ranges[index][1] >= counter
 
