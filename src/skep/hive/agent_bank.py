@@ -74,7 +74,7 @@ REPLACES = {"supersede": ("old",), "merge": ("loser", "winner")}
 
 
 class Promoted(Remembered, frozen=True, kw_only=True):
-    """What became of a memory: in the hive, waiting for review, or kept by its author alone."""
+    """The fate of a new memory: in the hive, waiting for review, or kept by its author alone."""
 
     decision: Decision
     copies: int = 0
@@ -82,7 +82,7 @@ class Promoted(Remembered, frozen=True, kw_only=True):
 
 
 class _Draft(NamedTuple):
-    """What an agent is about to write."""
+    """A memory that an agent is about to write."""
 
     memory: Memory
     """As the gateway sees it."""
@@ -100,7 +100,7 @@ class AgentBank:
         self.hive = hive
         self.home = hive.member_of(name)
         self.private: Bank | None = hive.members.private_of(name)
-        """What only this agent knows; None while there is nothing."""
+        """The bank that only this agent sees; None while nothing was rejected."""
         self._asker: tuple[bool, Bank] | None = None
 
     @property
@@ -197,7 +197,7 @@ class AgentBank:
         )
 
     def _draft(self, fields: Mapping[str, Any], on_conflict: str) -> _Draft:
-        """What an agent says, checked."""
+        """Check the arguments of `remember`, and make the draft."""
         author = fields.get("agent") or self.name
         if author != self.name:
             raise InvalidInputError(
@@ -215,7 +215,7 @@ class AgentBank:
         return _Draft(msgspec.structs.replace(draft, evidence=tuple(draft.evidence)), given, item)
 
     def _conflicts(self, item: Item, draft: Memory) -> tuple[Conflict, ...]:
-        """What the hive holds that a draft contradicts or repeats; looked for unless nobody would act on it."""
+        """Memories of the hive that a draft contradicts or repeats; looked for unless nobody would act on them."""
         if item.on_conflict == "ignore" and self.hive.policy.contradiction == "allow":
             return ()
         return self.hive.conflicts(draft, self.filter(kind=draft.kind), item.contradiction_fn)
@@ -516,7 +516,7 @@ class AgentBank:
         return checked_filter(self.engine.settings, self.engine.now(), **conditions)
 
     def history(self, memory_id: str | None = None, **options: Any) -> list[Event]:
-        """What happened to a memory, wherever it is; without an id, what happened last at home."""
+        """The events of a memory, wherever it is; without an id, the latest events at home."""
         if memory_id is None:
             return self.home.bank.history(**options)
         return self._holding(memory_id=memory_id).history(memory_id, **options)
@@ -645,11 +645,11 @@ class AgentBank:
         return self._figures.outcomes(memory_id, **options)
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
-        """What the outcomes of the whole hive say; see `Bank.stats`. Says also how much of the hive was heard."""
+        """Outcomes of the whole hive, counted; see `Bank.stats`. `completeness` says how much was heard."""
         return self._figures.stats(scope, include_shared=include_shared)
 
     def utility(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> list[Effect]:
-        """What memories that were sometimes withheld do to success, in the whole hive; see `Bank.utility`."""
+        """The effect on success of memories that were sometimes withheld, in the whole hive; see `Bank.utility`."""
         return self._figures.utility(scope, include_shared=include_shared)
 
     def status(self) -> HiveStatus:
@@ -688,7 +688,7 @@ if TYPE_CHECKING:
 
 
 def _said(memory: Memory) -> tuple[str, ...]:
-    """What a memory says, whatever its letters and spaces."""
+    """Kind, title and text of a memory without differences of case and spaces."""
     return tuple(" ".join(text.casefold().split()) for text in (memory.kind, memory.title or "", memory.text))
 
 

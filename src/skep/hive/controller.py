@@ -52,7 +52,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How one member is doing."""
+    """Counts of one member."""
 
     name: str
     memories: int
@@ -64,7 +64,7 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HiveStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a hive is doing."""
+    """Counts of a hive and its members."""
 
     name: str
     topology: str
@@ -74,7 +74,7 @@ class HiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     memories: int
     """Different memories in the whole hive."""
     changes: int
-    """How many differences there are to the manifest."""
+    """The number of differences there are to the manifest."""
 
 
 class Controller:
@@ -129,7 +129,7 @@ class Controller:
         return wanted
 
     def plan(self) -> list[Change]:
-        """What applying the manifest would change."""
+        """The changes that applying the manifest would make."""
         return list(_differences(self.observed(), self.desired()))
 
     def apply(self, *, migrate: bool = False) -> list[Change]:
@@ -237,7 +237,7 @@ class Controller:
         return ring
 
     def status(self) -> HiveStatus:
-        """How the hive is doing."""
+        """Counts of the hive and its members."""
         changes = len(self.plan())
         with self.open() as hive:
             return status_of(hive, changes=changes)
@@ -271,7 +271,7 @@ def layout_of(
 
 
 def status_of(hive: Hive, *, changes: int = 0) -> HiveStatus:
-    """How an open hive is doing."""
+    """Counts of an open hive and its members."""
     found: list[MemberStatus] = []
     ids: set[str] = set()
     for name, member in hive.members.items():

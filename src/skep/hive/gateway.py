@@ -44,7 +44,7 @@ _repeat = re.compile(r"(.)\1{4,}")
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a text says, by measure and in total."""
+    """The quality of a text, by measure and in total."""
 
     length: float
     specificity: float
@@ -139,13 +139,13 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     burst: int = 1000
     """Promotions an agent may save up."""
     contradiction: Literal["allow", "quarantine", "reject"] = "quarantine"
-    """What becomes of a memory that contradicts a confirmed one of the hive."""
+    """The fate of a memory that contradicts a confirmed one of the hive."""
     fanout: int = 2
     gossip_top: int = 10
     over_fetch: int = 10
     over_fetch_min: int = 200
     domain_boost: int = 3
-    """How many times the candidates a group whose domain fits the query may send."""
+    """A group whose domain fits the query may send so many times the candidates."""
     replication: int = 3
     deadline: float = 1.0
     """Seconds an answer may take, hedged retries included."""
@@ -162,7 +162,7 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError("; ".join(problems))
 
     def budget(self, limit: int) -> int:
-        """How many candidates a group may send for an answer of `limit`."""
+        """The number of candidates a group may send for an answer of `limit`."""
         return max(self.over_fetch * limit, self.over_fetch_min)
 
 
@@ -211,7 +211,7 @@ def policy_problems(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a memory when its promotion is decided."""
+    """The facts about a memory by which its promotion is decided."""
 
     trust: float = TRUST_DEFAULT
     """The trust of its author, or the lowest of its sources if that is less."""
@@ -222,7 +222,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a memory, and why."""
+    """The verdict on a memory, and the reasons."""
 
     verdict: Verdict
     reasons: tuple[str, ...] = ()
@@ -385,7 +385,7 @@ class Gateway:
         return existing.agent != memory.agent and existing.confirmations > 0
 
     def counts(self) -> dict[str, int]:
-        """How many were promoted, quarantined and rejected."""
+        """The number of memories that were promoted, quarantined and rejected."""
         with self._lock:
             return dict(self._counts)
 

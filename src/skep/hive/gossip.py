@@ -220,7 +220,7 @@ def gossip_subject(name: str) -> str:
 
 
 class Known:
-    """What a peer has, as it told, and what it was told since."""
+    """The events of a peer: those it told of, and those it was sent since."""
 
     def __init__(self, digest: GossipDigest) -> None:
         if (digest.seen is None) == (digest.bloom is None):
@@ -242,7 +242,7 @@ class Known:
 
 
 def tidy(versions: Versions) -> Versions:
-    """What somebody else says it has seen, in order, without what cannot be."""
+    """Version ranges of a stranger, in order and without impossible numbers."""
     return Versions(
         {
             actor: normalise((max(1, low), high) for low, high in ranges)
@@ -274,7 +274,7 @@ F = TypeVar("F", bound=Frame)
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round did."""
+    """The result of one round."""
 
     number: int
     messages: int
@@ -287,7 +287,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     """Peers that did not answer in time, or not sensibly."""
     faults: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    """What went wrong with each of them."""
+    """The error of each of them."""
 
 
 class Gossip:
@@ -380,7 +380,7 @@ class Gossip:
         return talk.moved
 
     def _pairs(self) -> list[tuple[str, str]]:
-        """Who tells whom in a round."""
+        """Pairs of a teller and a listener for a round."""
         names = [*self.peers, *self.others]
         return [
             (name, other)
@@ -417,7 +417,7 @@ class Gossip:
         return answers, faults
 
     def message(self, source: Peer, known: Known) -> tuple[Event, ...]:
-        """What to tell somebody: the memories the source is surest of among those it lacks, then a batch."""
+        """The events to send: of those that are lacking the memories the source is surest of, then a batch."""
         best = self._surest(source, known)
         first = [event for event in known.lacking(source) if event.id in best] if best else []
         rest = islice((e for e in known.lacking(source) if e.id not in best), self._batch)
@@ -476,7 +476,7 @@ class _Talk:
             self.moved = self.moved.plus(Transfer(events=max(0, answers[other].applied), bytes=size))
 
     def agreement(self) -> float:
-        """How much of what anybody knows is known to all that answer."""
+        """The share of all known memories that every peer which answers knows."""
         names = [*self._gossip.peers, *self._gossip.others]
         asker = next(iter(self._gossip.peers), "")
         question = GossipRequest(hive=asker, digest="none", current=True)
@@ -502,7 +502,7 @@ def choose(names: Sequence[str], count: int, trust: Callable[[str], float], rng:
 
 
 def convergence(peers: Iterable[Peer]) -> float:
-    """How much of what anybody knows is known to all: 1 when all know the same."""
+    """The share of all known memories that every peer knows: 1 when all know the same."""
     return agreement(current_of(peer) for peer in peers)
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 NEAREST = 5
-"""How many memories of the hive a new one is compared with."""
+"""The number of memories of the hive a new one is compared with."""
 
 
 class Hive:
@@ -130,7 +130,7 @@ class Hive:
 
     @property
     def layout(self) -> Layout:
-        """Who the members are, and who keeps what."""
+        """The plan of the hive: its members, and which of them keep a memory."""
         return self.members.layout
 
     # Opening
@@ -261,7 +261,7 @@ class Hive:
     def asking(
         self, private: Callable[[], Bank | None] = lambda: None, *, members: Sequence[str] | None = None
     ) -> Asking:
-        """What a recall over this hive needs to know of it.
+        """The parts of this hive that a recall needs.
 
         Args:
             private: The bank that only the asker sees, if there is one by then.
@@ -289,7 +289,7 @@ class Hive:
         )
 
     def _share(self, wanted: int) -> int:
-        """How many of so many candidates each member is asked for; shards hold an even part of everything."""
+        """The number of candidates to ask each member for; shards hold an even part of everything."""
         if not isinstance(self.layout, Sharded):
             return wanted
         return share(wanted, len(self.layout.members), self.layout.ring.replication)
@@ -328,7 +328,7 @@ class Hive:
         where: Filter,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
     ) -> tuple[Conflict, ...]:
-        """What in the hive a new memory contradicts or repeats, of its own scope and of what is for everybody."""
+        """Memories of the hive that a new one contradicts or repeats: of its own scope and for everybody."""
         if self.plain:
             return tuple(
                 find_for(self.members.registers.bank.engine, draft, contradiction_fn=contradiction_fn)
@@ -372,7 +372,7 @@ class Hive:
     # Review, repair, expiry
 
     def review(self) -> Listed[Quarantined]:
-        """What waits for somebody to look at it, oldest first, and (as `missing`) who could not be asked."""
+        """Memories that wait for review, oldest first, and (as `missing`) members that could not be asked."""
         return self.reviews.waiting()
 
     def approve(self, memory_id: str) -> Memory:

@@ -61,12 +61,12 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the gateway insists on."""
+    """The requirements of the gateway."""
 
     signatures: Literal["off", "known", "required"] = "known"
     """`known` checks events of actors whose key is listed; `required` refuses all others."""
     review: Literal["quarantine", "reject"] = "quarantine"
-    """What becomes of a doubtful memory."""
+    """The fate of a doubtful memory."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -252,7 +252,7 @@ def _meant(word: str, known: Sequence[str]) -> str:
 
 
 def _check_sense(manifest: Manifest) -> list[Finding]:
-    """What is well-formed and still cannot work."""
+    """Problems of a manifest that is well-formed and still cannot work."""
     findings: list[Finding] = []
     if not _name.match(manifest.name):
         findings.append(Finding(where="name", problem=f"{manifest.name!r} is not a name", hint=_NAME_HINT))

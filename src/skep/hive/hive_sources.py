@@ -231,7 +231,7 @@ class HiveSources:
         return self._pool(rows)
 
     def idf(self, terms: Sequence[str]) -> Floats:
-        """How rare each term of the question is in the whole hive; other terms count as never said."""
+        """The rarity of each term of the question in the whole hive; other terms count as never said."""
         known = dict(zip(self._ask.terms, self._idf.tolist(), strict=True))
         never = np.log1p(2 * self._held + 1)
         return np.array([known.get(term, never) for term in terms])
@@ -269,7 +269,7 @@ class HiveSources:
         return Counters(uses.astype(np.int64), confirmations.astype(np.int64), np.array(trust), last)
 
     def _least(self, authors: Sequence[str]) -> float:
-        """What is derived is trusted no more than the least trusted of its sources."""
+        """The trust in the least trusted of some authors: a derived memory deserves no more."""
         return min((self._trust(author) for author in authors), default=self._trust(None))
 
     def replaced(
@@ -286,8 +286,8 @@ class HiveSources:
         return self._pool(self._former[_best(words, self._rows["cosine"][self._former], count, count)])
 
     def heirs(self, rows: Ints) -> list[str | None]:
-        """What stands in place of each replaced row now. A member follows a chain as far as its bank knows it, and what
-        nobody has sent yet is asked for: once, and once more for each further step that only another knows.
+        """The id of the memory in place of each replaced row. A member follows a chain as far as its bank knows;
+        a memory nobody has sent yet is asked for: once, and once more for each further step that only another knows.
         """
         ends = [self._heirs[row] for row in _list(rows)]
         passed = [{end} for end in ends]
@@ -357,7 +357,7 @@ class HiveSources:
             self._memories.update({memory.id: memory for memory in self._members.fetch(homes).memories})
 
     def _home_of(self, ids: Iterable[str]) -> dict[str, str]:
-        """Who sent some memories; empty where nobody did."""
+        """The member that sent each memory; empty where nobody did."""
         return {name: self._homes[self._at[name]] if name in self._at else "" for name in ids}
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
@@ -415,7 +415,7 @@ def _best(words: Any, cosine: Any, k_words: int, k_vectors: int) -> Ints:
 
 
 def fault_of(part: Slice, ask: Ask) -> str | None:
-    """What is wrong with an answer; None when it can be used. A member may be broken or hostile."""
+    """The fault of an answer; None when it can be used. A member may be broken or hostile."""
     count, terms = len(part.ids), len(ask.terms)
     if len(part.rows) != ROW.itemsize * count or len(part.weights) != 4 * count * terms:
         return "its columns have the wrong size"

@@ -1,4 +1,4 @@
-"""What an agent asks about memories rather than for them: conflicts, strategies, outcomes, counts of the whole hive.
+"""Figures of the whole hive as one agent may see them: conflicts, strategies, outcomes, counts.
 
 `Figures` asks every member once with a typed frame, wherever it runs; a copy counts once, and each answer says who was
 silent. Called by `agent_bank` and `hive`. It writes nothing.
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 STRATEGIES = 50
-"""How many strategies are looked at for a task, by words and by meaning."""
+"""The number of strategies are looked at for a task, by words and by meaning."""
 SUMMED = ("held", "reembedding", "size_bytes", "index_bytes", "links")
 
 
 class HiveStatus(BankStatus, frozen=True, kw_only=True):
-    """How a hive is doing, as one of its agents sees it; a memory counts once, however many copies there are.
+    """Counts and sizes of a hive, as one of its agents sees it; a memory counts once, however many copies there are.
 
     In a sharded hive, what was dismissed in review never reached its owners, and is not counted.
     """
@@ -75,7 +75,7 @@ class Figures:
         self._agent = agent
 
     def sees(self, scope: ScopeLike | None, include_shared: bool) -> Sees | None:
-        """What a read with a scope may show; None where everything is."""
+        """The test that a read with a scope puts memories to; None where everything is shown."""
         shared = clean_flag("include_shared", include_shared)
         if scope is None:
             return None
@@ -261,7 +261,7 @@ class Figures:
         return Listed(sorted(found.values(), key=order), asked=len(told.asked), missing=told.missing)
 
     def stats(self, scope: ScopeLike | None, *, include_shared: bool) -> dict[str, Any]:
-        """What the outcomes of the whole hive say. `redacted` counts what was taken out before this agent's own member
+        """Outcomes of the whole hive, counted. `redacted` counts what was taken out before this agent's own member
         stored it.
         """
         outcomes = self.outcomes(scope=scope, include_shared=include_shared)
@@ -272,7 +272,7 @@ class Figures:
         return told
 
     def utility(self, scope: ScopeLike | None, *, include_shared: bool) -> list[Effect]:
-        """What memories that were sometimes withheld do to success."""
+        """The effect on success of memories that were sometimes withheld."""
         from skep.lifecycle.learn import effects
 
         found = effects(self._outcome_events())
@@ -325,7 +325,7 @@ class Figures:
     def _covered(
         self, answers: dict[str, StatusAnswer], missing: Sequence[str]
     ) -> tuple[list[StatusAnswer], Sequence[str]]:
-        """What others hold for members that are silent; they are asked once more."""
+        """Counts that other members give for silent ones; they are asked once more."""
         if not missing or not answers:
             return [], missing
         question = StatusQuery(missing=tuple(missing))
@@ -343,7 +343,7 @@ def _opposed(
     threshold: float,
     contradiction_fn: Callable[[Memory, Memory], bool] | None,
 ) -> list[Conflict]:
-    """What of the nearest does not go together with a memory, surest first."""
+    """Conflicts of a memory with its nearest neighbours, surest first."""
     mine = whole_words(searched_text(memory.title, memory.text))
     conflicts: list[Conflict] = []
     for one in found:

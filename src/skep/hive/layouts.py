@@ -23,7 +23,7 @@ MANY = 50
 
 
 def score(key: str, member: str, weight: float = 1.0) -> float:
-    """How strongly a member claims a key; a member of weight 2 gets twice the keys."""
+    """The strength of a member's claim to a key; a member of weight 2 gets twice the keys."""
     digest = blake2b(key.encode(), digest_size=8, person=_person(member)).digest()
     uniform = (int.from_bytes(digest, "big") + 0.5) / 2.0**64
     return -weight / math.log(uniform)
@@ -77,7 +77,7 @@ class Ring:
 
 
 def share(wanted: int, members: int, copies: int = REPLICATION) -> int:
-    """How many of its best each of many members looks at so that the best of all are surely among them.
+    """The number of candidates that each of many members looks at so that the best of all are surely among them.
 
     Hashing deals memories out evenly, so one member holds about `copies / members` of them, and what its agent wrote
     beside; six deviations and sixteen more leave no room for chance. Few members look at everything that is wanted.
@@ -112,7 +112,7 @@ ROOT = "root"
 
 
 class Layout(Protocol):
-    """What a topology decides."""
+    """A topology: who writes where, who keeps copies, who answers."""
 
     @property
     def kind(self) -> str:
@@ -270,7 +270,7 @@ class Sharded:
         return (home, member)
 
     def lost(self, missing: int, total: int) -> float:
-        """What has all its owners among the missing."""
+        """The share of memories that have all their owners among the missing."""
         return all_missing(missing, total, self.ring.replication)
 
     def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002

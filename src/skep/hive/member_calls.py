@@ -72,7 +72,7 @@ class Gathered(Generic[F]):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Who did not answer."""
+        """Members that did not answer."""
         return tuple(name for name in self.asked if name not in self.answers)
 
     @property
@@ -137,7 +137,7 @@ class Question(Generic[F]):
         return len(frames) - len(self._faults)
 
     def collect(self, wait: float) -> Gathered[F]:
-        """What came until now, and what comes within `wait` seconds; members that are silent of late are not waited
+        """Answers that came until now or come within `wait` seconds; members that are silent of late are not waited
         for.
         """
         calls, listening = self._calls, self._frames.keys() - self._faults.keys()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MEMORY = ":memory:"
 FEW = 4
 CACHE_KIB = 65_536
-"""What the members of one hive may keep of their files in memory, all together, if they are many."""
+"""Memory that the members of one hive may keep of their files in memory, all together, if they are many."""
 GONE = "actor/"
 """Settings that name the banks of members that left."""
 PRIVATE_SUFFIX = ".private"

@@ -140,7 +140,7 @@ def _concerned(member: Member, target: str, theirs: Versions, event: Event) -> b
 
 
 def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> float:
-    """How sure a memory is at a moment: by the hour where the hive has a ttl, else by the day.
+    """The confidence of a memory at a moment: fading by the hour where the hive has a ttl, else by the day.
 
     >>> day_old = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
     >>> [round(effective_confidence(day_old, 86_400.0, p), 3) for p in (HivePolicy(ttl=1e6), HivePolicy())]
@@ -151,7 +151,7 @@ def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> floa
 
 
 def expired_of(member: Member, query: ExpiredQuery) -> ExpiredAnswer:
-    """What one member holds that has expired and was not marked yet; marked, if that is asked for."""
+    """Memories of one member that have expired and were not marked yet; marked, if that is asked for."""
 
     bank = member.bank
     engine = bank.engine
@@ -308,7 +308,7 @@ class Member:
         return belongs(event, lambda name: self.keeps(name) or self.has(name))
 
     def _sources(self, memory_id: str) -> tuple[str, ...]:
-        """Who wrote what a memory was derived from; copies bring their sources along, so this is local."""
+        """Authors of the memories that one was derived from; copies bring their sources along, so this is local."""
         memory = self.get(memory_id)
         found = () if memory is None else lineage(memory, self.get)
         return tuple(dict.fromkeys(source.agent for source in found if source.agent is not None))

@@ -51,12 +51,12 @@ DRAFTED = (
     *("text", "kind", "title", "domain", "agent", "scope", "tags"),
     *("confidence", "importance", "polarity", "evidence"),
 )
-"""What of a memory the gateway looks at."""
+"""Fields of a memory that the gateway looks at."""
 Effect = Literal["applied", "known", "ignored", "refused", "quarantined"]
 
 
 class Processed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one event."""
+    """The result of one event."""
 
     effect: Effect
     reason: str = ""
@@ -64,7 +64,7 @@ class Processed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch of events."""
+    """The result of a batch of events."""
 
     effects: dict[str, int]
     failed: int = 0

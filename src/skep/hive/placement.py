@@ -57,10 +57,10 @@ T = TypeVar("T")
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair did."""
+    """The result of a repair."""
 
     events: int = 0
-    """How many were new where they arrived."""
+    """The number of events that were new where they arrived."""
     asked: int = 0
     missing: tuple[str, ...] = ()
     """Members that could not be asked or did not confirm; repair again when they are back."""
@@ -217,7 +217,7 @@ class Placement:
         return done
 
     def behind(self, member: Member) -> int:
-        """How many events about its memories other members of this process have and it has not."""
+        """The number of events about its memories other members of this process have and it has not."""
         known = seen(member.bank)
         lacking = Versions()
         for other in self.members.values():
@@ -355,7 +355,7 @@ class Placement:
         )
 
     def _screened(self, events: Iterable[Event], *, inside: bool) -> Transfer:
-        """What must not be passed on to members elsewhere, who take it for the word of this hive."""
+        """Events that must not be passed on to members elsewhere, which believe this hive."""
         if self.members.keyring is None:
             return Transfer()
         engine = self.members.registers.bank.engine
@@ -435,7 +435,7 @@ class Review:
             self.placement.announce = announced
 
     def waiting(self) -> Listed[Quarantined]:
-        """What waits for somebody to look at it, oldest first, and (as `missing`) who could not be asked."""
+        """Memories that wait for review, oldest first, and (as `missing`) members that could not be asked."""
         listed = of_members(self.members.calls, ("quarantined",))
         holders: dict[str, tuple[str, Memory]] = {}
         for name, memory in listed:

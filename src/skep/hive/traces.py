@@ -142,7 +142,7 @@ _otel_module: list[Any] = []
 
 
 def _otel() -> Any:
-    """What makes OpenTelemetry's tracers; None when it is not installed, or installed and not set up."""
+    """The module that makes OpenTelemetry's tracers; None when it is not installed, or installed and not set up."""
     if not _otel_module:
         try:
             from opentelemetry import trace

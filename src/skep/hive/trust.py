@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 DEPTH = 32
-"""How many steps of derivation are followed."""
+"""The number of steps of derivation are followed."""
 
 
 class Settings(Protocol):
@@ -79,7 +79,7 @@ class Trust:
         self._registers = registers
 
     def of(self, agent: str | None) -> float:
-        """How far an agent is trusted, 0 to 2."""
+        """The trust in an agent, 0 to 2."""
         value = None if agent is None else self._registers.setting(f"trust/{agent}")
         if not isinstance(value, int | float) or isinstance(value, bool) or value != value:  # noqa: PLR0124
             return TRUST_DEFAULT
@@ -278,15 +278,15 @@ class Rollback(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     since: float | None
     written: tuple[str, ...]
-    """What it wrote."""
+    """Memories it wrote."""
     derived: tuple[str, ...]
-    """What others made of that, however many steps away."""
+    """Memories that others derived from those, however many steps away."""
     confirmations: tuple[str, ...]
     """Events by which it confirmed memories of others."""
     changes: tuple[str, ...]
     """Events by which it changed memories of others: revisions, links, marks, newest first."""
     copies: int
-    """How many copies of all this the members hold."""
+    """The number of copies of all this the members hold."""
     members: dict[str, int]
     """Copies per member."""
     texts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -334,7 +334,7 @@ def rollback(hive: Hive, source: str, *, since: float | None, dry_run: bool) -> 
 
 
 def blast_radius(hive: Hive, source: str, *, since: float | None) -> Rollback:
-    """What a rollback would touch, asked of every member: what the source wrote, then what was built on it."""
+    """The reach of a rollback, asked of every member: memories of the source, then those built on them."""
     found = hive.calls.ask(BlastQuery(source=source, since=since), BlastAnswer)
     missing = set(found.missing)
     memories: dict[str, Touched] = {}

@@ -20,11 +20,11 @@ BATCH = 1000
 
 
 class Taken(Protocol):
-    """What a bank says about events it was given."""
+    """The answer of a bank to events it was given."""
 
     @property
     def new(self) -> int:
-        """How many were new."""
+        """The number of events that were new."""
         ...
 
     @property
@@ -59,11 +59,11 @@ class Replica(Protocol):
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one side got from the other."""
+    """Events that one side got from the other."""
 
     events: int = 0
     known: int = 0
-    """How many were there already, where that was counted."""
+    """The number of events that were there already, where that was counted."""
     bytes: int = 0
     held: tuple[str, ...] = ()
     """Stamped too far in the future; taken when their time comes."""
@@ -71,12 +71,12 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def new(self) -> int:
-        """How many events were new."""
+        """The number of events were new."""
         return self.events
 
     @property
     def erased(self) -> dict[str, int]:
-        """What was erased is counted by banks alone."""
+        """Erased memories, which banks alone count."""
         return {}
 
     def plus(self, other: Transfer) -> Transfer:
@@ -91,7 +91,7 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Synced(msgspec.Struct, frozen=True, kw_only=True):
-    """What an exchange did, seen from the first replica."""
+    """The result of an exchange, seen from the first replica."""
 
     sent: Transfer = Transfer()
     received: Transfer = Transfer()

@@ -30,7 +30,7 @@ Fault = Literal[
 REGISTERS = ("trust/", "hive/", "actor/")
 """Settings that belong to a hive and not to whoever writes them."""
 CHANGES = ("revise", "retract", "restore", "forget", "mark", "supersede", "merge", "undo")
-"""What a bank without a key may not do to memories of one that has a key."""
+"""Events that a bank without a key may not write about memories of one that has a key."""
 _PREFIX = b"skep-event-1\n"
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -235,7 +235,7 @@ class Keyring:
     # Judging events
 
     def fault(self, event: Event, *, inside: bool = False) -> Fault | None:
-        """What is wrong with an event; None when it may be believed.
+        """The fault of an event; None when it may be believed.
 
         Args:
             event: As it arrived.

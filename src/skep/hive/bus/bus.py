@@ -38,7 +38,7 @@ class BadSubjectError(InvalidInputError):
 
 
 class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream keeps."""
+    """The limits of a stream."""
 
     subjects: tuple[str, ...]
     max_messages: int = 100_000
@@ -47,7 +47,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a consumer reads a stream."""
+    """The way a consumer reads a stream."""
 
     start: Start = "all"
     subject: str = ">"
@@ -99,12 +99,12 @@ class Consumer(Protocol):
 
     @property
     def behind(self) -> int:
-        """How many messages of the stream it has not yet acknowledged."""
+        """The number of messages of the stream it has not yet acknowledged."""
         ...
 
     @property
     def dead(self) -> Sequence[Envelope]:
-        """What was set aside."""
+        """Messages that were set aside."""
         ...
 
 
@@ -144,7 +144,7 @@ class Subscription(Protocol):
 
 
 class Bus(Protocol):
-    """What every transport promises. One object is one connection of one member.
+    """The contract of every transport. One object is one connection of one member.
 
     1. Handlers of one subscription run one at a time and in the order of arrival; each message at most once.
     2. A message to several subscriptions reaches each of them; a slow or hanging one delays no other.

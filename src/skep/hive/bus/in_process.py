@@ -158,14 +158,14 @@ class LocalConsumer:
 
     @property
     def behind(self) -> int:
-        """How many messages of the stream it has not yet acknowledged."""
+        """The number of messages of the stream it has not yet acknowledged."""
         with self._stream.changed:
             fresh = sum(1 for _, e in self._stream.after(self._next - 1) if self._wants(e))
             return fresh + len(self._pending)
 
     @property
     def dead(self) -> Sequence[Envelope]:
-        """What was set aside."""
+        """Messages that were set aside."""
         with self._stream.changed:
             return tuple(self._dead)
 
@@ -414,7 +414,7 @@ class LocalSubscription:
 
 
 class _Core:
-    """What all members share: who listens to what, streams, inboxes and workers."""
+    """The part that all members share: subscriptions, streams, inboxes and workers."""
 
     def __init__(self, *, now: Callable[[], float], wire: bool, patience: float) -> None:
         self.now = now
@@ -597,7 +597,7 @@ class LocalBus:
 
     @property
     def failures(self) -> int:
-        """How many times a handler raised."""
+        """The number of times a handler raised."""
         return self._core.failures
 
     def settle(self, *, wait: float = 5.0) -> bool:
