@@ -13,8 +13,8 @@ import math
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -194,19 +194,6 @@ def _problems(policy: HivePolicy) -> list[str]:
             found.append(f"{name} must lie between {low:g} and {high:g}, got {value!r}")
     if policy.ttl is not None and not policy.ttl > 0:
         found.append(f"ttl must be above 0 seconds, got {policy.ttl!r}")
-    return found
-
-
-def policy_problems(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Every value of a raw policy that cannot work, as (field, what is wrong)."""
-    found: list[tuple[str, str]] = []
-    for name, value in raw.items():
-        if name not in HivePolicy.__struct_fields__:
-            continue
-        try:
-            msgspec.convert({name: value}, HivePolicy)
-        except (msgspec.ValidationError, ConfigError) as error:
-            found.append((name, str(error).partition(" - at")[0]))
     return found
 
 
