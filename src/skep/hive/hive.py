@@ -281,6 +281,7 @@ class Hive:
         return Asking(
             members=fresh,
             embedder=self.embedder,
+            calibrate=self.members.registers.bank.engine.embeddings.calibrate_many,
             trust=self.trust.of,
             policy=self.policy,
             fitting=self.layout.fitting,

@@ -222,6 +222,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     members: Callable[[], Asked]
     """A fresh way to the members, for one recall."""
     embedder: Any
+    calibrate: Callable[[Any], Any]
     trust: Callable[[str | None], float]
     policy: Any
     fitting: Callable[[str], tuple[str, ...]]
@@ -237,6 +238,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         return HiveSources(
             members,
             self.embedder,
+            calibrate=self.calibrate,
             trust=self.trust,
             ask=ask,
             budget=policy.budget(limit),

@@ -73,6 +73,7 @@ class HiveSources:
         members: Members,
         embedder: Embedder,
         *,
+        calibrate: Callable[[Singles], Singles],
         trust: Callable[[str | None], float],
         ask: Ask,
         budget: int = 0,
@@ -83,6 +84,7 @@ class HiveSources:
         Args:
             members: Whom to ask.
             embedder: What turns the question into a vector.
+            calibrate: Raw cosines on the common scale.
             trust: How far an agent is trusted.
             ask: What every question of this recall asks for beside its words.
             budget: At least so many candidates are wanted.
@@ -90,6 +92,7 @@ class HiveSources:
         """
         self._members = members
         self._embedder = embedder
+        self._calibrate = calibrate
         self._trust = trust
         self._template = msgspec.structs.replace(ask, embedder=embedder.fingerprint)
         self._budget = budget
@@ -164,12 +167,7 @@ class HiveSources:
 
     def calibrate(self, cosines: Singles) -> Singles:
         """Raw cosines on the common scale; nan stays nan."""
-        many = getattr(self._embedder, "calibrate_many", None)
-        if many is not None:
-            return many(cosines)
-        calibrate = self._embedder.calibrate
-        flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
-        return np.array(flat, dtype=np.float32).reshape(cosines.shape)
+        return self._calibrate(cosines)
 
     def search(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
