@@ -69,6 +69,16 @@ def test_all_problems_are_found_at_once() -> None:
     ]
 
 
+def test_every_policy_that_cannot_work_is_named() -> None:
+    found = findings("{name: x, policies: {promote_at: high, fanout: 0, replication: 0}}")
+
+    assert [line.partition(":")[0] for line in found] == [
+        "policies.promote_at",
+        "policies.fanout",
+        "policies.replication",
+    ]
+
+
 def test_a_misspelt_topology_is_recognised() -> None:
     (line,) = findings("{name: x, topology: federeted}")
 
