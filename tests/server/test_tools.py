@@ -17,7 +17,7 @@ from skep.server.mcp.start import Banks
 from skep.server.mcp.tool_profiles import PROFILES, build_server
 from skep.storage import sqlite_file
 
-DEFAULT = ["remember", "recall", "revise", "forget", "link", "report_outcome", "memory_status"]
+DEFAULT = ["remember", "recall", "revise", "forget", "link", "report_outcome", "recommend", "memory_status"]
 FULL = [
     "search_memory", "find_conflicts", "supersede", "restore", "unlink", "neighbors", "history", "undo",
     "recommend", "maintain", "find", "pending_judgements", "resolve_judgement",
