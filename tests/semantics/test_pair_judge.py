@@ -19,7 +19,7 @@ AGAINST = ("updates", "contradicts")
         ("The boiler is serviced every 12 months", "The boiler is serviced every 18 months"),
         ("The garage code is 5512", "The garage code is 8830"),
         ("Deniz lives in Tirana", "Deniz lives in Skopje"),
-        ("The rowing club meets in Linz", "The rowing club meets in Steyr now"),
+        ("The rowing club is based in Linz", "The rowing club is based in Steyr now"),
         ("Use pnpm for the frontend", "Never use pnpm for the frontend"),
         ("Comments are moderated", "Comments are not moderated"),
     ],
