@@ -237,7 +237,7 @@ def test_no_verdict_loses_a_memory_or_moves_a_pinned_one(
 
 
 def test_a_verdict_holds_for_the_words_it_was_given_on(bank: Bank, clock: Clock) -> None:
-    a, b = told(bank, clock, "Users like the dark theme", "Most users dislike the dark theme")
+    a, b = told(bank, clock, "The API is public", "The API is private")
     asked: list[str] = []
 
     def judge(cases: Sequence[Case]) -> list[str]:
@@ -249,7 +249,7 @@ def test_a_verdict_holds_for_the_words_it_was_given_on(bank: Bank, clock: Clock)
     bank.maintain(judge=judge)
     assert len(asked) == 1
 
-    bank.revise(b, text="Users like the dark theme.")
+    bank.revise(b, text="The API is public.")
     bank.maintain(judge=judge)
     assert len(asked) == 1
     assert sorted(bank.get(i).status for i in (a, b)) == ["active", "merged"]
@@ -342,9 +342,8 @@ def test_rules_keep_what_is_told_of_a_series_of_things(bank: Bank, clock: Clock)
 
 
 def test_of_a_memory_that_is_like_many_others_only_the_surest_pairs_wait(bank: Bank, clock: Clock) -> None:
-    ids = told(
-        bank, clock, *(f"Customer {number} pays {10 + number * 7 % 40} euros a month" for number in range(40))
-    )
+    drinks = [f"{a}{b}sh" for a in "bcdfgklm" for b in "aeiou"]
+    ids = told(bank, clock, *(f"The house drink is {drink}" for drink in drinks))
     report = bank.maintain()
     waits = [memory_id for case in bank.pending_judgements() for memory_id in (case.older.id, case.newer.id)]
     assert 0 < max(waits.count(memory_id) for memory_id in ids) <= MOST_WAITING

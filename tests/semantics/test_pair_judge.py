@@ -39,6 +39,7 @@ def test_a_new_value_or_a_denial_goes_against_the_earlier_memory(earlier: str, l
         ("Use attrs", "Do not use pydantic"),
         ("Bed 3 gets compost in March", "Bed 4 gets lime in March"),
         ("Selma speaks Bosnian", "Selma speaks Danish"),
+        ("The pump on deck four leaks", "The pump on deck four leaks, says the mate"),
         ("The ferry goes from Split to Ancona", "The ferry goes from Ancona to Split"),
         ("Visitors in 2021 numbered 4,100", "Visitors in 2022 numbered 5,300"),
         ("The kiln fires at 1,240 degrees", "Is the kiln fired at 1,100 degrees?"),
