@@ -1,5 +1,5 @@
-/* Which rows of a segment may be near some of many others. `storage/segments/joining.py` says why nothing near is lost;
-   what is found here is looked at once more there, so the order of sums and how numbers are rounded do not matter.
+/* Neighbour join: which rows of a segment may be near some of many others. `src/skep/index/neighbour_join.py` says why
+   no near pair is lost, and scores what is found here with the whole codes.
 
    Rows are seen along some axes, in seven bits each, sixteen rows side by side. */
 

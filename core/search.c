@@ -1,5 +1,4 @@
-/* A search from the terms and the vector of a question to the pool of its candidates, in one call:
-   `storage/segments/index.py` says what a pool is. Scores are added up in the order numpy adds them. */
+/* A search from the terms and the vector of a query to its candidates, in one call of `Table.pool`. */
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* The best of many, and where rows stand. */
+/* Top k: the best few of many values, by a heap or by counting into bins. */
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* A search by vectors from the query to the pool, in one call: what `storage/segments/scan.py` does step by step, with
-   the same steps and the same numbers between them. */
+/* A search by vectors, from the query to the candidates: the rounds of `scan.c`, then exact cosines. The oracle is
+   `Scanner` in `src/skep/index/vector_search.py`. */
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,4 @@
-"""Commands about memories: add, search, get, list, revise, retract, restore, supersede, forget, conflicts.
-
-Commands about links.
-
-Commands about the log: history, blame, undo.
-"""
+"""Commands about memories, their links and the event log: add, search, revise, link, history, undo and the like."""
 
 from __future__ import annotations
 
@@ -32,7 +27,7 @@ from skep.cli.app import (
 )
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
-from skep.model import KINDS, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked
+from skep.model import KINDS, NOT_READ, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked
 from skep.private_parts import whole_lines, without_private
 from skep.validation import CLEARED
 
@@ -169,7 +164,7 @@ def _told_where_it_stopped(progress: Progress) -> Generator[Progress]:
 
 @contextlib.contextmanager
 def _told_which_line(numbers: list[int]) -> Generator[None]:
-    """What is wrong with an item is said of the line it stands on."""
+    """Errors about an item name the line it stands on."""
     try:
         yield
     except InvalidInputError as error:
@@ -275,7 +270,7 @@ def search(
     if explain:
         for stage in found.trace:
             click.echo(click.style(stage_line(stage), dim=True), err=True)
-    if not found.hits or WORDS_ALONE in found.reason:
+    if not found.hits or WORDS_ALONE in found.reason or NOT_READ in found.reason:
         click.echo(found.reason or "nothing found", err=True)
 
 
@@ -285,7 +280,7 @@ def _show_order(found: Ranked, *, as_json: bool) -> None:
         return
     for memory_id, score in found:
         click.echo(f"{memory_id}  {score:.3f}")
-    if not found or WORDS_ALONE in found.reason:
+    if not found or WORDS_ALONE in found.reason or NOT_READ in found.reason:
         click.echo(found.reason or "nothing found", err=True)
 
 

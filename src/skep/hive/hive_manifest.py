@@ -6,7 +6,6 @@ that was probably meant. `${NAME}` and `${NAME:-default}` stand for environment 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from skep.errors import ConfigError, MissingExtraError, NotFoundError
+from skep.errors import ConfigError, MissingExtraError, NotFoundError, did_you_mean
 from skep.hive.gateway import TRUST_MAX, HivePolicy, policy_problems
 
 Topology = Literal["single", "flat", "federated", "sharded"]
@@ -146,9 +145,18 @@ def _read_yaml(text: str) -> Any:
     except ImportError as error:
         raise MissingExtraError("Reading hive.yaml", "yaml") from error
     try:
+        # an alias may stand for a list of aliases, and so on: nine lines become a billion values
+        tokens: Iterator[Any] = cast("Any", yaml).scan(text)
+        alias = next((one for one in tokens if isinstance(one, yaml.AliasToken)), None)
+        if alias is not None:
+            line = alias.start_mark.line + 1
+            problem = f"line {line}: *{alias.value} repeats another part; write that part out instead"
+            raise ManifestError([Finding(where="syntax", problem=problem)])
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ManifestError([Finding(where="syntax", problem=" ".join(str(error).split()))]) from None
+    except RecursionError:
+        raise ManifestError([Finding(where="syntax", problem="nested too deep to be read")]) from None
 
 
 def _read_json(text: str) -> Any:
@@ -234,21 +242,16 @@ def _converted(raw: dict[str, Any], kind: type[msgspec.Struct], where: str) -> I
         problem = str(error).partition(" - at")[0]
         value = raw.get(where.rpartition(".")[2])
         allowed = TOPOLOGIES if where == "topology" else ()
-        yield Finding(where=where, problem=problem, hint=_meant(str(value), allowed))
+        yield Finding(where=where, problem=problem, hint=did_you_mean(str(value), allowed) if allowed else "")
 
 
 def _unknown(raw: dict[str, Any], kind: type[msgspec.Struct], where: str) -> Iterator[Finding]:
     for key in raw:
         if key not in kind.__struct_fields__:
             place = f"{where}.{key}".lstrip(".")
-            yield Finding(where=place, problem="is not known", hint=_meant(str(key), kind.__struct_fields__))
-
-
-def _meant(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"known are {', '.join(known)}" if known else ""
+            yield Finding(
+                where=place, problem="is not known", hint=did_you_mean(str(key), kind.__struct_fields__)
+            )
 
 
 def _check_sense(manifest: Manifest) -> list[Finding]:
@@ -290,7 +293,7 @@ def _check_agents(manifest: Manifest) -> Iterator[Finding]:
         yield from _check_keys(agent, where)
         if agent.group is not None and agent.group not in groups:
             problem = f"there is no group {agent.group!r}"
-            yield Finding(where=f"{where}.group", problem=problem, hint=_meant(agent.group, groups))
+            yield Finding(where=f"{where}.group", problem=problem, hint=did_you_mean(agent.group, groups))
         if agent.group is None and manifest.topology == "federated" and groups:
             yield Finding(
                 where=f"{where}.group", problem="is missing", hint="a federated agent needs a group"
@@ -335,7 +338,7 @@ def _check_groups(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(where=f"{where}.name", problem=f"{group.name!r} is there twice")
         if group.parent is not None and group.parent not in names:
             problem = f"there is no group {group.parent!r}"
-            yield Finding(where=f"{where}.parent", problem=problem, hint=_meant(group.parent, names))
+            yield Finding(where=f"{where}.parent", problem=problem, hint=did_you_mean(group.parent, names))
         if _in_ring(group.name, parents):
             yield Finding(where=f"{where}.parent", problem="leads back to itself; groups form a tree")
 

@@ -20,7 +20,6 @@ import msgspec
 
 from skep import private_parts
 from skep.model import Memory
-from skep.runtime import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,8 +226,7 @@ def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -
     path = bank_file(bank, environ, payload.cwd or os.getcwd())
     if not os.path.isfile(path):
         return None
-    with undisturbed():
-        from skep.storage.sqlite_store import SqliteStore
+    from skep.storage.sqlite_store import SqliteStore
 
     return SqliteStore.open(path, Settings(busy_seconds=BUSY_SECONDS), create=False, read_only=True)
 
@@ -261,7 +259,7 @@ def best_for(store: SqliteStore, prompt: str, now: float) -> list[Memory]:
 
 
 def is_current(memory: Memory, now: float) -> bool:
-    """Whether a memory may speak up unasked: it holds now, and is still trusted."""
+    """True if a memory may speak up unasked: it holds now, and is still trusted."""
     return (
         memory.status in ("active", "pending")
         and (memory.valid_from is None or memory.valid_from <= now)
@@ -272,7 +270,7 @@ def is_current(memory: Memory, now: float) -> bool:
 
 
 def speaks_to(held: set[str], weights: Mapping[str, float], length: int = TYPICAL_WORDS) -> bool:
-    """Whether a memory that holds some of the words of a prompt is about it, rather than merely near it.
+    """True if a memory that holds some of the words of a prompt is about it, rather than merely near it.
 
     It must hold at least two of them (or the only one), and a fair share of their weight: a long prompt has many
     words beside the point, so of those only the heaviest count. A long memory holds many words by chance, so more

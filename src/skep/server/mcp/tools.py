@@ -1,11 +1,8 @@
-"""The seven tools of the default profile. Their docstrings are what a model reads, so they are written for
-it.
+"""The seven tools of the default profile, and the tools of learning and judging that `full` adds.
 
-Tools that close the loop: how a task went, what worked before, and the questions that rules cannot decide.
-
-No client answers questions of a server by itself, so what needs judgement is offered to the agent as
-ordinary work: `pending_judgements` asks, `resolve_judgement` answers. Where the user named an agent's
-command line as the judge, `maintain` asks that instead.
+A model reads their docstrings. No client answers questions of a server by itself, so doubtful pairs are offered to
+the agent as ordinary work: `pending_judgements` asks, `resolve_judgement` answers; `maintain` asks a judge that the
+user named instead.
 """
 
 from __future__ import annotations
@@ -118,14 +115,14 @@ def remember(
 
 
 def _done(stored: Remembered) -> str:
-    """What became of it, in words that leave no doubt which memory holds now."""
+    """The result of a write, in words that leave no doubt which memory holds now."""
     if stored.action == "confirmed":
         return f"already known as [{stored.memory.id}], which is confirmed; nothing new is stored"
     return f"stored [{stored.memory.id}]" + (" in place of:" if stored.action == "superseded" else "")
 
 
 def _advice(stored: Remembered) -> str:
-    """What to do about conflicts, with the ids that it needs."""
+    """Advice about conflicts, with the ids that it needs."""
     new = stored.memory.id
     for conflict in stored.conflicts:
         if conflict.kind == "duplicate":
@@ -297,7 +294,7 @@ def ids_text(found: Sequence[str]) -> str:
 
 
 def client_name(call: Call) -> str | None:
-    """Who writes: the client as it names itself."""
+    """The author: the client as it names itself."""
     name = call.envelope.client.get("name")
     return name[:100] if isinstance(name, str) and name.strip() and name.isprintable() else None
 
@@ -319,6 +316,7 @@ def default_tools() -> list[Tool]:
         tool(forget, title="Forget for good", destroys=True, repeats=True),
         tool(link, title="Link memories", repeats=True),
         tool(report_outcome, title="Report how a task went"),
+        tool(recommend, title="What worked before", reads=True),
         tool(memory_status, title="Memory status", reads=True),
     ]
 
@@ -340,15 +338,25 @@ def report_outcome(
     ] = None,
     task_type: Annotated[str | None, Meta(description="Kind of task, such as deploy or bugfix.")] = None,
     domain: str | None = None,
+    grade: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="How well it went, 0 to 1, where that says more than success."),
+    ] = None,
 ) -> str:
     """Report how a task went and which memories it relied on. Memories that helped are trusted more, those
     that misled less, and what worked can be recommended next time. Call it once per task, when you know the
     result."""
     learnt = call.bank().learn(
-        task, success, used=used, task_type=task_type, domain=domain, lesson=lesson, agent=client_name(call)
+        task,
+        success if grade is None else grade,
+        used=used,
+        task_type=task_type,
+        domain=domain,
+        lesson=lesson,
+        agent=client_name(call),
     )
     touch(call, *learnt.moved)
-    lines = [f"recorded {'success' if success else 'failure'} [{learnt.outcome.id}]"]
+    lines = [f"recorded {'success' if learnt.outcome.success else 'failure'} [{learnt.outcome.id}]"]
     lines += [f"[{one}] now has confidence {value:.2f}" for one, value in learnt.moved.items()]
     if learnt.procedure is not None:
         touch(call, learnt.procedure.id)
@@ -456,7 +464,6 @@ def maintain_with(judge: Sequence[str] | None) -> Callable[..., str]:
 def learning_tools(judge: Sequence[str] | None = None) -> list[Tool]:
     """The tools of this module that the full profile adds."""
     return [
-        tool(recommend, title="What worked before", reads=True),
         tool(maintain_with(judge), title="Clean up", destroys=True, repeats=True, long=True),
         tool(pending_judgements, title="Questions that wait", reads=True),
         tool(resolve_judgement, title="Answer a question", destroys=True, repeats=True),
