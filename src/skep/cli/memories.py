@@ -445,7 +445,7 @@ def forget(
 @click.option(
     "--threshold",
     type=float,
-    default=0.80,
+    default=0.3,
     show_default=True,
     help="How near by meaning two must be to be compared, 0 to 1; those that share most words always are.",
 )

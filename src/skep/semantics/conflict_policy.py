@@ -276,12 +276,13 @@ def _superseding(
 ) -> tuple[_Answer, Sequence[Plan]]:
     """Repeat what is known, or replace what no longer holds.
 
-    Only within one scope: what is private to one must not change what everybody sees, nor stand in for it. And only by
-    what holds now and is not the older: the price of next month replaces nothing yet, that of last year nothing more.
+    Only within one scope and kind: what is private to one must not change what everybody sees, nor stand in for it.
+    And only by what holds now and is not the older: the price of next month replaces nothing yet, that of last year
+    nothing more.
     """
     now = engine.now()
     memory = draft(body, now)
-    mine = [c for c in conflicts if c.existing.scope == memory.scope]
+    mine = [c for c in conflicts if (c.existing.scope, c.existing.kind) == (memory.scope, memory.kind)]
     repeated = [c for c in mine if repeats(c, memory)]
     outdated = [
         c.existing.id

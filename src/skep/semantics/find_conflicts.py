@@ -156,6 +156,10 @@ def _conflict(
     contradiction_fn: ContradictionFn | None,
 ) -> Conflict | None:
     kind, reason, confidence = CONFLICTS.get(verdict.kind), verdict.reason, verdict.probability
+    if (
+        kind == "duplicate" and existing.kind != memory.kind
+    ):  # an episode is the evidence of a fact, not its copy
+        kind = None
     if confidence < (REPORTED if kind != "duplicate" and _alike(existing, memory) else SURE):
         kind = None
     related = memory.id in existing.evidence or existing.id in memory.evidence
