@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.runtime import MONTH
 from skep.semantics import same_value
+from skep.text.dates import MONTH
 
 _PARTS = """
 20 3 1,000 2.5 2024 2024-05-05 degrees degree C F ° º celsius Fahrenheit % percent half a one two quarter thirds of
