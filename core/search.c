@@ -123,7 +123,7 @@ static Py_ssize_t best_by_words(const Table *table, const uint8_t *mask, Py_ssiz
     const Sums *sums = &table->desk.sums;
     Py_ssize_t found = 0;
     k = k < sums->filled ? k : sums->filled;
-    Entry *heap = malloc((size_t)(k + 1) * 2 * sizeof *heap);
+    Entry *heap = malloc((size_t)(k + 1) * sizeof *heap);
     if (heap == NULL)
         return -1;
     for (Py_ssize_t i = 0; i < sums->filled; i++) {
@@ -137,7 +137,7 @@ static Py_ssize_t best_by_words(const Table *table, const uint8_t *mask, Py_ssiz
     }
     for (Py_ssize_t i = 0; i < found; i++)
         heap[i].row = table->rows[heap[i].slot];
-    by_row(heap, heap + found, found);
+    by_row(heap, found);
     for (Py_ssize_t i = 0; i < found; i++)
         out[i] = heap[i].slot;
     free(heap);

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 import pytest
 from hypothesis import given
@@ -155,28 +154,6 @@ def test_whatever_is_asked_the_order_is_that_of_recall(
         bank.remember_many({"text": text} for text in texts)
         order = bank.rank(question, preset=preset, config=config, limit=limit)
         assert same(order, bank.recall(question, preset=preset, config=config, limit=limit))
-
-
-@pytest.mark.parametrize("way", FROM_THE_INDEX, ids=named)
-def test_an_order_that_the_index_can_tell_reads_no_row(filled: Bank, way: dict[str, Any]) -> None:
-    filled.rank("which port", limit=50, **way)  # whatever is prepared once
-    said: list[str] = []
-    rows = 0
-
-    def row(_event: Any) -> None:
-        nonlocal rows
-        rows += 1
-
-    connection = filled.engine.store.connection
-    connection.trace = lambda sql, _bindings: said.append(sql)
-    connection.db.trace_v2(apsw.SQLITE_TRACE_ROW, row)
-    order = filled.rank("which port has the deploy key", limit=50, **way)
-    connection.db.trace_v2(0, None)
-    connection.trace = None
-
-    assert len(order) > 5
-    assert said == ["BEGIN", "COMMIT"]
-    assert rows <= 1  # SQLite's number of the file's content
 
 
 def test_an_order_counts_no_use(filled: Bank) -> None:

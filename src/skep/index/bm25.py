@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from skep.index.row_table import Table
 
-
-if TYPE_CHECKING:
     Array = NDArray[Any]
     Ints = NDArray[np.int64]
     Small = NDArray[np.uint32]
     Pairs = NDArray[np.uint64]
+    Floats = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
 
 K1 = 1.2
 B = 0.75
@@ -161,11 +161,6 @@ def _classes(counts: Small, lengths: Ints, docs: Small) -> tuple[Array, Small, S
         class_count.astype(np.uint32),
         class_length.astype(np.uint32),
     )
-
-
-if TYPE_CHECKING:
-    Floats = NDArray[np.float32]
-    Mask = NDArray[np.bool_]
 
 
 class Lookup(NamedTuple):

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from skep.filters import IndexRow, IndexSource
     from skep.index.segment_files import Arrays
 
+    Ints = NDArray[np.int64]
+    Array = NDArray[Any]
+    Flags = NDArray[np.bool_]
 
 VITAL = ("rows", "order", "gone", "words.offsets", "tag_offsets")
 """Small arrays that lead to everything else; checked whenever a segment is opened."""
@@ -197,10 +200,6 @@ class Shelf:
 def _fresh() -> str:
     """A name that no other process will choose."""
     return os.urandom(8).hex()
-
-
-if TYPE_CHECKING:
-    Ints = NDArray[np.int64]
 
 
 SEGMENT_ROWS = 1 << 18
@@ -499,11 +498,6 @@ def _worth_merging(segment: Segment, live: int, above: int) -> bool:
     if live + above > SEGMENT_ROWS:
         return False
     return live < RATIO * above or 2 * live < segment.count
-
-
-if TYPE_CHECKING:
-    Array = NDArray[Any]
-    Flags = NDArray[np.bool_]
 
 
 def trimmed(segment: Segment, keep: Flags, *, oldest: bool) -> Content:

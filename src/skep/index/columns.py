@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from skep.index.row_table import Table
 
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
+
 
 @lru_cache(maxsize=1 << 14)
 def key_of(text: str) -> int:
@@ -63,9 +66,6 @@ def scope_key(user: str | None, project: str | None, session: str | None) -> int
     joined = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
     return int.from_bytes(blake2b(joined, digest_size=8).digest(), "little") or 1
 
-
-if TYPE_CHECKING:
-    Array = NDArray[Any]
 
 UNKNOWN = 255
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
@@ -181,9 +181,6 @@ def spread(stored: Array, count: int) -> Array:
     """A column as it was stored, over every row."""
     return stored if len(stored) == count else repeated(stored[:1], count)
 
-
-if TYPE_CHECKING:
-    Ints = NDArray[np.int64]
 
 MOST = 1 << 22
 """Entries of columns that one question may look at."""

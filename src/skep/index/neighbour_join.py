@@ -23,12 +23,9 @@ if TYPE_CHECKING:
 
     from skep.index.row_table import Table
 
-
-if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float32]
     Codes = tuple[NDArray[np.int8], Floats]
-
 
 BLOCK = 256
 """Rows of the bank that are read and multiplied at once; what is made of them stays in a processor's cache."""

@@ -30,11 +30,9 @@ from skep.runtime import ALONE, alone, product
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Doubles = NDArray[np.float64]
-
+    Words = NDArray[np.uint64]
 
 EXACT_BITS, DOUBLE_BITS = 24, 53
 """Whole numbers of so many bits are exact in single and double precision, in whatever order they are added."""
@@ -175,10 +173,6 @@ def flips(name: bytes, count: int) -> Floats:
     """Ones and minus ones as if by chance, the same wherever they are asked for by this name."""
     bits = np.unpackbits(np.frombuffer(shake_128(name).digest(count // 8 + 1), dtype=np.uint8))[:count]
     return bits.astype(np.float32) * 2 - 1
-
-
-if TYPE_CHECKING:
-    Words = NDArray[np.uint64]
 
 
 WORD = 64

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from skep.index.bm25 import Lookup
     from skep.index.quantisation import Frame
 
-
-if TYPE_CHECKING:
     Floats = NDArray[np.float32]
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
 
 Number = TypeVar("Number", np.float32, np.uint8, np.int8)
 
@@ -165,10 +165,6 @@ def _grown(old: NDArray[Number], room: int) -> NDArray[Number]:
     new[: len(old)] = old
     return new
 
-
-if TYPE_CHECKING:
-    Array = NDArray[Any]
-    Ints = NDArray[np.int64]
 
 ROOM = 1024
 

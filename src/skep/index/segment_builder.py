@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 
     from skep.index.segment_reader import Segment
 
-
-if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Ints = NDArray[np.int64]
+    Small = NDArray[np.uint32]
+    Keys = NDArray[np.uint64]
+    Array = NDArray[Any]
 
 FEW = 8192
 """Fewer rows are left in the order of their keys: there is little to gain, and looking a row up is a little quicker."""
@@ -89,11 +90,6 @@ def _along(codes: FineCodes) -> Floats:
 
 def _some(codes: FineCodes, part: slice) -> Floats:
     return codes.high[part] * codes.scale[part, None]
-
-
-if TYPE_CHECKING:
-    Small = NDArray[np.uint32]
-    Keys = NDArray[np.uint64]
 
 
 CHUNKS = 1 << 18
@@ -213,10 +209,6 @@ def _terms_of(joined: Iterable[str]) -> tuple[Keys, Small, Ints]:
         keys += keys_of(found)
     distinct, places = np.unique(np.frombuffer(keys, dtype="<u8").astype(np.uint64), return_inverse=True)
     return distinct, places.astype(np.uint32), np.array(counts, dtype=np.int64)
-
-
-if TYPE_CHECKING:
-    Array = NDArray[Any]
 
 
 BUILD_BLOCK = 256

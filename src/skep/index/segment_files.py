@@ -28,8 +28,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-if TYPE_CHECKING:
     Array = NDArray[Any]
     Arrays = Mapping[str, Array]
 

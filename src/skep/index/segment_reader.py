@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from skep.index.segment_files import Arrays
 
-
-if TYPE_CHECKING:
     Array = NDArray[Any]
     Ints = NDArray[np.int64]
     Keys = NDArray[np.uint64]

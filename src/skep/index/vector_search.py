@@ -38,13 +38,10 @@ if TYPE_CHECKING:
     from skep.index.filter_masks import Admitted
     from skep.index.row_table import Table
 
-
-if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float32]
     Mask = NDArray[np.bool_]
     Words = NDArray[np.uint64]
-
 
 BITS = 3
 """Bits per axis of the query in the second round."""
