@@ -29,7 +29,7 @@ from skep.errors import (
 )
 from skep.model import WORDS_ALONE
 from skep.storage.sqlite_store import SqliteStore
-from skep.storage.vectors import Space, packed, packed_one, unpacked
+from skep.storage.vectors import Space, packed, unpacked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -359,10 +359,6 @@ class Embeddings:
                 continue
             try:
                 given = guarded(space.fingerprint, partial(embedder.embed, texts))
-                one = packed_one(given, space.dim) if len(texts) == 1 else None
-                if one is not None:
-                    made[space.number] = (one,)
-                    continue
                 rows = checked(given, len(texts), space.dim, space.fingerprint)
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)
@@ -429,7 +425,7 @@ class Embeddings:
         if self._fingerprint is None:  # its service is asked for it while nothing is held
             for space in self.store.spaces():
                 self.for_space(space)
-        with self.store.connection.lock, self._lock:
+        with self.store.lock, self._lock:
             for space in self.store.spaces():
                 worker = self._workers.get(space.number)
                 if worker is None:
@@ -554,7 +550,7 @@ class Waiting:
         return []
 
     def _claim(self, limit: int, now: float, *, after: int = -1, which: str = "due") -> list[Pending]:
-        with self._store.connection.transaction():
+        with self._store.transaction():
             claimed = self._store.vectors.claim(
                 self._space.number, limit, now, LEASE_SECONDS, after=after, which=which
             )
@@ -565,7 +561,7 @@ class Waiting:
     def release(self) -> None:
         """Give back what was handed out and not done, so that the next one need not wait for it."""
         try:
-            with self._store.connection.impatient(), self._store.connection.transaction():
+            with self._store.impatient(), self._store.transaction():
                 self._store.vectors.release(self._space.number, self._claimed, self._lease_end)
         except (BusyError, StorageError):
             return  # somebody writes, or nobody can: it comes free by itself when the lease ends
@@ -585,7 +581,7 @@ class Waiting:
 
     def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:
         """See `Source`."""
-        with self._store.connection.transaction():
+        with self._store.transaction():
             self._store.vectors.failed(self._space.number, rows, error, retry_at)
 
 

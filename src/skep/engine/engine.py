@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 Sign = Callable[[Event], bytes]
-_set = msgspec.structs.force_setattr
 CHANGES = frozenset(
     ("revise", "retract", "restore", "evidence", "mark", "supersede", "merge", "link", "unlink", "undo")
 )
@@ -160,7 +159,7 @@ class Engine:
         """The derived index of words and vectors, up to date."""
         if self._index is None:
             self.embeddings.before_reading()
-            with self.store.connection.lock:  # two threads may ask for it first at the same time
+            with self.store.lock:  # two threads may ask for it first at the same time
                 if self._index is None:
                     self._index = self._opened()
         return self._index
@@ -173,7 +172,7 @@ class Engine:
             self.index_folder,
             self.store,
             read_only=self.frozen or self.store.read_only,
-            lock=self.store.connection.lock,
+            lock=self.store.lock,
         )
 
     def write(
@@ -181,7 +180,6 @@ class Engine:
         plans: Sequence[Plan],
         *,
         check: Callable[[], None] | None = None,
-        accept: Callable[[Changes], None] | None = None,
     ) -> tuple[list[Event], Changes]:
         """Write events and all they mean; slow embedding is left to the queue."""
         self.embeddings.adopt()
@@ -189,7 +187,7 @@ class Engine:
         if by is not None:
             plans = [_named(plan, by) for plan in plans]
         events, changes = self.store.write(
-            plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check, accept=accept
+            plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check
         )
         if changes.waiting:
             self.embeddings.work()
@@ -200,29 +198,16 @@ class Engine:
 
     def revise(self, memory_id: str, changes: dict[str, Any]) -> Memory:
         """Write a revision; the memory as it then is, or an error that says what became of it."""
-
-        def known(done: Changes) -> None:
-            if done.unknown:
-                self._missing(memory_id)
-
-        _events, done = self.write([("revise", {"memory": memory_id, "changes": changes})], accept=known)
-        found = done.revised.get(memory_id)
-        return self.memory(memory_id) if found is None or found.expires_at is not None else found
+        self.write(
+            [("revise", {"memory": memory_id, "changes": changes})], check=lambda: self.known(memory_id)
+        )
+        return self.memory(memory_id)
 
     def as_stored(self, changes: Changes) -> list[Memory]:
         """The new memories of a write, as reading them back would give them."""
-        embedder = changes.embedder
-        made = [memory for _row, memory, _text in changes.created]
-        if (
-            changes.waiting
-            or embedder is None
-            or (changes.beyond and any(m.expires_at is not None for m in made))
-        ):
-            found = self.store.memories([row for row, _m, _t in changes.created])
-            return [found[row] for row, _m, _t in changes.created]
-        for memory in made:  # nobody has seen them yet, so they need not be copied
-            _set(memory, "embedder", embedder)
-        return made
+        rows = [row for row, _memory, _text in changes.created]
+        found = self.store.memories(rows)
+        return [found[row] for row in rows]
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""
@@ -265,7 +250,7 @@ class Engine:
         if counts:
             now = self.now()
             try:
-                with self.store.connection.impatient():
+                with self.store.impatient():
                     self.store.write([("use", {"counts": counts, "at": now})], now=now)
             except (BusyError, DiskFullError):
                 with (

@@ -11,31 +11,19 @@ arrival. Three rules are not plain last-writer-wins:
 
 A memory that a thousand events speak of is not folded a thousand times: what the fold has to know beyond the memory
 itself can be kept (`Kept`), and a newer event then steps on from there. The law is that both ways give the same.
-
-Which memories are stale: derived from something that does not stand any more, or that is contradicted.
-
-A link that says `contradicts` says it of both ends: which of them holds is not decided yet, so both are in doubt, as
-long as both stand. A pinned memory is not put in doubt by a link, as it loses nothing by a contradiction either.
-
-What is derived from a copy stands and falls with the memory that the copy was merged into.
-
-Settings of which nothing was said before, written together.
+`memory_tables` calls this and writes the results; `doctor` folds everything again and compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from skep.confidence import contradicted, failed, supported
-from skep.events import SETTING, Order, order, voided
+from skep.events import Order, order, voided
 from skep.model import SHARED, Event, Memory, Scope, Status
-from skep.storage.event_log import Newest
-from skep.storage.links import any_contradicts, contradicts_ends
-from skep.storage.links import contradicted as contradicted_linked
-from skep.storage.sqlite_connection import Connection
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -136,28 +124,9 @@ def fold_on(memory: Memory, kept: Kept, events: Iterable[Event]) -> tuple[State,
     return fold.state(), fold.kept(Seen(last=last, undone=kept.undone))
 
 
-def revised(memory: Memory, events: Iterable[Event]) -> Memory:
-    """A stored memory after revisions newer than all else that speaks of it: what `fold` gives, without the rest."""
-    fold = _Fold(memory.id, {name: getattr(memory, name) for name in _OWN})
-    for event in sorted(events, key=order):
-        fold.step(event)
-    certain = {"confidence": unit(fold.confidence), "importance": unit(fold.importance)}
-    return Memory(id=memory.id, **_known(fold.fields | certain))
-
-
 def unit(value: float) -> float:
     """A number between 0 and 1."""
     return min(1.0, max(0.0, value))
-
-
-def first_memory(event: Event) -> Memory:
-    """The memory after a `remember` that nothing else mentions: what `fold` gives, without the machinery.
-
-    The caller has seen that it says nothing that a newer skep would.
-    """
-    fields = _initial(event)
-    fields["id"] = f"{event.actor}-{event.counter}"
-    return Memory(**fields)
 
 
 def _known(fields: dict[str, Any]) -> dict[str, Any]:
@@ -405,124 +374,3 @@ def fold_setting(events: Iterable[Event]) -> tuple[bool, Any]:
         if event.kind == "setting" and event.id not in void:
             return event.body["value"] is not None, event.body["value"]
     return False, None
-
-
-_GONE = ("retracted", "expired")
-
-
-class Staleness:
-    """Keeps `stale` true. Every method is called inside a transaction."""
-
-    def __init__(self, connection: Connection, newest: Newest) -> None:
-        self._c = connection
-        self._newest = newest
-        self._doubts = True
-
-    def opposite(self, memory_id: str) -> set[str]:
-        """Those at the other end of links that say that a memory contradicts something, or something contradicts it."""
-        return contradicts_ends(self._c, memory_id)
-
-    def renew(self, moved: set[str]) -> None:
-        """Recompute `stale` for everything derived, directly or not, from memories whose standing changed."""
-        self._doubts = any_contradicts(self._c)
-        affected = (
-            moved.union(*(self.opposite(memory_id) for memory_id in moved)) if self._doubts else set(moved)
-        )
-        frontier = set(affected)
-        while frontier:
-            found: set[str] = set()
-            for memory_id in frontier:
-                found |= {
-                    each
-                    for (each,) in self._c.rows(
-                        "SELECT src FROM links WHERE dst = ?1 AND rel = 'derived_from'"
-                        " UNION ALL SELECT id FROM memories WHERE replaced_by = ?1 AND status = 'merged'",
-                        (memory_id,),
-                    )
-                }
-            frontier = found - affected
-            affected |= found
-        stale = self._stale_among(affected)
-        for memory_id in affected:
-            now_stale = memory_id in stale
-            self._c.run(
-                "UPDATE memories SET stale = ?, changed = ? WHERE id = ? AND stale != ?",
-                (now_stale, self._newest.change + 1, memory_id, now_stale),
-            )
-            self._newest.change += self._c.db.changes()
-
-    def wrong(self) -> list[str]:
-        """Memories whose `stale` is not what the links and the memories they lead to say."""
-        derived = {
-            src for (src,) in self._c.rows("SELECT DISTINCT src FROM links WHERE rel = 'derived_from'")
-        }
-        self._doubts = any_contradicts(self._c)
-        said = {memory_id for (memory_id,) in self._c.rows("SELECT id FROM memories WHERE stale = 1")}
-        stale = self._stale_among(derived)
-        not_here = {i for i in stale if self._c.one("SELECT 1 FROM memories WHERE id = ?", (i,)) is None}
-        return sorted((stale - not_here) ^ said)
-
-    def _stale_among(self, affected: set[str]) -> set[str]:
-        """Those of some memories that are stale; what they say of themselves so far does not count."""
-        sources: dict[str, list[str]] = {}
-        for memory_id in affected:
-            rows = self._c.rows("SELECT dst FROM links WHERE src = ? AND rel = 'derived_from'", (memory_id,))
-            sources[memory_id] = [kept for (dst,) in rows if (kept := self._kept(dst)) != memory_id]
-        stale = {m for m, from_ in sources.items() if any(self._undermined(m, s, affected) for s in from_)}
-        grown = True
-        while grown:
-            more = {m for m, from_ in sources.items() if m not in stale and any(s in stale for s in from_)}
-            stale |= more
-            grown = bool(more)
-        return stale
-
-    def _kept(self, memory_id: str) -> str:
-        """The memory that a copy was merged into, at the end of the chain; any other memory itself."""
-        seen = {memory_id}
-        sql = "SELECT replaced_by FROM memories WHERE id = ? AND status = 'merged' AND forgotten = 0"
-        while (target := self._c.one(sql, (memory_id,))) is not None and target not in seen:
-            memory_id = target
-            seen.add(memory_id)
-        return memory_id
-
-    def _undermined(self, derived: str, source: str, affected: set[str]) -> bool:
-        rows = self._c.rows(
-            "SELECT status, disputes, replaced_by, forgotten, stale FROM memories WHERE id = ?", (source,)
-        )
-        if not rows:
-            return False
-        status, disputes, target, forgotten, stale = rows[0]
-        if forgotten or disputes or status in _GONE or (stale and source not in affected):
-            return True
-        if self._doubts and contradicted_linked(self._c, source):
-            return True
-        return status == "superseded" and target != derived and not self._summary_of(target, source)
-
-    def _summary_of(self, summary: str | None, source: str) -> bool:
-        """Whether what replaced a source was made from it: then nothing that it said is lost."""
-        sql = "SELECT 1 FROM links WHERE src = ? AND dst = ? AND rel = 'derived_from'"
-        return bool(self._c.one(sql, (summary, source)))
-
-
-SET = "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)"
-
-
-def set_first(
-    connection: Connection, settings: Sequence[str], events: Mapping[str, Sequence[Event]], seq: int
-) -> set[str]:
-    """Write those settings of a batch of which nothing was said before; which they are."""
-    sql = (
-        "SELECT subject FROM subjects WHERE subject IN (SELECT value FROM json_each(?))"
-        " GROUP BY subject HAVING count(*) = 1"
-    )
-    found = connection.rows(sql, (msgspec.json.encode(settings).decode(),))
-    values = {subject: events[subject][0].body.get("value") for (subject,) in found}
-    first = {subject: value for subject, value in values.items() if value is not None}
-    connection.db.executemany(
-        SET,
-        [
-            (subject.removeprefix(SETTING), msgspec.json.encode(value).decode(), seq)
-            for subject, value in first.items()
-        ],
-    )
-    return set(first)
