@@ -205,6 +205,10 @@ class Engine:
 
     def as_stored(self, changes: Changes) -> list[Memory]:
         """The new memories of a write, as reading them back would give them."""
+        embedder = changes.embedder
+        made = [memory for _row, memory, _text in changes.created]
+        if embedder is not None and not changes.waiting and all(m.expires_at is None for m in made):
+            return [msgspec.structs.replace(memory, embedder=embedder) for memory in made]
         rows = [row for row, _memory, _text in changes.created]
         found = self.store.memories(rows)
         return [found[row] for row in rows]

@@ -157,6 +157,8 @@ class Connection:
         with translated(self.path):
             db: Any = self._connect_to_read() if self.read_only else apsw.Connection(self.where, flags=flags)
             db.set_busy_timeout(self._busy_ms)
+            # Statements stay prepared whatever is bound to them; otherwise SQLite prepares many anew at every call.
+            db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # The schema of a file from elsewhere is not trusted: nothing in it may call functions with side effects.
             # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
             db.execute(
