@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from minilm import LAYERS, Weights, find_wheel, read_weights, sentence_vectors
 
-from skep.embedding.embedder import PROBES, measure
+from skep.embedding.calibration import PROBES, measure
 from skep.embedding.minilm import DATA, HEADS, LIMIT, WIDTH, MiniLMEmbedder, layout
 from skep.embedding.static_table import bundled_wordpiece
 
@@ -70,7 +70,7 @@ def main() -> None:
     """Write `minilm.bin` and `minilm.json`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", type=Path, help="an .npz file; the published weights without it")
-    parser.add_argument("--name", default="minilm")
+    parser.add_argument("--name", default="skep-minilm")
     parser.add_argument("--out", type=Path, default=Path(DATA))
     args = parser.parse_args()
     if args.weights is None:

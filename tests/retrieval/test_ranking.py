@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep import runtime
-from skep.embedding.embedder import Calibration
-from skep.engine.embeddings import read_off
+from skep.embedding.calibration import Calibration
 from skep.errors import ConfigError
 from skep.index.index import Pool
 from skep.retrieval import score as score_module
@@ -92,15 +91,6 @@ def test_the_order_is_the_same_in_one_pass(
 
         assert mine[0].tolist() == theirs[0].tolist()
         np.testing.assert_array_equal(mine[1], theirs[1])
-
-
-@given(st.lists(st.one_of(COSINES, st.floats(-1, 1)), min_size=1, max_size=60))
-def test_a_scale_is_read_off_alike(native: Any, cosines: list[float]) -> None:
-    points = np.linspace(-1.0, 1.0, 1001)
-    heights = np.maximum(points, 0.0) ** 1.7
-    given = (np.array(cosines, dtype=np.float32), points, heights, np.diff(heights) / np.diff(points))
-
-    np.testing.assert_array_equal(read_off(*given), in_numpy(read_off, *given))
 
 
 @given(

@@ -25,7 +25,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import msgspec
 
 from skep.clock import Now, system_now
-from skep.embedding.embedder import Calibration, Embedder, Opener, measure, open_embedder
+from skep.embedding.calibration import Calibration, measure
+from skep.embedding.embedder import Embedder, Opener, open_embedder
 from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 
 if TYPE_CHECKING:

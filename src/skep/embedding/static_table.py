@@ -1,9 +1,8 @@
-"""The bundled default: a table of word vectors. No network, no model to load, no warm-up.
+"""Two embedders without a model: the bundled table of word vectors, and feature hashing for tests.
 
-A text is the normalised, weighted sum of the rows of its word pieces. The table lies beside this module as
-int8 and is memory-mapped, so that opening it reads nothing. `scripts/build_static_table.py` makes it.
-
-Feature hashing: vectors from the letters of the words alone. For tests, and where no table may go.
+A text is the normalised, weighted sum of the rows of its word pieces. The table lies beside this module as int8 and is
+memory-mapped, so that opening it reads nothing; `scripts/build_static_table.py` makes it. Banks open it by the spec
+`static`; the ranking compares texts word by word with it whatever embedder a bank has. It touches its own files alone.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from zlib import crc32
 import msgspec
 
 from skep import runtime
-from skep.embedding.embedder import Calibration
+from skep.embedding.calibration import Calibration
 from skep.embedding.wordpiece import WordPiece, split_words
 from skep.errors import ConfigError, EmbedderUnavailableError
 from skep.runtime import product, undisturbed
@@ -50,6 +49,7 @@ class StaticEmbedder:
 
     def __init__(self, folder: str | os.PathLike[str] = DATA) -> None:
         self._folder = os.fspath(folder)
+        self.spec = "static" if self._folder == DATA else f"static:{self._folder}"
         try:
             with open(self._path("static.json"), "rb") as file:
                 about = msgspec.json.decode(file.read())
@@ -78,7 +78,7 @@ class StaticEmbedder:
 
     @property
     def instant(self) -> bool:
-        """Always: a text costs some 20 microseconds."""
+        """True: a text costs some 20 microseconds."""
         return True
 
     @cached_property
@@ -240,11 +240,12 @@ def _shrink(rows: NDArray[np.floating]) -> NDArray[np.float64]:
 
 def word_table(embedder: Embedder) -> StaticEmbedder:
     """The word pieces that texts are compared by: those of the embedder, or the bundled ones where it has none."""
-    return cast("StaticEmbedder", embedder) if hasattr(embedder, "closest") else _bundled_table()
+    return cast("StaticEmbedder", embedder) if hasattr(embedder, "closest") else bundled_table()
 
 
 @lru_cache(maxsize=1)
-def _bundled_table() -> StaticEmbedder:
+def bundled_table() -> StaticEmbedder:
+    """The one that the banks of a process share."""
     return StaticEmbedder()
 
 
@@ -296,7 +297,7 @@ class HashingEmbedder:
 
     @property
     def instant(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from skep.clock import AHEAD_SECONDS
-from skep.embedding.embedder import Embedder, default_embedder
+from skep.embedding.static_table import bundled_table
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.filters import Filter
@@ -320,14 +319,9 @@ def _near_by_table(text: str, others: Mapping[int, str], rows: Sequence[int]) ->
     """How near texts that share words are, by the bundled table: what there is where the bank's embedder is slow."""
     if not rows:
         return []
-    table = _table()
+    table = bundled_table()
     made = table.embed([text, *(others.get(row, "") for row in rows)])
     return [table.calibrate(cosine) for cosine in (made[1:] @ made[0]).tolist()]
-
-
-@cache
-def _table() -> Embedder:
-    return default_embedder()
 
 
 def comparable(a: Memory, b: Memory) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -57,6 +57,19 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     spec: str | None
     state: str
 
+    @property
+    def name(self) -> str:
+        """The embedder as a reader knows it."""
+        return self.spec or self.fingerprint
+
+
+class Made(NamedTuple):
+    """The vectors of the texts of one write in one space."""
+
+    vectors: Sequence[bytes]
+    drafts: bool = False
+    """True where they only stand in until the texts, which are queued, are embedded."""
+
 
 class Vectors:
     """The vector tables of one bank."""
@@ -96,10 +109,18 @@ class Vectors:
             "DELETE FROM pending WHERE space = ? AND row = ?", [(space, row) for row in rows]
         )
 
-    def queue(self, space: int, rows: Iterable[int]) -> None:
-        """Queue rows; their outdated vectors in this space go."""
+    def queue(self, space: int, rows: Iterable[int], drafts: Sequence[bytes] | None = None) -> None:
+        """Queue rows; their outdated vectors in this space go, or make way for drafts until they are embedded."""
         rows = list(rows)
-        self._c.execute_many("DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
+        if drafts is None:
+            self._c.execute_many(
+                "DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows]
+            )
+        else:
+            self._c.execute_many(
+                "INSERT OR REPLACE INTO halves(key, vector) VALUES(?,?)",
+                [((space << SHIFT) | row, vector) for row, vector in zip(rows, drafts, strict=True)],
+            )
         self._c.execute_many(
             "INSERT OR REPLACE INTO pending(space, row) VALUES(?,?)", [(space, row) for row in rows]
         )
