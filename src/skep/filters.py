@@ -24,7 +24,6 @@ import msgspec
 from skep.confidence import DECAY_PER_DAY
 from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
 from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Memory, Scope
-from skep.runtime import spelt
 from skep.validation import (
     Time,
     clean_choice,
@@ -156,13 +155,6 @@ class Asking(msgspec.Struct, frozen=True):
     preset: str | None
     config: RecallConfig | Mapping[str, object] | None
     expand: bool | Expand | ExpandOptions | None
-
-    def spelt(self, *more: Any) -> bytes | None:
-        """What stands for all of it, and for something more; see `spelling`."""
-        scope, *others = msgspec.structs.astuple(self)
-        if type(scope) is Scope:
-            return spelt((*others, msgspec.structs.astuple(scope), None, *more))
-        return spelt((*others, None, scope, *more))
 
     def most(self, deployed: Mapping[str, Any]) -> int:
         """How many hits are wanted at most, in a bank that has deployed something."""

@@ -1,4 +1,4 @@
-"""Methods about the bank as a whole: settings, replication, export, backup, status, doctor."""
+"""Verbs about the bank as a whole: settings, replication, export, backup, status, doctor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from skep.bank.shared_base import BULK, Base, file_errors
+from skep.bank.open_bank import BULK, OpenBank, file_errors
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import (
@@ -45,7 +45,7 @@ SETTING_LIMIT = 1 << 20
 
 
 class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a bank is doing."""
+    """Counts, sizes and the embedder of a bank at one moment."""
 
     path: str | None
     memories: int
@@ -58,7 +58,7 @@ class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     embedder: str
     reembedding: int
-    """How many memories still have to be embedded by a new model; recall uses the old one until then."""
+    """The number of memories that still have to be embedded by a new model; recall uses the old one until then."""
     embed_error: str | None
     size_bytes: int
     index_bytes: int
@@ -67,7 +67,7 @@ class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
     held: int
 
 
-class Whole(Base):
+class FileVerbs(OpenBank):
     """Settings, versions, events, apply, status, export, import_, backup(s), reembed, doctor, mend."""
 
     @property
@@ -160,7 +160,7 @@ class Whole(Base):
         return export_lines(self._engine.store)
 
     def import_preview(self, path: str | os.PathLike[str]) -> dict[str, int]:
-        """What importing a file would bring, without doing it."""
+        """The numbers of new and known events that importing a file would bring, without doing it."""
         mine = self.versions()
         events = _exported(path)
         new = sum(event.counter > mine.get(event.actor, 0) for event in events)
@@ -272,7 +272,7 @@ class Whole(Base):
         return self._engine.embeddings.drain(clean_call("progress", progress), insist=True)
 
     def doctor(self, *, deep: bool = False) -> list[Finding]:
-        """What was looked at, what is wrong, and how to mend it.
+        """The findings of every check: all that was looked at, what is wrong, and how to mend it.
 
         Args:
             deep: Also replay the whole log and compare, and read every byte of the index.

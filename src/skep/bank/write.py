@@ -1,7 +1,4 @@
-"""Methods that write memories.
-
-Methods about links.
-"""
+"""Verbs that write memories (remember, revise, retract, merge, forget and others) and verbs about links."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 
-from skep.bank.shared_base import BULK, Base, Sees
+from skep.bank.open_bank import BULK, OpenBank, Sees
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.model import (
@@ -52,22 +49,23 @@ if TYPE_CHECKING:
 
     from skep.bank.memory_bank import Changes
     from skep.semantics.conflict_policy import Item
+    from skep.semantics.link_graph import Direction
 
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (dict, Mapping)
 _FIELDS = dict.fromkeys(REMEMBER_KEYS).keys()
 _HOW = ("contradiction_fn", "on_conflict", "redact")
-"""What is said of the writing, and not of the memory."""
+"""Arguments about the writing, not about the memory."""
 _GIVEN = dict.fromkeys((*REMEMBER_KEYS, *_HOW))
 
 
-class Writing(Base):
+class WriteVerbs(OpenBank):
     """Remember, revise, retract, restore, supersede, merge, mark, confirm, dispute, support, forget."""
 
     @cached_property
     def _writer(self):
-        """What looks for conflicts and writes; many a process only reads."""
+        """The module that looks for conflicts and writes; many a process only reads."""
         from skep.semantics import conflict_policy
 
         return conflict_policy
@@ -202,7 +200,7 @@ class Writing(Base):
                 raise
 
     def _item(self, given: Mapping[str, Any], on_conflict: str) -> Item:
-        """What was given to `remember`, checked."""
+        """The arguments of `remember`, checked."""
         fields, policy, asks, redact = given, on_conflict, None, False
         if not (isinstance(given, dict) and given.keys() <= _FIELDS):
             refuse_unknown(given, _GIVEN)
@@ -224,7 +222,7 @@ class Writing(Base):
         )
 
     def _cleaned(self, fields: dict[str, Any], redact: Any) -> tuple[dict[str, Any], dict[str, int]]:
-        """What was given without what must not be stored, and how often each kind of it was there."""
+        """The arguments without parts that must not be stored, and how often each kind of those was there."""
         from skep.text import redaction
 
         usual = redaction.kinds_of(self._engine.setting(redaction.SETTING)) if redact is True else ()
@@ -379,7 +377,7 @@ def fields_of(item: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", item)
 
 
-class Linking(Base):
+class LinkVerbs(OpenBank):
     """Link, unlink, neighbors, subgraph, path."""
 
     def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
@@ -428,7 +426,7 @@ class Linking(Base):
         self,
         memory_id: str,
         rel: str | None = None,
-        direction: graph.Direction = "both",
+        direction: Direction = "both",
         depth: int = 1,
         *,
         scope: ScopeLike | None = None,
@@ -487,7 +485,7 @@ class Linking(Base):
     def _links_within(self, sees: Sees | None) -> graph.LinksOf:
         """The links of a memory that lead to what may be shown."""
 
-        def links_of(memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
+        def links_of(memory_id: str, rel: str | None, direction: Direction) -> list[Link]:
             links = self._links_of(memory_id, rel, direction)
             if sees is None:
                 return links
@@ -500,7 +498,7 @@ class Linking(Base):
 
         return links_of
 
-    def _links_of(self, memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
+    def _links_of(self, memory_id: str, rel: str | None, direction: Direction) -> list[Link]:
         return self._engine.links(memory_id, rel=rel, direction=direction)
 
     def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:

@@ -30,7 +30,7 @@ from skep.text.terms import query_terms
 from skep.validation import clean_call, clean_count, clean_number, clean_scope, clean_text
 
 if TYPE_CHECKING:
-    from skep.bank.shared_base import Sees
+    from skep.bank.open_bank import Sees
     from skep.engine.embeddings import Progress
     from skep.hive.hive import Hive
     from skep.hive.hive_recall import Heard
