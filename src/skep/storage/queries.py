@@ -54,14 +54,14 @@ class Reads(Linked):
 
     def _look(self) -> _Looked:
         """What is known of the present state of the file. The caller holds the lock."""
-        version = self.connection.data_version()
+        version = self.connection.state()
         if self._last_look.version != version:
             self._last_look = _Looked(version=version)
         return self._last_look
 
     def turn(self) -> int:
         """Another number whenever anything that was read before may be different now."""
-        return self.connection.data_version()
+        return self.connection.state()
 
     def now(self) -> float:
         """The moment as of which memories are shown."""

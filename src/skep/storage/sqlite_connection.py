@@ -132,7 +132,11 @@ class Connection:
         self._changes = 0
         """Rises whenever something that was read may not be true any more."""
         self._noticed = -1
-        """SQLite's number of the content of the file when that was last looked at."""
+        """SQLite's number of the content of the file when that was last looked at, or last changed here."""
+        self._looked = False
+        """Others' writes were asked for in the open transaction or snapshot: there are no more until it ends."""
+        self._others = 0
+        """Rises whenever another connection has written."""
         self._write_ahead = False
         self._stand_ins: StandIns | None = None
         self._immutable = False
@@ -352,8 +356,13 @@ class Connection:
         try:
             self.execute(begin)
             begun = True
+            if self._depth == 1:
+                self._looked = False
+                self._notice_others()
             yield
             self.execute(commit)
+            if self._depth == 1:
+                self._noticed = self.db.data_version()  # what has changed since it began is our own
         except BaseException:
             if begun and self.db.in_transaction:  # SQLite itself ends it when the disk is full
                 self.execute(roll_back)
@@ -372,7 +381,7 @@ class Connection:
                 return
             self._roll_back_leftover()
             self._begin_to_read()
-            self._depth, self._reading = 1, True
+            self._depth, self._reading, self._looked = 1, True, False
             try:
                 self.execute("BEGIN")
                 yield
@@ -408,20 +417,34 @@ class Connection:
         return self._depth > 0 and not self._reading
 
     def data_version(self) -> int:
-        """A number that changes when anybody has written, and when something read here may not be true any more."""
+        """A number that changes when another connection has written."""
         with self.lock, translated(self.path):
+            if not self.writing:
+                if not self._depth:
+                    self._begin_to_read()
+                self._notice_others()
+            return self._others
+
+    def state(self) -> int:
+        """A number that changes when anybody has written, and when something read here may not be true any more."""
+        with self.lock:
+            self.data_version()
             if self.writing:
                 self._changes += 1  # whatever is read now may be taken back
-                return self._changes
-            if not self._depth:
-                self._begin_to_read()
-            db = self.db
-            db.execute("SELECT 1 FROM sqlite_schema LIMIT 0").fetchall()  # SQLite takes a look at the file
-            number = db.data_version()
-            if number != self._noticed:
-                self._noticed = number
-                self._changes += 1
             return self._changes
+
+    def _notice_others(self) -> None:
+        """Ask SQLite if another connection has written since it was last asked; once in a transaction or snapshot."""
+        if self._depth and self._looked:
+            return
+        self._looked = self._depth > 0
+        db = self.db
+        db.execute("SELECT 1 FROM sqlite_schema LIMIT 0").fetchall()  # SQLite takes a look at the file
+        number = db.data_version()
+        if number != self._noticed:
+            self._noticed = number
+            self._others += 1
+            self._changes += 1
 
     def limit_memory(self, kib: int) -> None:
         """Keep no more of the file in memory than this; for processes that hold many banks."""

@@ -174,6 +174,10 @@ class Vectors:
             [(error, retry_at, space, row) for row in rows],
         )
 
+    def any_waiting(self, space: int) -> bool:
+        """True if any row waits in a space."""
+        return self._c.one("SELECT 1 FROM pending WHERE space = ? LIMIT 1", (space,)) is not None
+
     def waiting(self, space: int) -> int:
         """The number of rows that wait in a space."""
         return self._c.one("SELECT count(*) FROM pending WHERE space = ?", (space,)) or 0
