@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from skep.retrieval.recall_config import Expand, RecallConfig
     from skep.semantics.link_graph import Direction
     from skep.storage.doctor import Finding
-    from skep.storage.sqlite_store import Applied
+    from skep.storage.store import Applied
     from skep.validation import Time
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from skep.errors import (
     WrongTypeError,
 )
 from skep.model import Event
-from skep.storage.sqlite_store import Applied
+from skep.storage.store import Applied
 from skep.validation import (
     clean_call,
     clean_count,
@@ -137,14 +137,14 @@ class FileVerbs(OpenBank):
 
         An earlier export is replaced, a bank never.
         """
-        from skep.storage.bank_export import export_lines, write_lines
+        from skep.storage.bank_export import write_lines
 
         target = clean_path("path", path)
         clean_call("progress", progress)
         total = self._engine.log.last_seq()
 
         def lines() -> Iterator[bytes]:
-            for count, line in enumerate(export_lines(self._engine.store)):
+            for count, line in enumerate(self._engine.export_lines()):
                 yield line
                 if progress is not None and count % 1000 == 0:
                     progress(count, total)
@@ -155,9 +155,7 @@ class FileVerbs(OpenBank):
 
     def export_lines(self) -> Iterator[bytes]:
         """The lines of an export."""
-        from skep.storage.bank_export import export_lines
-
-        return export_lines(self._engine.store)
+        return self._engine.export_lines()
 
     def import_preview(self, path: str | os.PathLike[str]) -> dict[str, int]:
         """The numbers of new and known events that importing a file would bring, without doing it."""
@@ -277,16 +275,12 @@ class FileVerbs(OpenBank):
         Args:
             deep: Also replay the whole log and compare, and read every byte of the index.
         """
-        from skep.storage.doctor import examine
-
         deep = clean_flag("deep", deep)
-        return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine, deep=deep)]
+        return [*self._engine.examine(deep=deep), *_index_findings(self._engine, deep=deep)]
 
     def mend(self) -> list[str]:
         """Rebuild from the log what can be rebuilt; what was done."""
-        from skep.storage.doctor import mend
-
-        done = mend(self._engine.store)
+        done = self._engine.mend()
         self._engine.index.drop()
         self._engine.index.refresh()
         return [*done, "rebuilt the index of words and vectors"]
@@ -404,9 +398,7 @@ def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
 
 
 def _status(engine: Engine) -> BankStatus:
-    from skep.storage.doctor import counts
-
-    found = counts(engine.store)
+    found = engine.counts()
     space = engine.active_space()
     building = engine.building_space()
     return BankStatus(

@@ -11,7 +11,7 @@ from skep.bank.open_bank import OpenBank
 from skep.errors import NotFoundError, UndoError
 from skep.events import mentioned, voided
 from skep.model import Event, ScopeLike
-from skep.storage.sqlite_store import Plan
+from skep.storage.store import Plan
 from skep.validation import clean_count, clean_id, clean_scope, public_text
 
 FINAL = ("forget", "use")

@@ -25,7 +25,7 @@ from skep.model import (
 )
 from skep.private_parts import marked
 from skep.semantics import link_graph as graph
-from skep.storage.sqlite_store import Plan
+from skep.storage.store import Plan
 from skep.validation import (
     REMEMBER_KEYS,
     Time,

@@ -29,7 +29,7 @@ from skep.errors import (
     StorageError,
 )
 from skep.model import WORDS_ALONE
-from skep.storage.sqlite_store import SqliteStore
+from skep.storage.store import Store
 from skep.storage.vectors import Made, Space, packed, unpacked
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Embeddings:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         embedder: Embedder,
         spec: str | None,
         now: Now,
@@ -538,7 +538,7 @@ class Waiting:
         stored: Called after vectors were stored, with whether nothing waits any more.
     """
 
-    def __init__(self, store: SqliteStore, space: Space, stored: Callable[[bool], None]) -> None:
+    def __init__(self, store: Store, space: Space, stored: Callable[[bool], None]) -> None:
         self._store = store
         self._space = space
         self._stored = stored
@@ -599,7 +599,7 @@ class Insisting(Waiting):
     not, those rows are embedded twice, to the same vectors.
     """
 
-    def __init__(self, store: SqliteStore, space: Space, stored: Callable[[bool], None]) -> None:
+    def __init__(self, store: Store, space: Space, stored: Callable[[bool], None]) -> None:
         super().__init__(store, space, stored)
         self._passes = ["due or failed", "not failed"]
         self._last = -1

@@ -24,7 +24,8 @@ from skep.events import mentioned, voided
 from skep.model import Event, Memory, Receipt
 from skep.runtime import undisturbed
 from skep.storage.event_log import Log, scrubbed_body
-from skep.storage.sqlite_store import Plan, SqliteStore
+from skep.storage.sqlite_store import SqliteStore
+from skep.storage.store import Plan, Store
 from skep.validation import clean_id
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Engine:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         embedder: Embedder,
         *,
         spec: str | None,
@@ -59,7 +60,7 @@ class Engine:
         opener: Opener = open_embedder,
     ) -> None:
         self.store = store
-        """For functions of the storage room that take a whole store, such as `examine`; others call the engine."""
+        """For the hive and for functions of the storage room that take a whole store; others call the engine."""
         store.clock = now
         self.log = store.log
         self.leases = store.leases
@@ -94,6 +95,8 @@ class Engine:
         self.alone_with_copies = store.alone_with_copies
         self.leftover, self.truncate_wal = store.leftover, store.truncate_wal
         self.limit_memory = store.limit_memory
+        self.examine, self.mend, self.counts = store.examine, store.mend, store.counts
+        self.export_lines = store.export_lines
         self.settings = settings
         self.now = now
         self.frozen = frozen
@@ -385,7 +388,7 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
     )
 
 
-def passed_on(store: SqliteStore | Engine, memory_ids: Sequence[str]) -> list[Plan]:
+def passed_on(store: Store | Engine, memory_ids: Sequence[str]) -> list[Plan]:
     """Events after which what the erased ones had replaced is replaced by what replaced them.
 
     Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again, and
@@ -411,7 +414,7 @@ def passed_on(store: SqliteStore | Engine, memory_ids: Sequence[str]) -> list[Pl
     return plans
 
 
-def _heir(store: SqliteStore | Engine, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
+def _heir(store: Store | Engine, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
     """The first of a memory's successors that stays, and whether all on the way there were merged."""
     merged, seen = True, {memory_id}
     while (next_ := store.successor(memory_id)) is not None:

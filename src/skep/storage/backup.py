@@ -29,7 +29,7 @@ from skep.storage.memory_rows import event_of
 from skep.storage.schema import APPLICATION_ID
 from skep.storage.sqlite_connection import Connection
 from skep.storage.sqlite_file import connect, copy_file, prepare
-from skep.storage.sqlite_store import SqliteStore
+from skep.storage.store import Store
 
 WAIT_SECONDS = 5.0
 FORGETTING = {"forget", "supersede", "merge"}
@@ -117,7 +117,7 @@ def _make_known(bank: Path, copies: dict[str, float]) -> None:
         connection.close()
 
 
-def lacking(copy: Path, store: SqliteStore) -> bool:
+def lacking(copy: Path, store: Store) -> bool:
     """True if a copy of a bank holds events that the bank does not: it was written to as a bank of its own.
 
     Events that `forget` writes into a copy, and counts of uses, do not count.
@@ -139,9 +139,9 @@ def lacking(copy: Path, store: SqliteStore) -> bool:
         connection.close()
 
 
-def forgotten_since(copy: Path, store: SqliteStore) -> list[str]:
+def forgotten_since(copy: Path, store: Store) -> list[str]:
     """The memories that a bank has forgotten and a copy still holds."""
-    gone = [i for (i,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 1")]
+    gone = store.forgotten()
     if not gone:
         return []
     connection = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)

@@ -84,6 +84,10 @@ class Reads(Linked):
         """True if only a tombstone is left."""
         return bool(self.connection.one("SELECT forgotten FROM memories WHERE id = ?", (memory_id,)))
 
+    def forgotten(self) -> list[str]:
+        """The ids of every memory of which only a tombstone is left."""
+        return [i for (i,) in self.connection.rows("SELECT id FROM memories WHERE forgotten = 1")]
+
     def memories(self, rows: Sequence[int]) -> dict[int, Memory]:
         """Memories by row."""
         if not rows:

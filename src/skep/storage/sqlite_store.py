@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 import msgspec
@@ -26,35 +26,18 @@ from skep.storage.memory_rows import searched_text
 from skep.storage.queries import Reads
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
 from skep.storage.sqlite_file import actor_of, claim_actor, connect, copy_file, migrate, prepare
+from skep.storage.store import Applied, Embed, Plan
 from skep.storage.vectors import Made, Space
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from skep.storage.doctor import Counts, Finding
     from skep.storage.memory_tables import Changes, Tables
 
 
-Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
-"""The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
-
-Embed = Callable[[Sequence[str], Sequence[Space]], Mapping[int, Made]]
-"""Gives vectors of texts, per space."""
-
 READER_SECONDS = 2.0
 """How long erasing waits for readers before it is left to a later moment."""
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """The fate of events that came from elsewhere."""
-
-    new: int = 0
-    known: int = 0
-    held: tuple[str, ...] = ()
-    """Events that wait for one before them, or for their time to come."""
-    erased: dict[str, int] = {}
-    forgotten_rows: tuple[int, ...] = ()
-    forgotten: tuple[str, ...] = ()
-    """The memories that these events erased."""
 
 
 class SqliteStore(Reads):
@@ -383,7 +366,31 @@ class SqliteStore(Reads):
                     connection.execute("DELETE FROM meta WHERE key = 'erasing'")
         return frames == moved
 
-    # The bank at another time, and closing
+    # The bank as a whole
+
+    def examine(self, *, deep: bool = False) -> Iterator[Finding]:
+        """Every finding of the doctor, cheapest checks first. `deep` replays the whole log and compares."""
+        from skep.storage.doctor import examine
+
+        return examine(self, deep=deep)
+
+    def mend(self) -> list[str]:
+        """Rebuild from the log everything that follows from it; the list of what was done."""
+        from skep.storage.doctor import mend
+
+        return mend(self)
+
+    def counts(self) -> Counts:
+        """Figures of one moment."""
+        from skep.storage.doctor import counts
+
+        return counts(self)
+
+    def export_lines(self) -> Iterator[bytes]:
+        """The bank as lines of JSON: a header, then every event in order of arrival."""
+        from skep.storage.bank_export import export_lines
+
+        return export_lines(self)
 
     def copy_to_memory(self) -> SqliteStore:
         """The same bank, in memory, to look at another time."""
@@ -420,6 +427,12 @@ class SqliteStore(Reads):
                     self.truncate_wal(0.0)
         finally:
             self.connection.close()
+
+
+if TYPE_CHECKING:
+    from skep.storage.store import Store
+
+    _promise: type[Store] = SqliteStore
 
 
 class Arrived(NamedTuple):
