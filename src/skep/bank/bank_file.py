@@ -22,6 +22,7 @@ from skep.errors import (
     StorageError,
     WrongTypeError,
 )
+from skep.events import SettingChanged
 from skep.model import Event
 from skep.storage.store import Applied
 from skep.validation import (
@@ -85,10 +86,8 @@ class FileVerbs(OpenBank):
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it."""
-        return self._write(
-            "setting",
-            {"key": clean_text("key", key, 500), "value": clean_json("value", value, SETTING_LIMIT)},
-        )
+        key = clean_text("key", key, 500)
+        return self._write(SettingChanged(key=key, value=clean_json("value", value, SETTING_LIMIT)))
 
     def versions(self) -> dict[str, int]:
         """Per actor, the counter up to which every event is here."""

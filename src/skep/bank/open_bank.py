@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from skep.clock import pack
 from skep.engine.engine import Engine
 from skep.errors import ClosedError, DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
-from skep.events import mentioned
+from skep.events import Body, mentioned, plan
 from skep.filters import Filter, checked_filter
 from skep.model import Event, Memory, ScopeLike
 from skep.runtime import undisturbed
@@ -166,8 +166,10 @@ class OpenBank:
         found = [self._engine.get(subject) for subject in mentioned(event)]
         return bool(found) and all(memory is not None and sees(memory) for memory in found)
 
-    def _write(self, kind: str, body: dict[str, Any], reason: str | None = None) -> Event:
+    def _write(self, body: Body, reason: str | None = None) -> Event:
+        """Write one event, with the reason that the caller gave."""
+        kind, plain = plan(body)
         if reason is not None:
-            body["reason"] = public_text("reason", reason, self._engine.settings.text_limit)
-        events, _ = self._engine.write([(kind, body)])
+            plain["reason"] = public_text("reason", reason, self._engine.settings.text_limit)
+        events, _ = self._engine.write([(kind, plain)])
         return events[0]

@@ -12,6 +12,7 @@ import msgspec
 from skep.bank.open_bank import BULK, OpenBank, Sees
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
+from skep.events import Changed, Confirm, Dispute, Evidence, Mark, Retract, Revise, Supersede
 from skep.model import (
     CURRENT,
     LINEAGE,
@@ -254,8 +255,7 @@ class WriteVerbs(OpenBank):
 
         self._engine.known(memory_id)
         state = fold(memory_id, self._engine.log.of(memory_id))
-        body: dict[str, Any] = {"memory": memory_id, "observed": list(state.dots) if state else []}
-        self._write("retract", body, reason)
+        self._write(Retract(memory=memory_id, observed=list(state.dots) if state else []), reason)
         return self._engine.memory(memory_id)
 
     def restore(self, memory_id: str, reason: str | None = None) -> Memory:
@@ -282,7 +282,7 @@ class WriteVerbs(OpenBank):
         with self._engine.writing():  # what replaced what is looked at and written at one moment
             graph.refuse_cycle(old, new, self._engine.get)
             graph.refuse_set_aside(new, self._engine.get)
-            self._write("supersede", {"old": old, "new": new}, reason)
+            self._write(Supersede(old=old, new=new), reason)
         return self._engine.memory(old)
 
     def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
@@ -314,28 +314,28 @@ class WriteVerbs(OpenBank):
         clean_choice("status", status, ("active", "deprecated", "quarantined", "expired"))
         with self._engine.writing():  # both or neither
             if status == "active" and ends is not None and ends <= self._engine.now():
-                self._write("revise", {"memory": memory_id, "changes": {"expires_at": None}})
-            self._write("mark", {"memory": memory_id, "status": status}, reason)
+                self._write(Revise(memory=memory_id, changes=Changed(expires_at=None)))
+            self._write(Mark(memory=memory_id, status=status), reason)
         return self._engine.memory(memory_id)
 
     def confirm(self, memory_id: str, by: str | None = None) -> Memory:
         """Note that somebody independent says the same."""
         self._engine.known(memory_id)
         by = self.actor if by is None else public_text("by", by, 500)
-        self._write("confirm", {"memory": memory_id, "by": by})
+        self._write(Confirm(memory=memory_id, by=by))
         return self._engine.memory(memory_id)
 
     def dispute(self, memory_id: str, by: str) -> Memory:
         """Note that another memory (or somebody) contradicts it; its confidence halves."""
         self._engine.known(memory_id)
-        self._write("dispute", {"memory": memory_id, "by": public_text("by", by, 500)})
+        self._write(Dispute(memory=memory_id, by=public_text("by", by, 500)))
         return self._engine.memory(memory_id)
 
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         """Note evidence for a memory; each source counts once."""
         self._engine.known(memory_id)
         names = list(clean_sources("sources", sources, self._engine.settings))
-        self._write("evidence", {"memory": memory_id, "sources": names})
+        self._write(Evidence(memory=memory_id, sources=names))
         return self._engine.memory(memory_id)
 
     def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:

@@ -17,12 +17,31 @@ itself can be kept (`Kept`), and a newer event then steps on from there. The law
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET
 
 from skep.confidence import contradicted, failed, supported
-from skep.events import Order, order, voided
+from skep.events import (
+    Changed,
+    Confirm,
+    Dispute,
+    Evidence,
+    Mark,
+    Merge,
+    Order,
+    Outcome,
+    Remember,
+    Restore,
+    Retract,
+    Revise,
+    ScopeParts,
+    Supersede,
+    content,
+    order,
+    voided,
+)
 from skep.model import SHARED, Event, Memory, Scope, Status
 
 
@@ -102,9 +121,11 @@ def _pass(memory_id: str, events: Sequence[Event]) -> _Fold | State | None:
     first = next((event for event in events if event.kind == "remember" and event.id == memory_id), None)
     if first is None:
         return None
-    if "text" not in first.body:  # erased where it came from; the forget itself is still on its way
+    said = content(first)
+    assert isinstance(said, Remember)
+    if said.text is None:  # erased where it came from; the forget itself is still on its way
         return _tombstone(memory_id)
-    fold = _Fold(memory_id, _initial(first))
+    fold = _Fold(memory_id, _initial(first, said))
     fold.blame = {**dict.fromkeys(first.body, first.id), "text": first.id}
     fold.added(first, gone=first.id in void)
     for event in events:
@@ -129,11 +150,6 @@ def unit(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def _known(fields: dict[str, Any]) -> dict[str, Any]:
-    """Without fields of a newer skep, and those that no event may set."""
-    return fields if fields.keys() <= _OWN else {k: v for k, v in fields.items() if k in _OWN}
-
-
 _OWN = frozenset(Memory.__struct_fields__) - {
     *("id", "uses", "last_used_at", "superseded_by", "merged_into", "stale", "embedder")
 }
@@ -145,25 +161,31 @@ def _tombstone(memory_id: str) -> State:
     return State(memory=memory, present=False, forgotten=True)
 
 
-def _initial(event: Event) -> dict[str, Any]:
+_STATED = frozenset(Remember.__struct_fields__) & _OWN
+"""Fields of a memory that the event which creates it states."""
+_LATEST = 3600.0
+"""A memory cannot have been learnt later than it was told, but for a clock that is a little off."""
+
+
+def _initial(event: Event, said: Remember) -> dict[str, Any]:
+    """The fields of a memory after the event that creates it."""
     at = event.at
-    body: dict[str, Any] = {"kind": "fact", "created_at": at, "scope": None, "evidence": (), **event.body}
-    created, scope = body["created_at"], body["scope"]
-    body["scope"] = Scope(**scope) if scope else SHARED
-    body["tags"], body["evidence"] = tuple(body.get("tags", ())), tuple(body["evidence"])
-    body["last_evidence_at"] = created if created > at else at  # told now, however long ago it was learnt
-    if "ttl" in body and (ttl := body.pop("ttl")) is not None:
-        body["expires_at"] = created + ttl
-    return body
+    fields = {name: getattr(said, name) for name in _STATED}
+    created = at if said.created_at is None else said.created_at
+    if created > at + _LATEST:
+        created = at
+    fields |= {"created_at": created, "scope": _scope(said.scope)}
+    fields |= {"tags": tuple(said.tags), "evidence": tuple(said.evidence)}
+    fields["last_evidence_at"] = created if created > at else at  # told now, however long ago it was learnt
+    if said.ttl is not None:
+        fields["expires_at"] = created + said.ttl
+    return fields
 
 
-_STEPS = frozenset(
-    (
-        *("revise", "retract", "restore", "supersede", "merge", "mark"),
-        *("evidence", "confirm", "dispute", "outcome"),
-    )
-)
-"""The kinds that move a memory. Others, and those of a newer skep, leave it as it is."""
+def _scope(parts: ScopeParts | None) -> Scope:
+    if parts is None or (parts.user is None and parts.project is None and parts.session is None):
+        return SHARED
+    return Scope(user=parts.user, project=parts.project, session=parts.session)
 
 
 class _Fold:
@@ -217,34 +239,63 @@ class _Fold:
             self.dots.append(event.id)
 
     def step(self, event: Event) -> None:
-        if event.kind in _STEPS:
-            getattr(self, f"_{event.kind}")(event)
+        """Take one event. Kinds that do not move a memory, and those of a newer skep, leave it as it is."""
+        match content(event):
+            case Revise(changes=changes) if changes is not None:
+                self._revise(event, changes)
+            case Retract() as said:
+                self.observed.update(said.observed)
+                self.blame["status"] = event.id
+            case Restore():
+                self._restore(event)
+            case Supersede() as said if said.old == self.id:
+                self.replaced = (said.new, "superseded", order(event))
+                self.blame["status"] = event.id
+            case Merge() as said:
+                self._merge(event, said)
+            case Mark(status=status):
+                self.mark = None if status == "active" else cast("Status", status)
+                self.blame["status"] = event.id
+            case Evidence() as said:
+                for source in said.sources:
+                    if source not in self.evidence:
+                        self.evidence[source] = None
+                        self._support(event.at)
+                self.blame["confidence"] = event.id
+            case Confirm() as said:
+                self._confirm(event, said.by or event.actor)
+            case Dispute() as said:
+                by = said.by or event.id
+                if by not in self.disputers:
+                    self.disputers.add(by)
+                    self.confidence = contradicted(self.confidence)
+                    self.blame["confidence"] = event.id
+            case Outcome() as said:
+                self._outcome(event, success=said.success)
+            case _:
+                pass
 
     def _support(self, at: float) -> None:
         self.confidence = supported(self.confidence)
         self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], at)
 
-    def _revise(self, event: Event) -> None:
-        changes = dict(event.body.get("changes", {}))
-        for key in changes:
-            self.blame[key] = event.id
-        scope = changes.pop("scope", None)
-        if scope is not None:
-            self.fields["scope"] = Scope(**scope)
+    def _revise(self, event: Event, said: Changed) -> None:
+        changes = {
+            name: value for name in said.__struct_fields__ if (value := getattr(said, name)) is not UNSET
+        }
+        self.blame |= dict.fromkeys(event.body["changes"], event.id)
+        if (scope := changes.pop("scope", None)) is not None:
+            self.fields["scope"] = _scope(scope)
         if "tags" in changes:
             self.fields["tags"] = tuple(changes.pop("tags"))
         if "ttl" in changes:
             self.fields["expires_at"] = event.at + changes.pop("ttl")
-        if "evidence" in changes:  # what no longer stands is taken out; that it once counted stays
+        if "evidence" in changes:  # sources that no longer stand are taken out; that they once counted stays
             self.evidence = dict.fromkeys(changes.pop("evidence"))
             self.fields["evidence"] = tuple(self.evidence)
         self.confidence = changes.pop("confidence", self.confidence)
         self.importance = changes.pop("importance", self.importance)
         self.fields.update(changes)
-
-    def _retract(self, event: Event) -> None:
-        self.observed.update(event.body.get("observed", ()))
-        self.blame["status"] = event.id
 
     def _restore(self, event: Event) -> None:
         self.added(event)
@@ -255,44 +306,25 @@ class _Fold:
             self.fields["expires_at"] = None
         self.blame["status"] = event.id
 
-    def _supersede(self, event: Event) -> None:
-        if event.body["old"] == self.id:
-            self.replaced = (event.body["new"], "superseded", order(event))
+    def _merge(self, event: Event, said: Merge) -> None:
+        if said.loser == self.id:
+            self.replaced = (said.winner, "merged", order(event))
             self.blame["status"] = event.id
-
-    def _merge(self, event: Event) -> None:
-        if event.body["loser"] == self.id:
-            self.replaced = (event.body["winner"], "merged", order(event))
-            self.blame["status"] = event.id
-        elif "evidence" in event.body:  # otherwise it only inherits what something forgotten had replaced
-            self._take_record(event.body)
-            self.evidence.update(dict.fromkeys(event.body["evidence"]))
+        elif said.evidence is not None:  # otherwise it only inherits what something forgotten had replaced
+            self._take_record(said)
+            self.evidence.update(dict.fromkeys(said.evidence))
             self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], event.at)
 
-    def _take_record(self, merge: dict[str, Any]) -> None:
-        """Add what became of a copy; two replicas may have merged the same one, each with what it knew of it."""
-        record = merge.get("successes", 0), merge.get("failures", 0)
-        if any(record):
-            before = self.taken.get(merge["loser"], (0, 0))
-            taken = max(before[0], record[0]), max(before[1], record[1])
+    def _take_record(self, said: Merge) -> None:
+        """Add the record of a copy; two replicas may have merged the same one, each with what it knew of it."""
+        if said.successes or said.failures:
+            before = self.taken.get(said.loser, (0, 0))
+            taken = max(before[0], said.successes), max(before[1], said.failures)
             self.successes += taken[0] - before[0]
             self.failures += taken[1] - before[1]
-            self.taken[merge["loser"]] = taken
+            self.taken[said.loser] = taken
 
-    def _mark(self, event: Event) -> None:
-        status = event.body["status"]
-        self.mark = None if status == "active" else status
-        self.blame["status"] = event.id
-
-    def _evidence(self, event: Event) -> None:
-        for source in event.body.get("sources", ()):
-            if source not in self.evidence:
-                self.evidence[source] = None
-                self._support(event.at)
-        self.blame["confidence"] = event.id
-
-    def _confirm(self, event: Event) -> None:
-        by = event.body.get("by") or event.actor
+    def _confirm(self, event: Event, by: str) -> None:
         if by in self.confirmers or by == self.fields.get("agent"):
             return
         self.confirmers.add(by)
@@ -300,15 +332,8 @@ class _Fold:
         self.importance = supported(self.importance)
         self.blame["confidence"] = event.id
 
-    def _dispute(self, event: Event) -> None:
-        by = event.body.get("by") or event.id
-        if by not in self.disputers:
-            self.disputers.add(by)
-            self.confidence = contradicted(self.confidence)
-            self.blame["confidence"] = event.id
-
-    def _outcome(self, event: Event) -> None:
-        if event.body.get("success"):
+    def _outcome(self, event: Event, *, success: bool) -> None:
+        if success:
             self.successes += 1
             self._support(event.at)
         else:
@@ -321,7 +346,7 @@ class _Fold:
         status: Status = self.mark or "active"
         if not dots:
             status = "retracted"
-        fields = self.fields | {
+        fields: dict[str, Any] = self.fields | {
             "confidence": unit(self.confidence),
             "importance": unit(self.importance),
             "evidence": tuple(self.evidence),
@@ -331,9 +356,7 @@ class _Fold:
             "disputes": len(self.disputers),
             "status": status,
         }
-        state = State(
-            memory=Memory(id=self.id, **_known(fields)), dots=dots, present=bool(dots), blame=self.blame
-        )
+        state = State(memory=Memory(id=self.id, **fields), dots=dots, present=bool(dots), blame=self.blame)
         if self.replaced:
             state.replaced_by, state.replaced_how, state.replaced_at = self.replaced
         return state
