@@ -271,7 +271,7 @@ class Linked(Body):
 
 
 class Outcome(Body):
-    """How a task went, and the memories that were used in it, shown for it or withheld."""
+    """The end of a task, and the memories that were used in it, shown for it or withheld."""
 
     success: bool
     used: list[str] = []
@@ -285,7 +285,7 @@ class Outcome(Body):
 
 
 class Use(Body):
-    """How often memories were handed out."""
+    """Counts of memories that were handed out."""
 
     counts: dict[str, Count]
     at: Moment | None = None

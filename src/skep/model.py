@@ -280,7 +280,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     withheld: tuple[str, ...] = ()
     """Left out on purpose, to learn whether it helps (see `skep stats --utility`)."""
     withhold: float = 0.0
-    """How likely it was that one would be left out."""
+    """The probability with which one would be left out."""
 
     def __len__(self) -> int:
         return len(self.hits)

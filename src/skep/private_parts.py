@@ -23,7 +23,7 @@ NOTHING_LEFT = "[private]"
 """Stands where nothing was left of a text that must be there."""
 
 DEEP = 64
-"""How far lists and mappings may lie in one another: whoever reads them goes a step down for each."""
+"""Lists and mappings may lie this deep in one another: whoever reads them goes a step down for each."""
 
 
 _encode = msgspec.json.Encoder().encode

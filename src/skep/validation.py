@@ -444,7 +444,7 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
 
 
 def clean_sources(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
-    """What supports a memory, in the order given, each once; usually ids of memories."""
+    """Sources that support a memory, in the order given, each once; usually ids of memories."""
     return clean_tags(field, value, settings, most=settings.evidence_limit)
 
 

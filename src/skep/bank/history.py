@@ -31,7 +31,7 @@ class PastVerbs(OpenBank):
         scope: ScopeLike | None = None,
         include_shared: bool = False,
     ) -> list[Event]:
-        """What happened to a memory, oldest first; without an id, what happened last in the bank, newest first.
+        """The events of a memory, oldest first; without an id, the newest events of the bank, newest first.
 
         Args:
             memory_id: The memory; of one that was forgotten the events are left, without its text.
@@ -147,7 +147,7 @@ class PastVerbs(OpenBank):
         return [other for other in others if other.id not in void]
 
     def _went_along(self, event: Event) -> list[Event]:
-        """What was written with a merge; nothing is with any other event."""
+        """The events that were written with a merge; there are none with any other event."""
         if event.kind != "merge":
             return []
         from skep.engine.engine import went_along

@@ -83,7 +83,7 @@ class Changes(TypedDict, total=False):
 
 
 class ExpandOptions(TypedDict, total=False):
-    """How far a recall walks along links from its hits; as `Expand` of `skep.retrieval.recall_config`."""
+    """Limits of a recall that walks along links from its hits; as `Expand` of `skep.retrieval.recall_config`."""
 
     relations: Sequence[str]
     depth: int

@@ -46,7 +46,7 @@ from skep.model import SHARED, Event, Memory, Scope, Status
 
 
 class State(msgspec.Struct, kw_only=True):
-    """What the log says of one memory; a `Memory` plus what is needed to judge later events."""
+    """The state of one memory by the log: a `Memory` plus what is needed to judge later events."""
 
     memory: Memory
     present: bool = True
@@ -60,7 +60,7 @@ class State(msgspec.Struct, kw_only=True):
 
 
 class Seen(msgspec.Struct, array_like=True):
-    """How far into the events of something a fold has come."""
+    """The place in the events of a subject that a fold has reached."""
 
     last: Order
     """The newest event it has seen."""
@@ -68,7 +68,7 @@ class Seen(msgspec.Struct, array_like=True):
     """The targets of every undo among them: such an event may still arrive."""
 
     def follows(self, events: Iterable[Event]) -> bool:
-        """Whether these events can simply be put on top, oldest first."""
+        """True if these events can simply be put on top, oldest first."""
         return all(
             order(event) > self.last and event.kind not in ("undo", "forget") and event.id not in self.undone
             for event in events
@@ -76,7 +76,7 @@ class Seen(msgspec.Struct, array_like=True):
 
 
 class Kept(Seen, array_like=True):
-    """What folding on needs to know of a memory beyond what the memory itself shows."""
+    """Values that folding on needs beyond those that the memory itself shows."""
 
     confidence: float
     importance: float
@@ -91,7 +91,7 @@ class Kept(Seen, array_like=True):
 
 
 def seen(events: Iterable[Event]) -> Seen:
-    """How far a fold of these events has come; there is at least one."""
+    """The place that a fold of these events has reached; there is at least one."""
     events = list(events)
     return Seen(
         last=max(map(order, events)),
@@ -153,7 +153,7 @@ def unit(value: float) -> float:
 _OWN = frozenset(Memory.__struct_fields__) - {
     *("id", "uses", "last_used_at", "superseded_by", "merged_into", "stale", "embedder")
 }
-"""What the fold decides, whatever other memories do."""
+"""Fields that the fold decides, whatever other memories do."""
 
 
 def _tombstone(memory_id: str) -> State:
@@ -218,7 +218,7 @@ class _Fold:
         self.blame = dict(kept.blame)
 
     def kept(self, seen: Seen) -> Kept:
-        """What a later pass needs in order to go on from here."""
+        """The values that a later pass needs in order to go on from here."""
         return Kept(
             last=seen.last,
             undone=seen.undone,

@@ -261,7 +261,7 @@ def around(
 def _walk(
     start: int, near: Sequence[int | None], about: Mapping[int, Sequence[Any]], seconds: float
 ) -> list[int]:
-    """How far one may walk from a row along its neighbours."""
+    """The neighbours that one reaches from a row without a pause that is too long."""
     last, _, kind, _ = about[start]
     walked: list[int] = []
     for row in near:

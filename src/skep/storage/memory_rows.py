@@ -195,7 +195,7 @@ def encode_body(body: dict[str, Any]) -> str:
 
 
 def searched_text(title: str | None, text: str) -> str:
-    """What words and vectors are made from."""
+    """The text that words and vectors are made from."""
     return f"{title}\n{text}" if title else text
 
 

@@ -151,7 +151,7 @@ class Tables:
         )
 
     def _mentioned(self, memory_id: str) -> bool:
-        """Whether any event but the one that creates it speaks of a memory."""
+        """True if any event but the one that creates it speaks of a memory."""
         return self._c.one("SELECT 1 FROM subjects WHERE subject = ? LIMIT 1", (memory_id,)) is not None
 
     def _create(self, states: Sequence[State], changes: Changes) -> None:
@@ -258,7 +258,7 @@ class Tables:
         )
 
     def _settle_replaced_by(self, memory_id: str) -> set[str]:
-        """What a forgotten memory had replaced stands again: a tombstone replaces nothing."""
+        """Let memories stand again that a forgotten one had replaced: a tombstone replaces nothing."""
         moved: set[str] = set()
         for (old,) in self._c.rows("SELECT id FROM memories WHERE replaced_by = ?", (memory_id,)):
             moved |= self._settle(old)

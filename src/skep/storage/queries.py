@@ -31,7 +31,7 @@ _LISTED = "(SELECT value FROM json_each(:rows))"
 
 
 class _Looked(msgspec.Struct):
-    """What was looked up of one state of the file."""
+    """Values that were looked up of one state of the file."""
 
     version: int = -1
     spaces: list[Space] | None = None
@@ -53,7 +53,7 @@ class Reads(Linked):
         """Tells which memories have reached their end. Without one, they are shown as the log leaves them."""
 
     def _look(self) -> _Looked:
-        """What is known of the present state of the file. The caller holds the lock."""
+        """The values that are known of the present state of the file. The caller holds the lock."""
         version = self.connection.state()
         if self._last_look.version != version:
             self._last_look = _Looked(version=version)
@@ -178,11 +178,11 @@ class Reads(Linked):
         )
 
     def size(self) -> int:
-        """How many memories there are, in whatever status."""
+        """The number of memories, in whatever status."""
         return self.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
 
     def trials(self) -> int:
-        """How often procedures were tried, all together; what was merged has its record where it went."""
+        """The number of trials of all procedures; the record of a merged one is counted where it went."""
         sql = """SELECT coalesce(sum(successes + failures), 0) FROM memories
                  WHERE kind = 'procedure' AND forgotten = 0 AND replaced_how IS NOT 'merged'"""
         return self.connection.one(sql)

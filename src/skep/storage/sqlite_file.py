@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 FIRST_SECONDS = 2.0
-"""How long a file may stay empty while another process makes a bank of it."""
+"""Seconds that a file may stay empty while another process makes a bank of it."""
 READING_SECONDS = 5.0
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 """Thirty-two, so that the rest of a byte is as likely to be any of them."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 READER_SECONDS = 2.0
-"""How long erasing waits for readers before it is left to a later moment."""
+"""Seconds that erasing waits for readers before it is left to a later moment."""
 
 
 class SqliteStore(Reads):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SHIFT = 40
 NEAR_UNIT = 0.5
-"""How far the square of a length may be from 1 for a vector to be stored as it is."""
+"""The square of a length may be this far from 1 for a vector to be stored as it is."""
 
 
 def packed(vectors: Singles) -> list[bytes]:
