@@ -233,7 +233,7 @@ class UpkeepVerbs(OpenBank):
         }
 
     def utility(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> list[Effect]:
-        """The effect on success of each memory that was sometimes withheld, with intervals; with a scope, of that scope."""
+        """The effect on success of each memory that was sometimes withheld, with intervals."""
         from skep.lifecycle.learn import effects
 
         found = effects(self._outcome_events())
