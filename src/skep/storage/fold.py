@@ -126,10 +126,11 @@ def _pass(memory_id: str, events: Sequence[Event]) -> _Fold | State | None:
     if said.text is None:  # erased where it came from; the forget itself is still on its way
         return _tombstone(memory_id)
     fold = _Fold(memory_id, _initial(first, said))
-    fold.blame = {**dict.fromkeys(first.body, first.id), "text": first.id}
-    fold.added(first, gone=first.id in void)
+    fold.blame = {**dict.fromkeys(first.body, memory_id), "text": memory_id}
+    if memory_id not in void:
+        fold.dots.append(memory_id)
     for event in events:
-        if event is not first and event.id not in void:
+        if event is not first and not (void and event.id in void):
             fold.step(event)
     return fold
 
@@ -234,10 +235,6 @@ class _Fold:
             taken=self.taken,
         )
 
-    def added(self, event: Event, *, gone: bool = False) -> None:
-        if not gone:
-            self.dots.append(event.id)
-
     def step(self, event: Event) -> None:
         """Take one event. Kinds that do not move a memory, and those of a newer skep, leave it as it is."""
         match content(event):
@@ -298,7 +295,7 @@ class _Fold:
         self.fields.update(changes)
 
     def _restore(self, event: Event) -> None:
-        self.added(event)
+        self.dots.append(event.id)
         self.mark = None
         self.replaced = None
         expires = self.fields.get("expires_at")

@@ -254,7 +254,7 @@ class Reads(Linked):
     def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Title and text of rows, as indexed."""
         found = self._of_rows("SELECT row, title, text FROM memories WHERE row IN (:rows)", rows)
-        return {row: searched_text(title, text) for row, title, text in found}
+        return {row: f"{title}\n{text}" if title else text for row, title, text in found}
 
     def use_counts(self, rows: Sequence[int]) -> dict[int, tuple[int, int, float | None, str | None]]:
         """Uses, confirmations, last use and author of rows."""

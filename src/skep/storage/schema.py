@@ -244,9 +244,8 @@ STEPS: tuple[str, ...] = (
     + _refused("events_cut", "DELETE ON events"),
     """
     -- The plain form: every event in one unique index, every change in one index, the counter and stamp of every actor
-    -- in a table. The steps before saved a page or a statement of each write and cost every reader of the code an
-    -- hour. `sqlite_file.migrate` then puts the words and tags of the newest rows, which waited, into their tables. The
-    -- name of the log is new so that an older skep, which has the bank open, cannot go on writing.
+    -- in a table; words and tags go in with their row. `sqlite_file.migrate` then indexes the newest rows.
+    -- The name of the log is new so that an older skep, which has the bank open, cannot go on writing.
     DROP VIEW newborn;
     DROP VIEW altered;
     DROP VIEW actors;
