@@ -1,20 +1,12 @@
 /* The module `skep._core`: each file brings its own functions. */
 
-#include "native.h"
+#include "core.h"
 
 static int fill(PyObject *module)
 {
-    PyMethodDef *const parts[] = {
-        codes_methods,    choose_methods,    postings_methods, generation_methods, build_methods,   joining_methods,
-        matching_methods, comparing_methods, sharing_methods,  ranking_methods,    tiles_methods,
-        weighing_methods, reading_methods,   pieces_methods,   closest_methods,    late_methods,
-        memories_methods, naming_methods,    carrying_methods,  halves_methods,     places_methods,
-        hits_methods,
-    };
+    PyMethodDef *const parts[] = {codes_methods, generation_methods, build_methods, joining_methods};
     generation_start();
     build_start();
-    joining_start();
-    pieces_start();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "inside.h"
+#include "search_steps.h"
 
 #define BLOCK 1024  /* rows per step; what a step keeps fits the nearest cache */
 #define ROOM (BLOCK + 8)
@@ -42,13 +42,13 @@ typedef struct {
 
 #define TARGET
 #define NAMED(name) plain_##name
-#include "loops.h"
+#include "scan_loops.h"
 
 #ifdef WIDE
 #define TARGET FOR_AVX2
 #define NAMED(name) avx2_##name
-#include "loops.h"
-#include "avx512.h"
+#include "scan_loops.h"
+#include "scan_avx512.h"
 static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_loops};
 #else
 static const Loops *const generations[] = {&plain_loops};

@@ -1,351 +1,269 @@
-/* A search by vectors from the query to the pool, in one call: what `storage/segments/scan.py` does step by step, with
-   the same steps and the same numbers between them. */
+/* A search from the terms and the vector of a question to the pool of its candidates, in one call:
+   `storage/segments/index.py` says what a pool is. Scores are added up in the order numpy adds them. */
 
-#include <math.h>
 #include <stdlib.h>
 
-#include "near.h"
+#include "table.h"
 
-static void probe_of(const Search *search, float *room, Probe *probe)
-{
-    probe->bits = search->bits;
-    double size = probe_all(search->axes, search->axes_stride, search->axes_count, search->dim, search->mean,
-                            search->single, search->step, room, search->bits, probe->sign[0], MAX_WORDS);
-    double gain = 2 * search->gain, bias = gain * size * search->mean_size;
-    probe->bias_worth = (float)(1 / (bias > TINY ? bias : TINY));
-    for (Py_ssize_t bit = 0; bit < search->bits; bit++)
-        probe->worth[bit] = (float)(gain * search->step * size * (double)(1 << (search->bits - 1 - bit)));
-}
+#define FEW 64 /* numbers that no memory is asked for */
 
-/* What the wanted share of the admitted rows reaches in the first round, found on the sample. */
-static float bar_of(const Search *search, const Probe *probe)
-{
-    float *values = search->values;
-    Py_ssize_t left = 0;
-    rank_all(&search->sample, probe, values);
-    if (search->masked) {
-        for (Py_ssize_t i = 0; i < search->sample.count; i++) {
-            values[left] = values[i];
-            left += search->mask[search->sampled[i]] != 0;
-        }
-    } else
-        left = search->sample.count;
-    double above = rint((double)left * search->first / search->admitted);
-    Py_ssize_t wanted = above < 1 ? 1 : above < (double)left ? (Py_ssize_t)above : left;
-    return left > 0 ? reached(values, left, wanted, (int32_t *)(search->room + left), search->room) : -INFINITY;
-}
+/* The terms of a question, in every segment and in the tail. */
+typedef struct {
+    Term *terms;
+    float *worths;
+    int64_t *places; /* of every part, where the postings of each term begin, and then how many there are */
+    Py_ssize_t count;
+    Lists tail;
+    Buffers buffers;
+    void *more;
+    int64_t few_places[FEW];
+    Term few_terms[FEW];
+    float few_worths[FEW];
+} Asked;
 
-/* The stretch of ascending slots, from `from` on, that lies in a part. */
-static Py_ssize_t until(const int64_t *slots, Py_ssize_t from, Py_ssize_t count, const Part *part)
+/* Room for the terms of a question; what was asked for is freed by `put_down`. */
+static int taken_up(const Table *table, PyObject *keys, PyObject *factors, Asked *asked)
 {
-    int64_t end = part->base + part->count;
-    if (count > from && slots[count - 1] < end)
-        return count;
-    while (count > from) {
-        Py_ssize_t middle = from + (count - from) / 2;
-        if (slots[middle] < end)
-            from = middle + 1;
-        else
-            count = middle;
-    }
-    return from;
-}
-
-/* The first two rounds, and the tail, which skips them. */
-static Py_ssize_t narrowed(const Search *search)
-{
-    Probe probe;
-    Py_ssize_t found = 0;
-    probe_of(search, search->values, &probe);
-    if (search->given == NULL) {
-        float bar = bar_of(search, &probe);
-        for (Py_ssize_t i = 0; i < search->number; i++) {
-            Part *part = &search->parts[i];
-            part->rows.mask = search->masked ? search->mask + part->base : NULL;
-            if (part->sketched)
-                found += narrow_all(&part->rows, &probe, bar, part->base, search->slots + found, search->values + found);
-        }
-    } else {
-        memcpy(search->slots, search->given, (size_t)search->given_count * sizeof *search->slots);
-        for (Py_ssize_t i = 0; i < search->number; i++) {
-            const Part *part = &search->parts[i];
-            Py_ssize_t end = until(search->slots, found, search->given_count, part);
-            if (part->sketched)
-                weigh_all(&part->rows, &probe, search->slots + found, end - found, part->base, search->values + found);
-            else
-                for (Py_ssize_t at = found; at < end; at++)
-                    search->values[at] = -INFINITY;
-            found = end;
-        }
-    }
-    return top_all(search->values, found, search->second, search->slots, search->slots, search->room);
-}
-
-static Py_ssize_t with_tail(const Search *search, Py_ssize_t found)
-{
-    for (Py_ssize_t i = 0; i < search->number; i++) {
-        const Part *part = &search->parts[i];
-        if (part->base >= search->tail && part->coded)
-            for (Py_ssize_t at = 0; at < part->count; at++)
-                if ((search->mask == NULL || search->mask[part->base + at]) && part->codes.scale[at] > 0)
-                    search->slots[found++] = part->base + at;
-    }
-    return found;
-}
-
-/* The third round: the coarse half of the fine codes. Rows without a vector go: they would come before those that point
-   away from the query. */
-static Py_ssize_t coarsely(const Search *search, Py_ssize_t found, int16_t *steps)
-{
-    Py_ssize_t from = 0;
-    float worth = rounded(search->single, search->dim, steps);
-    for (Py_ssize_t i = 0; i < search->number; i++) {
-        const Part *part = &search->parts[i];
-        const Codes *codes = &part->codes;
-        Py_ssize_t end = until(search->slots, from, found, part);
-        if (part->coded)
-            multiply_all(codes->high, codes->high_stride, codes->dim, codes->scale, search->slots + from, end - from,
-                         part->base, steps, worth, search->values + from);
-        else
-            for (Py_ssize_t at = from; at < end; at++)
-                search->values[at] = -INFINITY;
-        from = end;
-    }
-    Py_ssize_t left = 0;
-    for (Py_ssize_t at = 0; at < found; at++) {
-        search->slots[left] = search->slots[at];
-        search->values[left] = search->values[at];
-        left += search->values[at] > -INFINITY;
-    }
-    return top_all(search->values, left, search->third, search->slots, search->slots, search->room);
-}
-
-static int by_number(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
-/* Two ascending lists as one, each number once. */
-static Py_ssize_t together(const int64_t *left, Py_ssize_t lefts, const int64_t *right, Py_ssize_t rights, int64_t *out)
-{
-    Py_ssize_t i = 0, j = 0, found = 0;
-    while (i < lefts || j < rights) {
-        int64_t next = j == rights || (i < lefts && left[i] <= right[j]) ? left[i++] : right[j++];
-        if (found == 0 || out[found - 1] != next)
-            out[found++] = next;
-    }
-    return found;
-}
-
-static void exactly(const Search *search, const int64_t *field, Py_ssize_t count, int16_t *steps, float *cosines)
-{
-    Py_ssize_t from = 0;
-    for (Py_ssize_t i = 0; i < search->number; i++) {
-        const Part *part = &search->parts[i];
-        Py_ssize_t end = until(field, from, count, part);
-        Codes codes = part->codes;
-        codes.places = field + from;
-        codes.count = end - from;
-        codes.base = part->base;
-        if (part->coded)
-            cosines_all(&codes, search->steps, search->worth, steps, cosines + from);
-        else
-            for (Py_ssize_t at = from; at < end; at++)
-                cosines[at] = NAN;
-        from = end;
-    }
-}
-
-/* Every slot that the mask, if there is one, admits. */
-static Py_ssize_t all_of(const Search *search)
-{
-    Py_ssize_t found = 0;
-    for (Py_ssize_t slot = 0; slot < search->count; slot++) {
-        search->slots[found] = slot;
-        found += search->mask == NULL || search->mask[slot];
-    }
-    return found;
-}
-
-Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
-{
-    Py_ssize_t found = search->given_count, kept = 0, pooled = -1;
-    int64_t *chosen = NULL, *field = NULL;
-    Entry *heap = NULL;
-    float *exact = NULL;
-    uint8_t *wanted = NULL;
-    int16_t *steps = calloc((size_t)search->dim + STEPS, sizeof *steps);
-    if (steps == NULL)
-        goto end;
-    if (search->axes != NULL)
-        found = with_tail(search, narrowed(search));
-    else if (search->given != NULL)
-        memcpy(search->slots, search->given, (size_t)found * sizeof *search->slots);
-    else
-        found = all_of(search);
-    if (found > search->third)
-        found = coarsely(search, found, steps);
-    Py_ssize_t all = found + search->chosen_count, k = search->k < all ? search->k : all;
-    chosen = malloc((size_t)(search->chosen_count + 1) * sizeof *chosen);
-    field = malloc((size_t)(all + 1) * sizeof *field);
-    exact = malloc((size_t)(all + 1) * sizeof *exact);
-    wanted = calloc((size_t)all + 1, sizeof *wanted);
-    heap = malloc((size_t)(k + search->chosen_count + 1) * 2 * sizeof *heap);
-    if (chosen == NULL || field == NULL || exact == NULL || wanted == NULL || heap == NULL)
-        goto end;
-    memcpy(chosen, search->chosen, (size_t)search->chosen_count * sizeof *chosen);
-    qsort(chosen, (size_t)search->chosen_count, sizeof *chosen, by_number);
-    all = together(search->slots, found, chosen, search->chosen_count, field);
-    for (Py_ssize_t i = 0; i < all; i++) /* wanted once the cosines are there */
-        fetch(search->row + field[i]);
-    exactly(search, field, all, steps, exact);
-    for (Py_ssize_t i = 0; i < all && k > 0; i++)
-        if (!isnan(exact[i])) /* an entry names its place in the field */
-            offer(heap, &kept, k, (Entry){i, search->row[field[i]], exact[i]}, NULL);
-    for (Py_ssize_t i = 0; i < kept; i++)
-        wanted[heap[i].slot] = 1;
-    for (Py_ssize_t i = 0, at = 0; i < search->chosen_count; i++) {
-        while (field[at] != chosen[i])
-            at++;
-        wanted[at] = 1;
-    }
-    int ordered = 1;
-    pooled = 0;
-    for (Py_ssize_t i = 0; i < all; i++)
-        if (wanted[i]) {
-            heap[pooled] = (Entry){field[i], search->row[field[i]], exact[i]};
-            ordered &= pooled == 0 || heap[pooled - 1].row < heap[pooled].row;
-            pooled++;
-        }
-    if (!ordered)
-        by_row(heap, heap + k + search->chosen_count + 1, pooled);
-    for (Py_ssize_t i = 0; i < pooled; i++) {
-        out[i] = heap[i].slot;
-        cosines[i] = heap[i].value;
-    }
-end:
-    free(steps);
-    free(chosen);
-    free(field);
-    free(exact);
-    free(wanted);
-    free(heap);
-    return pooled;
-}
-
-int is_tuple(PyObject *given, const char *name)
-{
-    if (!PyTuple_Check(given))
-        PyErr_Format(PyExc_TypeError, "%s: not a tuple", name);
-    return PyTuple_Check(given);
-}
-
-/* One part from (base, count, planes, spread, bias, high, low, scale), where planes and high may be None. */
-static int part_of(PyObject *given, const Search *search, Part *part)
-{
-    PyObject *item[8];
-    if (!is_tuple(given, "parts"))
-        return 0;
-    if (PyTuple_Size(given) != 8) {
-        PyErr_SetString(PyExc_ValueError, "parts: not tuples of eight");
+    asked->buffers.count = 0;
+    asked->more = NULL;
+    memset(&asked->tail, 0, sizeof asked->tail);
+    if (!PyList_Check(keys) || (factors != Py_None && !PyList_Check(factors))) {
+        PyErr_SetString(PyExc_TypeError, "keys, factors: not lists");
         return 0;
     }
-    for (int i = 0; i < 8; i++)
-        item[i] = PyTuple_GetItem(given, i);
-    part->base = PyLong_AsLongLong(item[0]);
-    part->count = PyErr_Occurred() ? -1 : PyLong_AsSsize_t(item[1]);
-    if (PyErr_Occurred())
+    asked->count = PyList_Size(keys);
+    if (!told(factors == Py_None || PyList_Size(factors) == asked->count, "factors: not as many as keys"))
         return 0;
-    part->sketched = item[2] != Py_None;
-    part->coded = item[5] != Py_None;
-    if (part->sketched && !rows_of(&part->buffers, item[2], item[3], item[4], Py_None, &part->rows))
-        return 0;
-    if (part->coded) {
-        Py_buffer *high = array(&part->buffers, item[5], "high", 2, 1, 0);
-        Py_buffer *low = high ? array(&part->buffers, item[6], "low", 2, 1, 0) : NULL;
-        Py_buffer *scale = low ? array(&part->buffers, item[7], "scale", 1, 4, 0) : NULL;
-        if (scale == NULL || !long_enough(high, "high", part->count) || !long_enough(low, "low", part->count) ||
-            !long_enough(scale, "scale", part->count))
-            return 0;
-        part->codes = (Codes){.high = high->buf, .low = low->buf, .scale = scale->buf, .high_stride = high->strides[0],
-                              .low_stride = low->strides[0], .dim = search->dim};
-        if (high->shape[1] != search->dim || low->shape[1] != search->dim - search->dim / 2) {
-            PyErr_SetString(PyExc_ValueError, "parts: codes of another length than the query");
-            return 0;
-        }
-    }
-    if (part->sketched && (part->rows.count != part->count ||
-                           (search->axes != NULL && part->rows.words * 64 != search->axes_count))) {
-        PyErr_SetString(PyExc_ValueError, "parts: sketches of other rows or axes");
-        return 0;
-    }
+    size_t places = (size_t)(2 * table->segments + 3) * (size_t)asked->count;
+    asked->places = asked->few_places;
+    asked->terms = asked->few_terms;
+    asked->worths = asked->few_worths;
+    if (places <= FEW)
+        return 1;
+    asked->more = malloc(places * sizeof(int64_t) + (size_t)asked->count * (sizeof(Term) + sizeof(float)));
+    if (asked->more == NULL)
+        return PyErr_NoMemory() != NULL;
+    asked->places = asked->more;
+    asked->terms = (Term *)(asked->places + places);
+    asked->worths = (float *)(asked->terms + asked->count);
     return 1;
 }
 
-int parts_of(PyObject *given, Search *search)
+static void put_down(Asked *asked)
 {
-    if (!is_tuple(given, "parts"))
-        return 0;
-    Py_ssize_t number = PyTuple_Size(given);
-    if ((search->parts = calloc((size_t)number + 1, sizeof *search->parts)) == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    for (; search->number < number; search->number++) {
-        Part *part = &search->parts[search->number];
-        if (!part_of(PyTuple_GetItem(given, search->number), search, part)) {
-            search->number++; /* what it holds is given back with the others */
+    free(asked->more);
+    release(&asked->buffers);
+}
+
+/* The terms of a question by their keys, each with a factor, and those of the tail: (how many postings of each, docs,
+   impacts). */
+static int asked_of(const Table *table, PyObject *keys, PyObject *factors, PyObject *tail, Asked *asked)
+{
+    Py_ssize_t count = asked->count;
+    int64_t *found = asked->places + 2 * (table->segments + 1) * count; /* in how many live rows each stands */
+    int64_t *starts = asked->places + 2 * table->segments * count, *sizes = starts + count, end = 0;
+    PyObject *more = NULL, *postings[3] = {NULL, Py_None, NULL};
+    if (tail != Py_None) {
+        if (!is_tuple(tail, "tail") || !PyArg_ParseTuple(tail, "OOO", &more, &postings[0], &postings[2]) ||
+            !postings_of(&asked->buffers, postings, &asked->tail))
+            return 0;
+        if (!PyList_Check(more) || PyList_Size(more) != count) {
+            PyErr_SetString(PyExc_ValueError, "tail: not as many numbers as keys");
             return 0;
         }
-        if (part->base != search->count || part->count < 0) {
-            PyErr_SetString(PyExc_ValueError, "parts: not one after the other");
-            return 0;
-        }
-        search->count += part->count;
     }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        asked->terms[i] = (Term){0, PyLong_AsUnsignedLongLong(PyList_GetItem(keys, i)), i};
+        int64_t here = more == NULL || PyErr_Occurred() ? 0 : PyLong_AsLongLong(PyList_GetItem(more, i));
+        double factor = factors == Py_None || PyErr_Occurred() ? 1.0 : PyFloat_AsDouble(PyList_GetItem(factors, i));
+        if (PyErr_Occurred())
+            return 0;
+        starts[i] = end;
+        sizes[i] = found[i] = here;
+        end = (int64_t)((uint64_t)end + (uint64_t)here);
+        for (Py_ssize_t part = 0; part < table->segments; part++) {
+            int64_t *place = asked->places + 2 * part * count + i;
+            int64_t live = find_one(&table->worded[part].terms, asked->terms[i].key, place, place + count);
+            found[i] = (int64_t)((uint64_t)found[i] + (uint64_t)live); /* as numpy adds, whatever a file says */
+        }
+        asked->worths[i] = asked->terms[i].worth = (float)(rarity(table->live, found[i]) * factor);
+    }
+    qsort(asked->terms, (size_t)count, sizeof *asked->terms, rarest_first);
     return 1;
 }
 
-int frame_of(Buffers *buffers, PyObject *given, Search *search)
+/* Scores of the words that were asked for; 0 where a posting leads out of the arrays. */
+static int scored(Table *table, Asked *asked)
 {
-    PyObject *planes, *spread, *bias, *slots, *axes, *mean;
-    Py_ssize_t sample;
-    if (!is_tuple(given, "frame") ||
-        !PyArg_ParseTuple(given, "OOdddnOOOO", &axes, &mean, &search->gain, &search->step, &search->mean_size,
-                          &search->bits, &planes, &spread, &bias, &slots))
-        return 0;
-    Py_buffer *axis = array(buffers, axes, "axes", 2, 4, 0);
-    Py_buffer *means = axis ? array(buffers, mean, "mean", 1, 4, 0) : NULL;
-    Py_buffer *sampled = means ? array(buffers, slots, "sample", 1, 8, 0) : NULL;
-    if (sampled == NULL || !long_enough(means, "mean", search->dim))
-        return 0;
-    sample = sampled->shape[0];
-    if (axis->shape[1] != search->dim || axis->shape[0] % 64 != 0 || axis->shape[0] < 64 ||
-        axis->shape[0] > MAX_WORDS * 64 || search->bits < 1 || search->bits > MAX_BITS) {
-        PyErr_SetString(PyExc_ValueError, "frame: axes of another length than the query, or more than a sketch has");
-        return 0;
+    Sums *sums = &table->desk.sums;
+    Py_ssize_t room = sums->count;
+    int sound = clear(sums);
+    if (asked->count == 0 || !(table->live > 0))
+        return sound;
+    sums->count = table->count; /* no posting leads further */
+    for (Py_ssize_t part = 0; sound && part <= table->segments; part++) {
+        int last = part == table->segments;
+        Lists lists = last ? asked->tail : table->worded[part].lists;
+        lists.worths = asked->worths;
+        lists.starts = asked->places + 2 * part * asked->count;
+        lists.sizes = lists.starts + asked->count;
+        lists.terms = asked->count;
+        sound = (last && lists.docs == NULL) ||
+                (all_inside(&lists) && add_up(&lists, asked->terms, last ? table->base : table->worded[part].base, sums));
     }
-    search->axes = axis->buf;
-    search->axes_stride = axis->strides[0];
-    search->axes_count = axis->shape[0];
-    search->mean = means->buf;
-    search->sampled = sampled->buf;
-    if (sample > 0 && !rows_of(buffers, planes, spread, bias, Py_None, &search->sample))
-        return 0;
-    if (search->sample.count != sample || (sample > 0 && search->sample.words * 64 != search->axes_count)) {
-        PyErr_SetString(PyExc_ValueError, "frame: a sample of other rows or axes");
-        return 0;
-    }
-    return 1;
-}
-
-int ascending(const int64_t *slots, Py_ssize_t count, Py_ssize_t room)
-{
-    int sound = 1;
-    for (Py_ssize_t i = 0; i < count; i++)
-        sound &= slots[i] < room && slots[i] > (i == 0 ? -1 : slots[i - 1]);
+    sums->count = room;
     if (!sound)
-        PyErr_SetString(PyExc_IndexError, "given: slots that do not ascend, or lie outside");
+        sums->filled = -1;
     return sound;
+}
+
+/* The `k` best of the slots that have a score and that the mask (NULL: all) admits, in the order of their rows. How many,
+   and how many there are in all; -1 where there is no memory for it. */
+static Py_ssize_t best_by_words(const Table *table, const uint8_t *mask, Py_ssize_t k, int64_t *out, Py_ssize_t *total)
+{
+    const Sums *sums = &table->desk.sums;
+    Py_ssize_t found = 0;
+    k = k < sums->filled ? k : sums->filled;
+    Entry *heap = malloc((size_t)(k + 1) * 2 * sizeof *heap);
+    if (heap == NULL)
+        return -1;
+    for (Py_ssize_t i = 0; i < sums->filled; i++) {
+        int64_t slot = sums->slots[i];
+        if (mask != NULL && !mask[slot])
+            continue;
+        ++*total;
+        float value = sums->scores[slot];
+        if (found < k || (k > 0 && value >= heap[0].value))
+            offer(heap, &found, k, (Entry){slot, 0, value}, table->rows);
+    }
+    for (Py_ssize_t i = 0; i < found; i++)
+        heap[i].row = table->rows[heap[i].slot];
+    by_row(heap, heap + found, found);
+    for (Py_ssize_t i = 0; i < found; i++)
+        out[i] = heap[i].slot;
+    free(heap);
+    return found;
+}
+
+/* What a search by vectors takes from (query, worth, given, (sketched, first, admitted, masked, second, third, k)). The
+   query is its steps, eight bytes each, and then its coordinates, four bytes each. */
+static int near_of(Buffers *buffers, const Table *table, PyObject *given, const uint8_t *mask, Search *search)
+{
+    PyObject *query, *some;
+    int sketched;
+    *search = table->near;
+    if (!is_tuple(given, "near") ||
+        !PyArg_ParseTuple(given, "OdO(pddpnnn)", &query, &search->worth, &some, &sketched, &search->first,
+                          &search->admitted, &search->masked, &search->second, &search->third, &search->k))
+        return 0;
+    Py_buffer *bytes = array(buffers, query, "query", 1, 1, 0);
+    Py_buffer *slots = bytes && some != Py_None ? array(buffers, some, "given", 1, 8, 0) : NULL;
+    if (bytes == NULL || (slots == NULL && some != Py_None) ||
+        !told(search->dim > 0 && search->count == table->count, "query: the table has no vectors") ||
+        !told(bytes->shape[0] == 12 * search->dim && (uintptr_t)bytes->buf % 8 == 0, "query: of another length"))
+        return 0;
+    search->steps = bytes->buf;
+    search->single = (const float *)((const char *)bytes->buf + 8 * search->dim);
+    search->mask = mask;
+    search->given = slots ? slots->buf : NULL;
+    search->given_count = slots ? slots->shape[0] : 0;
+    if (!told(!sketched || search->axes != NULL, "near: no frame was given") ||
+        !told(!search->masked || mask != NULL, "near: no mask was given") ||
+        !told(search->second > 0 && search->third > 0 && search->k >= 0 && search->admitted > 0 &&
+                  search->given_count <= search->count,
+              "limits: too few or too many"))
+        return 0;
+    if (!sketched) {
+        search->axes = NULL;
+        search->axes_count = search->sample.count = 0;
+    }
+    return ascending(search->given, search->given_count, search->count);
+}
+
+/* One search at a time: another thread may come while this one has let go of Python's lock. */
+static int entered(Table *table)
+{
+    if (table->busy)
+        PyErr_SetString(PyExc_RuntimeError, "the table is being searched");
+    else
+        table->busy = 1;
+    return !PyErr_Occurred();
+}
+
+const char pool_doc[] =
+    "pool(keys, factors, tail, mask, k, near, slots, words, cosines, /)\n--\n\n"
+    "Put the `k` best slots by words that a mask (None: all) admits, and the nearest by vectors, into `slots` in the order\n"
+    "of their rows; the BM25 score and the cosine of each (nan where there is none) into the other two. Returns how many\n"
+    "there are, and how many admitted slots hold a word.\n\n"
+    "Keys are a list of distinct numbers, factors of their worth a list of as many or None. The tail is None or\n"
+    "(how many postings of each key, docs, impacts). `near` is None or (query, worth, slots to begin with or None,\n"
+    "limits).";
+
+PyObject *table_pool(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    Table *table = (Table *)self;
+    if (!is_count("pool", count, 9) || !entered(table))
+        return NULL;
+    Buffers buffers;
+    Asked asked;
+    Search search;
+    int64_t *chosen = NULL;
+    PyObject *answer = NULL;
+    int sound = 1, vectors = given[5] != Py_None;
+    Py_ssize_t found = -1, total = 0, near = 0;
+    buffers.count = 0;
+    if (!taken_up(table, given[0], given[1], &asked))
+        goto end;
+    Py_buffer *mask = given[3] == Py_None ? NULL : array(&buffers, given[3], "mask", 1, 1, 0);
+    Py_ssize_t k = PyErr_Occurred() ? -1 : PyLong_AsSsize_t(given[4]);
+    Py_buffer *slots = PyErr_Occurred() ? NULL : array(&buffers, given[6], "slots", 1, 8, 1);
+    Py_buffer *words = slots ? array(&buffers, given[7], "words", 1, 4, 1) : NULL;
+    Py_buffer *cosines = words ? array(&buffers, given[8], "cosines", 1, 4, 1) : NULL;
+    if (cosines == NULL || (mask && !long_enough(mask, "mask", table->count)))
+        goto end;
+    k = k < 0 ? 0 : k > table->count ? table->count : k;
+    if (vectors) {
+        if (!near_of(&buffers, table, given[5], mask ? mask->buf : NULL, &search))
+            goto end;
+        near = search.k < table->count ? search.k : table->count;
+    }
+    if (!long_enough(slots, "slots", k + near) || !long_enough(words, "words", k + near) ||
+        !long_enough(cosines, "cosines", k + near) || !asked_of(table, given[0], given[1], given[2], &asked))
+        goto end;
+    chosen = malloc((size_t)(k + 1) * sizeof *chosen);
+    if (chosen == NULL || !scores_fit(&table->desk, table->count) ||
+        (vectors && !vectors_fit(&table->desk, &search))) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    int64_t *slot = slots->buf;
+    float *word = words->buf, *cosine = cosines->buf;
+    Py_BEGIN_ALLOW_THREADS
+    sound = scored(table, &asked);
+    found = sound ? best_by_words(table, mask ? mask->buf : NULL, k, vectors ? chosen : slot, &total) : -1;
+    if (found >= 0 && vectors) {
+        search.slots = table->desk.slots;
+        search.values = table->desk.values;
+        search.room = table->desk.room;
+        search.chosen = chosen;
+        search.chosen_count = found;
+        found = pooled(&search, slot, cosine);
+    } else
+        for (Py_ssize_t i = 0; i < found; i++)
+            cosine[i] = (float)Py_NAN;
+    for (Py_ssize_t i = 0; i < found; i++)
+        word[i] = table->desk.sums.scores[slot[i]];
+    Py_END_ALLOW_THREADS
+    if (!sound)
+        PyErr_SetString(PyExc_IndexError, OUTSIDE);
+    else if (found < 0)
+        PyErr_NoMemory();
+    else
+        answer = Py_BuildValue("(nn)", found, total);
+end:
+    free(chosen);
+    put_down(&asked);
+    release(&buffers);
+    table->busy = 0;
+    return answer;
 }

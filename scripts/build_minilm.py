@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from minilm import LAYERS, Weights, find_wheel, read_weights, sentence_vectors
 
-from skep.embedding.embedder import PROBES, measure
+from skep.embedding.calibration import PROBES, measure
 from skep.embedding.minilm import DATA, HEADS, LIMIT, WIDTH, MiniLMEmbedder, layout
 from skep.embedding.static_table import bundled_wordpiece
 
@@ -70,7 +70,7 @@ def main() -> None:
     """Write `minilm.bin` and `minilm.json`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", type=Path, help="an .npz file; the published weights without it")
-    parser.add_argument("--name", default="minilm")
+    parser.add_argument("--name", default="skep-minilm")
     parser.add_argument("--out", type=Path, default=Path(DATA))
     args = parser.parse_args()
     if args.weights is None:
@@ -89,7 +89,8 @@ def main() -> None:
     full = sentence_vectors(weights, [bundled_wordpiece().ids(text) for text in texts])
     near = np.einsum("ij,ij->i", full, MiniLMEmbedder(args.out).embed(texts))
     print(
-        f"{len(body):,} bytes, {about['fingerprint']}; cosine to the full weights {near.mean():.4f}, least {near.min():.4f}"
+        f"{len(body):,} bytes, {about['fingerprint']}; cosine to the full weights {near.mean():.4f},"
+        f" least {near.min():.4f}"
     )
 
 

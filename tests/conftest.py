@@ -20,6 +20,9 @@ if runtime.native is None and os.environ.get(runtime.SWITCH) != "0":
 SEARCH = int(os.environ.get("SKEP_SEARCH", "0"))
 """0: the same examples on every machine, so that a red run is the change's own. `make test-full` looks further."""
 
+os.environ.setdefault("SKEP_EMBEDDER", "static")
+"""Most tests are not about meaning and need not wait for a model, nor need the processes that they start."""
+
 settings.register_profile(
     "skep",
     deadline=None,

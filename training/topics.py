@@ -121,7 +121,9 @@ def _check_references(topic: Topic) -> None:
             topic.faults.append(f"{topic.path.name}: {note} names {missing}, which is not there")
     for question in topic.questions:
         if (question.type == "none") != (not question.answers):
-            topic.faults.append(f"{topic.path.name}: {question.text!r}: only a question of type none has no answer")
+            topic.faults.append(
+                f"{topic.path.name}: {question.text!r}: only a question of type none has no answer"
+            )
     if len(known) != len(topic.notes):
         topic.faults.append(f"{topic.path.name}: two memories have one id")
 

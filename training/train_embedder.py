@@ -79,13 +79,17 @@ class Encoder:
             mixed = self._drop(self._dense(mixed, f"{name}.attention.output.dense"))
             x = self._norm(x + mixed, f"{name}.attention.output.LayerNorm")
             inner = functional.gelu(self._dense(x, f"{name}.intermediate.dense"))
-            x = self._norm(x + self._drop(self._dense(inner, f"{name}.output.dense")), f"{name}.output.LayerNorm")
+            x = self._norm(
+                x + self._drop(self._dense(inner, f"{name}.output.dense")), f"{name}.output.LayerNorm"
+            )
         return x
 
 
 def read_weights(path: Path) -> Weights:
     """The weights of a model, by name."""
-    return {name: torch.tensor(value.astype(np.float32), device=DEVICE) for name, value in np.load(path).items()}
+    return {
+        name: torch.tensor(value.astype(np.float32), device=DEVICE) for name, value in np.load(path).items()
+    }
 
 
 def mixed(base: Weights, tuned: Weights, share: float) -> Weights:
@@ -158,7 +162,9 @@ def _loss(encoder: Encoder, topics: Sequence[Topic], scale: float, pair_weight: 
     return loss
 
 
-def first_and_five(encoder: Encoder, topics: Iterable[Topic], group: int = 3) -> dict[str, tuple[float, float, int]]:
+def first_and_five(
+    encoder: Encoder, topics: Iterable[Topic], group: int = 3
+) -> dict[str, tuple[float, float, int]]:
     """Share of questions whose answer is first, and among five, by type; cosine alone, banks of `group` topics."""
     counts: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     every = list(topics)
@@ -167,7 +173,9 @@ def first_and_five(encoder: Encoder, topics: Iterable[Topic], group: int = 3) ->
             bank = every[start : start + group]
             notes = [(number, note) for number, topic in enumerate(bank) for note in topic.notes]
             memories = encoder([note.text for _, note in notes])
-            questions = [(number, q) for number, topic in enumerate(bank) for q in topic.questions if q.answers]
+            questions = [
+                (number, q) for number, topic in enumerate(bank) for q in topic.questions if q.answers
+            ]
             best = (encoder([q.text for _, q in questions]) @ memories.T).topk(5, dim=1).indices.tolist()
             for (number, question), found in zip(questions, best, strict=True):
                 hit = [notes[at][0] == number and notes[at][1].id in question.answers for at in found]

@@ -48,7 +48,7 @@ def prepare(data: EvalSet, wanted: Sequence[str], model: Path | None = None) -> 
     for name, config in PRESETS.items():
         every[name] = _preset(sources, config)
     if model is not None and (not wanted or set(wanted) & set(WITH_MODEL)):
-        deep = InMemorySources(data.memories, open_embedder(f"minilm:{model}"))
+        deep = InMemorySources(data.memories, open_embedder(f"minilm-onnx:{model}"))
         every["chroma"] = lambda question, limit: _by_scores(deep, question, limit, words=0.0, vectors=1.0)
         every["default+minilm"] = _preset(deep, preset("default", model=True))
     unknown = [name for name in wanted if name not in every]

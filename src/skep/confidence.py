@@ -1,6 +1,7 @@
-"""How confidence moves. Stored confidence changes by evidence alone; decay is computed when it is read. Pure.
+"""Rules of confidence: evidence moves it, age alone never does. Pure; storage, maintenance and learning call it.
 
-Confidence (how sure), relevance (how close to a query) and importance (how much it matters) are kept apart.
+Decay is a policy that one chooses by name. It is computed when it is read and never stored. Confidence (how sure),
+level of a hit (how close to a query) and importance (how much it matters) are kept apart.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ STEP = 0.05
 """The share of the remaining doubt that one piece of evidence removes, and of the confidence that a failure takes."""
 CONTRADICTED = 0.5
 """What a clear contradiction leaves of the confidence of both sides."""
-DECAY_PER_DAY = 0.01
+FADING = {"none": 0.0, "days": 0.01, "hours": 0.24}
+"""Policies of decay by name: the rate per day at which confidence fades while nothing supports a memory.
+
+`none` is the default. `days` is the rule of source document 003; `hours` that of 000, for memories with a ttl.
+"""
 DEPRECATED = 0.3
 """Below this a memory is set aside."""
 STREAMED = 0.5
@@ -44,12 +49,10 @@ def contradicted(confidence: float) -> float:
     return confidence * CONTRADICTED
 
 
-def effective(
-    confidence: float, last_evidence_at: float, now: float, *, per_day: float = DECAY_PER_DAY
-) -> float:
-    """What a confidence is worth now: it fades while nothing supports it.
+def effective(confidence: float, last_evidence_at: float, now: float, *, per_day: float) -> float:
+    """Confidence that has faded at some rate since the last evidence.
 
-    >>> round(effective(0.8, 0.0, 30 * DAY), 3)
+    >>> round(effective(0.8, 0.0, 30 * DAY, per_day=FADING["days"]), 3)
     0.593
     """
     return confidence * math.exp(-per_day * max(0.0, now - last_evidence_at) / DAY)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from skep.confidence import DECAY_PER_DAY
 from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
 from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Memory, Scope
 from skep.runtime import spelt
@@ -71,7 +70,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Effective confidence at `now`: confidence * exp(-decay * days since last evidence)."""
     min_importance: float | None = None
     now: float = 0.0
-    decay_per_day: float = DECAY_PER_DAY
+    decay_per_day: float = 0.0
+    """0: age costs nothing. A policy that was chosen by name sets another rate."""
 
 
 class IndexRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -195,6 +195,10 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     ranks: dict[str, int] = {}
     flags: tuple[str, ...] = ()
     """Among disagreement, conflict, outdated, replaces (a memory it replaced matches), stale, pending, expanded."""
+    level: str = "weak"
+    """How likely it answers the question: strong, likely or weak."""
+    updated_by: str | None = None
+    """The newer memory that probably updates it; with the flag `outdated`."""
     conflicts_with: tuple[str, ...] = ()
     replaced: str | None = None
     """The memory it replaced whose words and meaning count for it; with the flag `replaces`."""
@@ -203,24 +207,47 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
 
     def why(self) -> str:
         """In one readable line, why this was returned."""
-        parts = [
-            f"{name} {value:.2f}" + (f" (#{self.ranks[name]})" if name in self.ranks else "")
-            for name, value in sorted(self.signals.items(), key=lambda item: -item[1])
-        ]
         if self.via is not None:
             hops = int(self.signals.get("hops", 1))
-            parts = [
-                f"{hops} link{'s' if hops > 1 else ''} away, {self.via.src} -{self.via.rel}-> {self.via.dst}"
-            ]
-        line = f"{self.score:.3f} = " + (", ".join(parts) or "unscored")
-        if self.flags:
-            line += "; " + ", ".join(
-                f"{flag} {self.replaced}" if flag == "replaces" and self.replaced else flag
-                for flag in self.flags
-            )
+            steps = f"{hops} link{'s' if hops > 1 else ''} away"
+            parts = [f"{steps}, {self.via.src} -{self.via.rel}-> {self.via.dst}"]
+        else:
+            parts = [_told(name, value) for name, value in self.signals.items() if value or name in MEASURED]
+        line = f"{self.level} ({self.score:.2f}): " + (", ".join(parts) or "not scored")
+        for flag in self.flags:
+            if flag == "replaces" and self.replaced:
+                line += f"; replaces {self.replaced}"
+            elif flag == "outdated" and self.updated_by:
+                line += f"; outdated, updated by {self.updated_by}"
+            elif flag == "disagreement":
+                line += "; words and meaning disagree about it"
+            elif flag != "conflict":
+                line += f"; {flag}"
         if self.conflicts_with:
             line += "; conflicts with " + ", ".join(self.conflicts_with)
         return line
+
+
+MEASURED = {"semantic": "meaning", "words": "words", "lexical": "words, beside the best"}
+"""Signals that every hit has, in the words of a user."""
+TOLD = {
+    "coverage": "share of the question held",
+    "context": "share held with its neighbours",
+    "speaker": "said by whom the question names",
+    "wanted": "holds the kind of answer",
+    "thread": "follows a better hit",
+    "echo": "shares words with the first hits",
+    "title": "the question names its title",
+    "guidance": "says how to answer",
+    "time": "of the time that the question names",
+    "matched": "question words held",
+    "reranker": "reranker",
+}
+"""Further signals in the words of a user."""
+
+
+def _told(name: str, value: float) -> str:
+    return f"{MEASURED.get(name) or TOLD.get(name) or name} {value:.2f}"
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,7 +260,9 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WORDS_ALONE = "words alone"
-"""Begins the part of a `reason` that says why meaning did not count."""
+"""Begins the part of a `reason` that tells why meaning did not count."""
+NOT_READ = "not read by"
+"""Stands in a `reason` while memories wait for the model of the bank."""
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):

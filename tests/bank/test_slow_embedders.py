@@ -241,7 +241,7 @@ def test_a_question_that_is_refused_does_not_silence_the_others(clock: Clock, st
         stub.script = [(400, {}, {"error": "too long"})]
 
         assert "too long" in bank.recall("fox").reason
-        assert bank.recall("red fox").reason == ""
+        assert "words alone" not in bank.recall("red fox").reason
 
 
 def test_recall_by_meaning_alone_falls_back_to_words_too(clock: Clock) -> None:
@@ -275,7 +275,7 @@ def test_a_known_question_is_answered_by_meaning_even_now(clock: Clock) -> None:
         bank.remember("something else", on_conflict="ignore")
         slow.error = ConnectionError("net")
 
-        assert bank.recall("red fox").reason == ""
+        assert "words alone" not in bank.recall("red fox").reason
 
 
 # The worker

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.embedding.slow import NotInstant
 
+from skep import Bank
+from skep.config import Settings
 from skep.embedding.embedding_queue import BackOff, EmbedWorker, Pending, Step
 from skep.embedding.static_table import HashingEmbedder
 from skep.errors import BusyError, EmbedderUnavailableError, EmbeddingError
+
+ROOT = Path(__file__).parents[2]
 
 
 class MemorySource:
@@ -343,3 +351,31 @@ def test_the_thread_ends_when_there_will_never_be_more_to_do() -> None:
     thread.join(10)
 
     assert not queue.running
+
+
+LEFT_OPEN = """
+import sys, time
+from skep import Bank
+from tests.embedding.slow import NotInstant
+
+class Model(NotInstant):
+    def embed(self, texts):
+        print("reading", flush=True)
+        time.sleep(0.3)
+        return super().embed(texts)
+
+bank = Bank.open(sys.argv[1], embedder=Model(32))
+bank.remember("Anna moved to Oslo", on_conflict="ignore")
+"""
+
+
+def test_a_process_that_leaves_a_bank_open_ends_quietly_with_its_batch_done(tmp_path: Path) -> None:
+    path = tmp_path / "bank.skep"
+
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN, str(path)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    with Bank.open(path, embedder=NotInstant(32), settings=Settings(embed_when_read=False)) as bank:
+        assert bank.status().pending == 0

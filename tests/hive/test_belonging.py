@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from skep.hive.gateway import HivePolicy
-from skep.hive.messages import Ask, Slice
-from skep.hive.shard_index import Shelf
 
 from .conftest import MakeHive
 
@@ -53,25 +50,3 @@ def test_what_the_named_agent_wrote_is_lifted(make_hive: MakeHive, kind: str) ->
     assert [hit.memory.agent for hit in plain] == ["ana", "bob"]
     assert [hit.memory.agent for hit in lifted] == ["bob", "ana"]
     assert lifted[0].signals["author"] == 1.0
-
-
-def test_a_member_that_does_not_tell_its_authors_hides_nobody_elses(
-    make_hive: MakeHive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hive = make_hive("federated", policy=HivePolicy(deadline=10.0, hedge_after=5.0, quality_at=0.0))
-    for agent in ("ana", "cy", "eve"):
-        hive.agent(agent).remember(f"{agent} keeps backups for ten days", on_conflict="ignore")
-    answer, silent = Shelf.answer, set[int]()
-
-    def older(shelf: Shelf, ask: Ask) -> Slice:
-        found = answer(shelf, ask)
-        if "ana" not in found.authors:
-            return found
-        silent.add(id(shelf))
-        return msgspec.structs.replace(found, authors=())
-
-    monkeypatch.setattr(Shelf, "answer", older)
-    found = hive.agent("dora").recall("What of the backups of Eve?", config={"author": 0.5})
-
-    assert silent
-    assert {hit.memory.agent: hit.signals.get("author") for hit in found}["eve"] == 1.0

@@ -17,22 +17,22 @@ from .conftest import FAST, MakeHive
 
 DAY = 86_400.0
 TTL = msgspec.structs.replace(FAST, ttl=2 * DAY)
+FADES = msgspec.structs.replace(FAST, ttl=30 * DAY, decay_per_hour=0.01)
 TEXT = "The staging database listens on port 5433."
 
 
-def test_fading_is_read_and_never_stored() -> None:
+def test_age_alone_costs_no_confidence() -> None:
     memory = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
 
-    for _ in range(30):
-        assert effective_confidence(memory, 30 * DAY, HivePolicy()) == pytest.approx(0.593, abs=0.001)
-    assert memory.confidence == 0.8
+    assert effective_confidence(memory, 300 * DAY, HivePolicy()) == 0.8
+    assert effective_confidence(memory, 300 * DAY, TTL) == 0.8
 
 
-def test_a_ttl_makes_memories_fade_by_the_hour() -> None:
+def test_a_policy_that_names_a_rate_makes_memories_fade_by_the_hour() -> None:
     memory = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
 
-    assert effective_confidence(memory, 36_000.0, TTL) == pytest.approx(0.8 * 0.9048, abs=0.001)
-    assert effective_confidence(memory, -5.0, TTL) == 0.8
+    assert effective_confidence(memory, 36_000.0, FADES) == pytest.approx(0.8 * 0.9048, abs=0.001)
+    assert effective_confidence(memory, -5.0, FADES) == memory.confidence == 0.8
 
 
 @pytest.mark.parametrize("kind", ["flat", "federated", "sharded"])
@@ -86,8 +86,18 @@ def test_refreshing_needs_a_time(hive: Hive) -> None:
     assert hive.refresh(stored.id, ttl=60).expires_at is not None
 
 
-def test_a_memory_fades_out_of_recall_where_the_hive_has_a_ttl(make_hive: MakeHive, clock: Any) -> None:
+def test_a_ttl_removes_exactly_at_its_end(make_hive: MakeHive, clock: Any) -> None:
     hive = make_hive("sharded", policy=msgspec.structs.replace(FAST, ttl=30 * DAY))
+    hive.agent("ana").remember(TEXT, confidence=0.8)
+    clock.pass_seconds(30 * DAY - 1)
+    assert len(hive.agent("bob").recall("staging database")) == 1
+    clock.pass_seconds(1)
+
+    assert len(hive.agent("bob").recall("staging database")) == 0
+
+
+def test_a_memory_fades_out_of_recall_where_the_policy_names_a_rate(make_hive: MakeHive, clock: Any) -> None:
+    hive = make_hive("sharded", policy=FADES)
     hive.agent("ana").remember(TEXT, confidence=0.8)
     clock.pass_days(3)
     assert len(hive.agent("bob").recall("staging database")) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +11,9 @@ import pytest
 
 from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.hive_recall import Scatter, sound
+from skep.hive.hive_recall import Scatter
+from skep.hive.hive_sources import fault_of
 from skep.hive.messages import Ask, Slice
-from skep.hive.shard_index import Shelf
 
 from .conftest import AGENTS, MakeHive
 
@@ -177,9 +177,9 @@ def test_another_round_is_asked_only_for_what_stands_elsewhere(
     asked: list[Ask] = []
     ask = Scatter.ask
 
-    def counted(self: Scatter, question: Ask, *, but: Container[str] = ()) -> Mapping[str, Slice]:
+    def counted(self: Scatter, question: Ask) -> Mapping[str, Slice]:
         asked.append(question)
-        return ask(self, question, but=but)
+        return ask(self, question)
 
     monkeypatch.setattr(Scatter, "ask", counted)
     hive = make_hive(kind, policy=FREE)
@@ -193,24 +193,6 @@ def test_another_round_is_asked_only_for_what_stands_elsewhere(
     asked.clear()
     found(hive, "TSLint", preset="hybrid")
     assert [question.former for question in asked] == [0]
-
-
-def test_a_shelf_asks_its_bank_once_where_replaced_rows_lead(
-    make_hive: MakeHive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hive = make_hive("federated", policy=FREE)
-    told(hive, OLD, NEW)
-    found(hive, "TSLint")
-    store = hive.members["infra"].bank.engine.store
-    asked: list[Any] = []
-
-    def counted(rows: Any) -> dict[int, str]:
-        asked.append(rows)
-        return {}
-
-    monkeypatch.setattr(store, "heirs", counted)
-    found(hive, "TSLint")
-    assert asked == []
 
 
 def test_a_chain_in_a_ring_of_members_ends(make_hive: MakeHive) -> None:
@@ -229,16 +211,16 @@ def test_nonsense_about_what_was_replaced_is_refused(make_hive: MakeHive) -> Non
     hive = make_hive("federated", policy=FREE)
     told(hive, OLD, NEW, by=("ana",))
     ask = Ask(terms=("tslint",), former=20)
-    part = hive.members["infra"].shelf.answer(ask)
+    part = hive.members["infra"].shard.answer(ask)
     assert part.former is not None
-    assert sound(part, ask) is None
+    assert fault_of(part, ask) is None
     for wrong in (
         {"heirs": ("x",)},
-        {"counts": b""},
+        {"rows": b""},
         {"former": part.former},
     ):
         nested = msgspec.structs.replace(part.former, **wrong)
-        assert sound(msgspec.structs.replace(part, former=nested), ask) is not None
+        assert fault_of(msgspec.structs.replace(part, former=nested), ask) is not None
 
 
 @everywhere
@@ -247,11 +229,11 @@ def test_a_question_about_a_time_alone_is_asked_twice_and_answered(hive: Hive) -
     assert found(hive, "What happened today?") == [stored]
 
 
-def test_a_shelf_without_anything_replaced_sends_nothing_more(make_hive: MakeHive) -> None:
+def test_a_shard_without_anything_replaced_sends_nothing_more(make_hive: MakeHive) -> None:
     hive = make_hive("federated", policy=FREE)
     hive.agent("ana").remember(OLD)
-    shelf: Shelf = hive.members["infra"].shelf
-    assert shelf.answer(Ask(terms=("tslint",), former=20)).former is None
+    shard = hive.members["infra"].shard
+    assert shard.answer(Ask(terms=("tslint",), former=20)).former is None
 
 
 @everywhere

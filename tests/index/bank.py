@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skep.filters import Filter, IndexRow
+from skep.index.index import Pool
 from skep.model import Scope
 from skep.text.terms import terms as terms_of
 
@@ -161,3 +162,10 @@ def admits(where: Filter, row: IndexRow) -> bool:
         )
         and (where.min_importance is None or row.importance >= where.min_importance)
     )
+
+
+def assert_same(one: Pool, other: Pool) -> None:
+    """The same pool, up to rounding."""
+    assert one.rows.tolist() == other.rows.tolist()
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-6)

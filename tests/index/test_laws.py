@@ -21,7 +21,7 @@ from skep.index.index import Pool, SegmentIndex
 from skep.index.segment_builder import FEW, LEAF
 from skep.model import ANY, KINDS, STATUSES, Scope
 
-from .bank import DIM, FakeBank, expected
+from .bank import DIM, FakeBank, assert_same, expected
 
 vocabulary = ["dog", "cat", "river", "foo_bar", "PR #441", "v2.3.1", "走る", "ёлка", "running", "the"]
 texts = st.lists(st.sampled_from(vocabulary), max_size=6).map(" ".join)
@@ -75,11 +75,6 @@ mild_filters = st.just(Filter(statuses=())) | st.just(Filter()) | filters
 queries = st.lists(
     st.sampled_from(["dog", "cat", "river", "foo_bar", "foo", "#441", "走", "run", "the", "none"]), max_size=4
 )
-
-
-def same(left: Pool, right: Pool) -> None:
-    np.testing.assert_array_equal(left.lines, right.lines)
-    assert (left.words_total, left.vectors_total) == (right.words_total, right.vectors_total)
 
 
 def check(pool: Pool, bank: FakeBank, terms: list[str], vector: Any, where: Filter, k: int) -> None:
@@ -169,7 +164,7 @@ class Histories(RuleBasedStateMachine):
         check(pool, self.bank, terms, query, where, k)
         again = SegmentIndex(None, self.bank, tail_limit=1000)
         again.refresh()
-        same(pool, again.search(terms, query, where, k_words=k, k_vectors=k))
+        assert_same(pool, again.search(terms, query, where, k_words=k, k_vectors=k))
         looked = index.lookup(pool.rows, terms, query)
         np.testing.assert_array_equal(pool.words, looked.words)
         np.testing.assert_array_equal(pool.cosine, looked.cosine)

@@ -1,4 +1,4 @@
-"""The compiled loops give what numpy gives, on every generation of processors this one can stand for."""
+"""The compiled search finds what numpy finds, on every generation of processors this one can stand for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.index.bank import FakeBank, Filter
 from skep import runtime
 from skep.index import vector_search
 from skep.index.bm25 import idf
-from skep.index.index import SegmentIndex
+from skep.index.index import Pool, SegmentIndex
 from skep.index.quantisation import (
     FineCodes,
     Frame,
@@ -24,9 +24,10 @@ from skep.index.quantisation import (
     encode,
     fine_cosines,
     original,
+    packed,
     turn_one,
     turned,
-    turning_of,
+    unit_of_one,
 )
 
 native: Any = runtime.native
@@ -79,28 +80,34 @@ def test_both_give_the_same_pools(generation: str, tail_limit: int, monkeypatch:
             query = rng.standard_normal(DIM).astype(np.float32)
             terms = [WORDS[i] for i in rng.integers(12, size=asked)]
             weights = {terms[0]: 0.5} if asked % 2 else None
-            answers: list[list[Any]] = []
+            where = Filter(tags=tags)
+            answers: list[list[Pool]] = []
+            best: list[list[int]] = []
             for loops in (None, native):
                 monkeypatch.setattr(runtime, "native", loops)
-                found = index.search(
-                    terms, query, Filter(tags=tags), k_words=30, k_vectors=40, term_weights=weights
-                )
-                rows = found.rows[:20]
                 answers.append(
-                    [found.words_total, found.vectors_total, found.lines.tobytes()]
-                    + [index.lookup(rows[::-1], terms, query).lines.tobytes()]
-                    + [index.impacts(terms, rows).tobytes(), index.vectors(rows).tobytes()]
-                    + [index.idf(terms).tobytes()]
-                    + [each.tobytes() for each in index.best_by_words([terms], Filter(tags=tags), 9)]
+                    [
+                        index.search(terms, query, where, k_words=30, k_vectors=40, term_weights=weights),
+                        index.search(terms, None, where, k_words=5, k_vectors=5),
+                        index.search(terms, None, where, k_words=0, k_vectors=0),
+                        index.search(terms, query, Filter(tags=(("none",),)), k_words=5, k_vectors=5),
+                    ]
                 )
-                for k in (0, 5):  # by words alone, and nothing at all
-                    alone = index.search(terms, None, Filter(tags=tags), k_words=k, k_vectors=k)
-                    answers[-1] += [alone.words_total, alone.vectors_total, alone.lines.tobytes()]
-                none = index.search(terms, query, Filter(tags=(("none",),)), k_words=5, k_vectors=5)
-                answers[-1] += [none.words_total, none.vectors_total, none.lines.tobytes()]
-            assert answers[0] == answers[1]
-            compared += len(found.rows)
+                best.append(index.best_by_words([terms], where, 9)[0].tolist())
+            for mine, theirs in zip(*answers, strict=True):
+                assert_alike(mine, theirs)
+            assert best[0] == best[1]
+            compared += len(answers[0][0].rows)
     assert compared > 5 * 8 * 40
+
+
+def assert_alike(one: Pool, other: Pool) -> None:
+    """The same pool, but for rows at the edge that rounding decides."""
+    assert (one.words_total, one.vectors_total) == (other.words_total, other.vectors_total)
+    shared, mine, theirs = np.intersect1d(one.rows, other.rows, return_indices=True)
+    assert len(shared) >= 0.95 * max(len(one.rows), len(other.rows))
+    for left, right in zip(one[1:-2], other[1:-2], strict=True):
+        np.testing.assert_allclose(left[mine], right[theirs], rtol=1e-5, atol=1e-6)
 
 
 class Sketched(NamedTuple):
@@ -139,7 +146,7 @@ def table_of(
 ) -> Any:
     """A compiled table whose rows are its slots."""
     rows, base = other.get("rows", np.arange(count)), other.get("base", count)
-    return native.Table(count, base, live or count, rows, words, vectors, dim, other.get("ranked"), None)
+    return native.Table(count, base, live or count, rows, words, vectors, dim, None)
 
 
 def nearest(
@@ -147,10 +154,15 @@ def nearest(
 ) -> list[int]:
     """The rows that a compiled table gives for a query in the turned axes."""
     packed = query.astype(np.float64).tobytes() + query.tobytes()
-    lines = np.empty((7, rounds[-1]))
-    found, words = table.pool([], None, None, mask, 0, (packed, 1.0, given, rounds), lines)
+    slots, scores, _ = room_for(rounds[-1])
+    found, words = table.pool([], None, None, mask, 0, (packed, 1.0, given, rounds), slots, scores, _)
     assert words == 0
-    return lines[0, :found].view(np.int64).tolist()
+    return slots[:found].tolist()
+
+
+def room_for(count: int) -> tuple[Any, Any, Any]:
+    """Slots, scores by words and cosines, to be written."""
+    return np.empty(count, np.int64), np.empty(count, np.float32), np.empty(count, np.float32)
 
 
 def sketched(rng: np.random.Generator, words: int, count: int) -> Sketched:
@@ -185,10 +197,21 @@ def test_the_first_two_rounds_leave_what_numpy_leaves(words: int, count: int, ma
         bar = vector_search._reached(values, above) if above else -np.inf
         local = np.flatnonzero((ranked >= bar) & mask)
         estimates = steps._second_round(table.sketches, probe, local, agreement)
-        assert table.left(second, mask, None, wanted) == vector_search._top(estimates, second, local).tolist()
+        assert_best(table.left(second, mask, None, wanted), local, estimates, second)
     some = np.sort(rng.permutation(count)[: count // 2 + 1])
     estimates = steps._second_round(table.sketches, probe, some, None)
-    assert table.left(second, mask, some) == vector_search._top(estimates, second, some).tolist()
+    assert_best(table.left(second, mask, some), some, estimates, second)
+
+
+def assert_best(found: list[int], slots: NDArray[np.int64], values: NDArray[np.float32], wanted: int) -> None:
+    """The slots of the best so many values; those that nearly tie with the last may be there or not."""
+    if len(slots) <= wanted:
+        assert found == slots.tolist()
+        return
+    bar = np.sort(values)[-wanted]
+    near = 1e-4 * max(1.0, abs(float(bar))) if np.isfinite(bar) else 0.0
+    assert set(slots[values > bar + near].tolist()) <= set(found) <= set(slots[values >= bar - near].tolist())
+    assert len(found) >= wanted - int(np.count_nonzero(np.abs(values - bar) <= near))
 
 
 @pytest.mark.usefixtures("generation")
@@ -223,31 +246,30 @@ def coded(rng: np.random.Generator, count: int, dim: int) -> FineCodes:
 
 @pytest.mark.usefixtures("generation")
 @pytest.mark.parametrize("dim", DIMS)
-def test_queries_cosines_and_vectors_agree_to_the_last_bit(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_and_cosines_are_exact(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(dim)
     codes = coded(rng, 40, dim)
-    places = rng.permutation(40)[:35]
-    picked = codes.pick(places)
+    places = np.sort(rng.permutation(40)[:35])
     vectors = [rng.standard_normal(dim) for _ in range(5)]
     vectors += [np.ones(dim), np.eye(dim)[0], rng.standard_normal(dim) * 10.0 ** -np.arange(dim)]
+    table = table_of(40, vectors=((0, 40, None, None, None, *codes),), dim=dim)
     for vector in vectors:
         asked, length = vector.astype(np.float32), float(np.linalg.norm(vector))
-        monkeypatch.setattr(runtime, "native", native)
-        compiled, single = turn_one(asked, length)
         monkeypatch.setattr(runtime, "native", None)
         query = turned(asked, length)
-        assert compiled.tobytes() == query.steps.tobytes()
-        assert single.tobytes() == query.single.tobytes()
-        cosines = np.empty(35, np.float32)
-        native.cosines(*codes, places + 9, 9, query.steps, query.worth, cosines)
-        assert cosines.tobytes() == fine_cosines(picked, query).tobytes()
-        exact = original(picked).astype(np.float64) @ (vector / np.linalg.norm(vector))
-        known = picked.scale > 0
-        assert np.array_equal(np.isnan(cosines), ~known)
-        np.testing.assert_allclose(cosines[known], exact[known], atol=2e-3 if dim > 500 else 2e-4)
-    back = np.empty((35, dim), np.float32)
-    native.vectors(*codes, places + 9, 9, *turning_of(dim), back)
-    assert back.tobytes() == original(picked).tobytes()
+        monkeypatch.setattr(runtime, "native", native)
+        compiled, single = turn_one(asked, length)
+        unit = unit_of_one(dim)
+        np.testing.assert_allclose(compiled / unit, query.steps / unit, atol=1e-6)
+        np.testing.assert_allclose(single, query.single, atol=1e-6)
+        slots, words, cosines = room_for(40)
+        near = packed(asked, length), query.worth, places, (False, 0.0, 1.0, False, 1, 40, 40)
+        found, _ = table.pool([], None, None, None, 0, near, slots, words, cosines)
+        known = places[codes.scale[places] > 0]
+        assert slots[:found].tolist() == known.tolist()
+        exact = original(codes.pick(known)).astype(np.float64) @ (vector / np.linalg.norm(vector))
+        np.testing.assert_allclose(cosines[:found], fine_cosines(codes.pick(known), query), atol=1e-6)
+        np.testing.assert_allclose(cosines[:found], exact, atol=2e-3 if dim > 500 else 2e-4)
 
 
 VALUES = st.lists(
@@ -277,11 +299,6 @@ def test_the_best_are_those_that_sorting_gives(
     assert (
         table.left(wanted, np.ones(count, bool), np.arange(count)) == np.flatnonzero(given >= least).tolist()
     )
-    slots = np.arange(count) * 3 + 1
-    rows = np.arange(3 * count + 1)[::-1].copy()
-    best = np.empty(wanted, np.int64)
-    native.best(given, slots, rows, wanted, best)
-    assert best.tolist() == slots[np.lexsort((rows[slots], -given))[:wanted]].tolist()
     native.use(native.generations()[-1])
 
 
@@ -312,17 +329,14 @@ def test_scores_are_added_in_order_part_by_part(small: Any, tied: bool) -> None:
                 stretch = slice(offsets[place], offsets[place + 1])
                 np.add.at(expected[base:], rows[stretch], impacts[classes[stretch]] * worths[place])
         np.add.at(expected[180:], docs, own * worths[0])
-        scores, slots = np.empty(800, np.float32), np.arange(800)
-        table.words(keys, factors, ([40, 0, 0], docs, own), slots, scores)
-        assert scores.tobytes() == expected.tobytes()
-        lines = np.empty((7, 800))
-        found, total = table.pool(keys, factors, ([40, 0, 0], docs, own), None, 800, None, lines)
+        slots, scores, cosines = room_for(800)
+        tail = [40, 0, 0], docs, own
+        found, total = table.pool(keys, factors, tail, None, 800, None, slots, scores, cosines)
         assert found == total
-        assert lines[0, :found].view(np.int64).tolist() == np.flatnonzero(expected).tolist()
-        assert lines[1, :found].tolist() == expected[expected > 0].tolist()
-        assert np.isnan(lines[6, :found]).all()
-        table.words([1, 2], None, None, slots, scores)
-        assert not scores.any()
+        assert slots[:found].tolist() == np.flatnonzero(expected).tolist()
+        np.testing.assert_allclose(scores[:found], expected[expected > 0], rtol=1e-5)
+        assert np.isnan(cosines[:found]).all()
+        assert table.pool([1, 2], None, None, None, 800, None, slots, scores, cosines) == (0, 0)
 
 
 @pytest.mark.parametrize("k", [0, 1, 7, 50, 1000])
@@ -333,12 +347,10 @@ def test_the_best_by_words_come_in_the_order_of_their_rows(k: int, masked: bool)
     classes, impacts = rng.integers(0, 30, 300).astype(np.uint16), np.arange(1, 31, dtype=np.float32)
     rows = rng.permutation(500)  # and many ties
     terms = np.array([5], np.uint64), np.array([0, 300]), None
-    made, sure, weight = rng.standard_normal(500), rng.random(500), np.array([0.3])
-    table = table_of(500, ((0, terms, docs, classes, impacts),), rows=rows, ranked=(made, sure, made, weight))
+    table = table_of(500, ((0, terms, docs, classes, impacts),), rows=rows)
     mask = rng.random(500) < 0.4 if masked else None
-    room = min(k, 500)
-    lines = np.empty((7, room))
-    found, total = table.pool([5], None, None, mask, k, None, lines)
+    slots, words, cosines = room_for(min(k, 500))
+    found, total = table.pool([5], None, None, mask, k, None, slots, words, cosines)
     admitted = docs[mask[docs]] if mask is not None else docs
     assert total == len(admitted)
     worth = np.float32(idf(500, [300])[0])
@@ -346,10 +358,8 @@ def test_the_best_by_words_come_in_the_order_of_their_rows(k: int, masked: bool)
     scores[docs] = impacts[classes] * worth
     best = admitted[np.lexsort((rows[admitted], -scores[admitted]))[:k]]
     best = best[np.argsort(rows[best])]
-    assert lines[0, :found].view(np.int64).tolist() == rows[best].tolist()
-    rounded = sure.astype(np.float32), np.full(500, 0.3, np.float32)
-    for line, column in zip(lines[1:6], (scores, made, rounded[0], made, rounded[1]), strict=True):
-        assert line[:found].tobytes() == column[best].astype(np.float64).tobytes()
+    assert slots[:found].tolist() == best.tolist()
+    np.testing.assert_allclose(words[:found], scores[best], rtol=1e-6)
 
 
 def test_a_table_takes_over_the_memory_of_the_one_before_and_holds_its_own_arrays() -> None:
@@ -357,93 +367,21 @@ def test_a_table_takes_over_the_memory_of_the_one_before_and_holds_its_own_array
     part = worded(rng, np.uint16, 0, [7, 8, 9])
     first = table_of(90, (part,))
     held = sys.getrefcount(part[2])
-    scores, again = np.empty((2, 90), np.float32)
-    first.words([7, 9], None, None, np.arange(90), scores)
-    second = native.Table(90, 90, 90, np.arange(90), (part,), (), 0, None, first)
+    slots, scores, cosines = room_for(90)
+
+    def found(table: Any) -> tuple[list[int], list[float]]:
+        count, _ = table.pool([7, 9], None, None, None, 90, None, slots, scores, cosines)
+        return slots[:count].tolist(), scores[:count].tolist()
+
+    wanted = found(first)
+    second = native.Table(90, 90, 90, np.arange(90), (part,), (), 0, first)
     both = sys.getrefcount(part[2])
     assert both == held + 1
     for table in (second, first):  # the first one has to begin anew
-        table.words([7, 9], None, None, np.arange(90), again)
-        assert again.tobytes() == scores.tobytes()
+        assert found(table) == wanted
     del first, second, table
     neither = sys.getrefcount(part[2])
     assert neither == held - 1
-
-
-def test_the_slots_of_a_key_are_admitted_by_a_mask_each_once() -> None:
-    rng = np.random.default_rng(6)
-    mask = rng.random(100) < 0.5
-    first, second, third = (np.sort(rng.permutation(40)[:30]).astype(np.uint32) for _ in range(3))
-    second[3] = second[2]
-    keys, offsets = np.array([3, 7, 2**64 - 1], np.uint64), np.array([0, 5, 30, 30])
-    lists = ((0, keys, offsets, first), (40, keys[1:], offsets[1:] - 5, second), (80, None, None, third[:9]))
-    for key, part in ((7, first[5:]), (3, first[:5]), (5, first[:0]), (2**64 - 1, first[:0])):
-        more = second[:25] if key == 7 else second[:0]
-        every = np.concatenate([part, more + np.uint32(40), third[:9] + np.uint32(80)]).astype(np.int64)
-        every = np.unique(every[every < 100])
-        fits = tuple((*each[:3], each[3][each[3] + each[0] < 100]) for each in lists)
-        out = np.empty(60, np.int64)
-        found = native.carrying(fits, key, mask, out)
-        assert out[:found].tolist() == every[mask[every]].tolist()
-        size = len(part) + len(more) + len(fits[2][3])
-        assert native.carrying(fits, key, mask, out[:size]) == found
-        assert size == 0 or native.carrying(fits, key, mask, out[: size - 1]) == -1
-    assert native.carrying((), 7, mask, np.empty(0, np.int64)) == 0
-
-
-@pytest.mark.parametrize("buried", [False, True])
-def test_terms_are_found_where_they_stand(buried: bool) -> None:
-    keys = np.array([3, 5, 2**63 + 1, 2**64 - 1], np.uint64)
-    offsets = np.array([0, 4, 6, 9, 10])
-    dead = np.array([1, 0, 2, 0]) if buried else None
-    wanted = [2**64 - 1, 4, 3, 0, 2**63 + 1]
-    asked, held, rare = np.empty(5, np.uint64), np.empty((5, 5), np.int64), np.empty(5)
-    parts = (keys, offsets, dead), (keys[:0], offsets[:1], None)
-    native.find(parts, wanted, None, 20, asked, held, rare)
-    starts, sizes, _, none, found = held.copy()
-    assert asked.tolist() == wanted
-    assert sizes.tolist() == [1, 0, 4, 0, 3]
-    assert starts[sizes > 0].tolist() == [9, 0, 6]
-    assert none.tolist() == [0] * 5
-    assert found.tolist() == ([1, 0, 3, 0, 1] if buried else sizes.tolist())
-    assert rare.tobytes() == idf(20, found).tobytes()
-    native.find(parts[:1] * 2, wanted, [0, 1, 2, 3, 4], 20, asked, held, rare)
-    assert held[:2].tolist() == held[2:4].tolist()
-    assert held[4].tolist() == (2 * found + np.arange(5)).tolist()
-    native.find((), wanted, [0, 1, 2, 3, 4], 20, asked, held, rare)
-    assert held[0].tolist() == [0, 1, 2, 3, 4]
-
-
-def test_gains_are_those_of_the_postings_and_places_outside_give_nothing() -> None:
-    docs = np.array([1, 4, 6, 0, 4, 4_000_000_000], np.uint32)
-    classes, impacts = np.array([0, 1, 2, 2, 1, 0], np.uint32), np.array([1.5, 2.5, 3.5], np.float32)
-    starts, sizes, worths = np.array([0, 3, 3]), np.array([3, 0, 3]), np.array([2, 3, 5], np.float32)
-    places = np.array([6, 4, 5, -1, 2**40, 4_000_000_000, 0]) + 100
-    out = np.full((7, 3), np.nan, np.float32)
-    native.gains(docs, classes, impacts, starts, sizes, worths, places, 100, out)
-    expected = [[7.0, 0, 0], [5.0, 0, 12.5], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 7.5], [0, 0, 17.5]]
-    assert out.tolist() == expected
-    own = np.arange(6, dtype=np.float32)
-    native.gains(docs, None, own, starts, sizes, worths, places, 100, out)
-    assert out[1].tolist() == [2.0, 0, 20.0]
-
-
-def test_rows_are_found_where_some_are_missing_or_dead() -> None:
-    rows = np.array([5, 6, 7, 10, 11, 40])
-    alive = np.array([1, 0, 1, 1, 1, 1], bool)
-    asked = np.array([5, 6, 7, 8, 10, 11, 40, 41, 4, -(2**63), 2**63 - 1])
-    out = np.full(11, -1)
-    native.locate(rows, None, alive, asked, 100, out)
-    assert out.tolist() == [100, -1, 102, -1, 103, 104, 105, -1, -1, -1, -1]
-    native.locate(rows[:0], None, alive[:0], asked, 100, out)
-    assert out[0] == 100
-    order = np.array([3, 0, 5, 1, 2, 4], np.uint32)
-    out.fill(-1)
-    native.locate(rows[order.argsort()], order, alive[order.argsort()], asked, 100, out)
-    assert out.tolist() == [103, -1, 105, -1, 101, 102, 104, -1, -1, -1, -1]
-    out.fill(-1)
-    native.locate(rows, np.full(6, 9, np.uint32), alive, asked, 100, out)
-    assert (out == -1).all()
 
 
 def test_the_environment_leaves_the_core_out_or_insists_on_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from skep.filters import Filter
 from skep.index import vector_search
 from skep.index.index import SegmentIndex
 
-from .bank import FakeBank, expected, unit
+from .bank import FakeBank, assert_same, expected, unit
 
 DIMS = [16, 64, 100, 256, 384, 768]
 ALL = Filter(statuses=())
@@ -120,7 +120,7 @@ def test_scores_and_order_do_not_depend_on_how_the_bank_is_cut(tmp_path: Path) -
     for query in clustered(5, 32, seed=3):
         left = cut.search(["dog", "tree"], query, ALL, k_words=30, k_vectors=30)
         right = whole.search(["dog", "tree"], query, ALL, k_words=30, k_vectors=30)
-        np.testing.assert_array_equal(left.lines, right.lines)
+        assert_same(left, right)
         assert (left.words_total, left.vectors_total) == (right.words_total, right.vectors_total)
 
 
@@ -134,7 +134,7 @@ def test_deleting_the_folder_gives_the_same_order_after_rebuilding(tmp_path: Pat
     index.refresh()
 
     after = index.search(["dog", "tree"], query, ALL, k_words=30, k_vectors=30)
-    np.testing.assert_array_equal(before.lines, after.lines)
+    assert_same(before, after)
 
 
 def test_rows_without_a_vector_are_found_by_their_words() -> None:

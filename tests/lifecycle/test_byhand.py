@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.conftest import Clock
-from tests.lifecycle.test_verdicts import FAILS, PASSES, told
+from tests.lifecycle.test_verdicts import FAILS, PASSES, Always, told
 
 from skep.bank.bank import Bank
 from skep.lifecycle.judge import RulesJudge
@@ -26,6 +26,7 @@ def marked(bank: Bank, memory_id: str) -> None:
     bank.mark(memory_id, "active")
 
 
+FADING = MaintainConfig(decay="days")
 BACK = pytest.mark.parametrize("back", [restored, undone])
 
 
@@ -34,7 +35,7 @@ def test_what_was_replaced_and_is_brought_back_stays_until_something_new_is_told
     bank: Bank, clock: Clock, back: Callable[[Bank, str], None]
 ) -> None:
     rome, oslo = told(bank, clock, "Ana lives in Rome", "Ana lives in Oslo")
-    bank.maintain()
+    bank.maintain(judge=Always("SUPERSEDED"))
     assert bank.get(rome).superseded_by == oslo
     back(bank, rome)
     for _ in range(2):
@@ -43,18 +44,18 @@ def test_what_was_replaced_and_is_brought_back_stays_until_something_new_is_told
     assert bank.pending_judgements() == []
 
     (bern,) = told(bank, clock, "Ana lives in Bern")
-    bank.maintain()
+    bank.maintain(judge=Always("SUPERSEDED"))
     assert bank.get(rome).superseded_by == bern
 
 
 @BACK
 def test_new_words_reopen_the_question(bank: Bank, clock: Clock, back: Callable[[Bank, str], None]) -> None:
     rome, oslo = told(bank, clock, "Ana lives in Rome", "Ana lives in Oslo")
-    bank.maintain()
+    bank.maintain(judge=Always("SUPERSEDED"))
     back(bank, rome)
     bank.maintain()
     bank.revise(oslo, text="Ana lives in Oslo now")
-    bank.maintain(judge=RulesJudge())
+    bank.maintain(judge=Always("SUPERSEDED"))
     assert bank.get(rome).superseded_by == oslo
 
 
@@ -84,23 +85,23 @@ def test_what_faded_and_is_brought_back_stays_until_something_speaks_against_it(
 ) -> None:
     (fact,) = told(bank, clock, "The office closes at six", confidence=0.4)
     clock.pass_days(60)
-    bank.maintain()
+    bank.maintain(FADING)
     assert bank.get(fact).status == "deprecated"
     back(bank, fact)
     clock.pass_days(60)
-    bank.maintain()
+    bank.maintain(FADING)
     assert bank.get(fact).status == "active"
     bank.confirm(fact, by="ana")
-    bank.maintain()
+    bank.maintain(FADING)
     assert bank.get(fact).status == "active"
 
     bank.dispute(fact, by="bo")
     bank.undo(bank.history(fact)[-1].id)
-    bank.maintain()
+    bank.maintain(FADING)
     assert bank.get(fact).status == "active"
 
     bank.dispute(fact, by="bo")
-    bank.maintain()
+    bank.maintain(FADING)
     assert bank.get(fact).status == "deprecated"
 
 
@@ -152,7 +153,7 @@ def test_what_was_retired_with_its_sources_and_is_brought_back_stays(bank: Bank)
 
 def test_a_judge_s_own_undoing_keeps_nothing_apart(bank: Bank, clock: Clock) -> None:
     a, b = told(bank, clock, PASSES, FAILS)
-    bank.maintain()
+    bank.maintain(MaintainConfig(halve=True))
     bank.maintain(judge=lambda cases: ["KEEP_BOTH"] * len(cases))
     assert any(event.kind == "undo" for event in bank.history(b))
     (copy,) = told(bank, clock, PASSES + ".", confidence=0.9)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from benchmarks.maintenance.planted import planted
-from tests.conftest import Clock
 
 from skep.bank.bank import Bank
 from skep.index import neighbour_join
@@ -164,38 +163,16 @@ def test_copies_stay_apart_without_merge_and_are_merged_once_it_runs(bank: Bank)
     assert len(list(bank.find())) == 1
 
 
-def test_an_update_waits_for_the_conflicts_step(bank: Bank) -> None:
+def test_an_update_is_linked_by_the_conflicts_step(bank: Bank) -> None:
     older = bank.remember(
         "Ada was born in the city of London", created_at=1_749_000_000.0, on_conflict="ignore"
     ).memory
-    bank.remember("Ada was born in the city of Paris", on_conflict="ignore")
+    newer = bank.remember("Ada was born in the city of Paris", on_conflict="ignore").memory
     bank.maintain(MaintainConfig(steps=("merge",)))
-    assert bank.get(older.id).status == "active"
+    assert not bank.neighbors(newer.id, "updates").links
     bank.maintain()
-    assert bank.get(older.id).status == "superseded"
-
-
-def test_judgements_are_read_once_though_something_was_set_aside_in_between(
-    bank: Bank, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bank.remember("Use ruff for linting", on_conflict="ignore")
-    bank.remember("Use flake8 for linting", on_conflict="ignore")
-    assert bank.maintain().queued == 1
-    clock.pass_days(400)
-    read: list[str] = []
-    settings_under = bank.engine.store.settings_under
-
-    def reading(prefix: str, *how: Callable[[str], object]) -> object:
-        read.append(prefix)
-        return settings_under(prefix, *how)
-
-    monkeypatch.setattr(bank.engine, "settings_under", reading)
-    report = bank.maintain(MaintainConfig(steps=("judge", "deprecate", "prune")))
-
-    assert {step.step: len(step.actions) for step in report.steps}["deprecate"] == 2
-    assert read.count("judgement/") == 1
-    assert report.queued == 0
-    assert bank.pending_judgements() == []
+    assert [link.dst for link in bank.neighbors(newer.id, "updates").links] == [older.id]
+    assert bank.get(older.id).status == "active"
 
 
 def test_progress_never_goes_back_and_ends_where_it_said(bank: Bank) -> None:

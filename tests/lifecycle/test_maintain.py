@@ -143,6 +143,29 @@ def test_the_llm_is_called_once_for_all_clusters(bank: Bank) -> None:
     assert all(m.text.startswith("distilled: ") for m in bank.find(kind="fact"))
 
 
+def test_age_alone_sets_nothing_aside(bank: Bank, clock: Clock) -> None:
+    old = bank.remember("nobody has confirmed this for ages").memory
+    clock.pass_days(1000)
+    assert bank.maintain().changed == 0
+    assert [hit.memory for hit in bank.recall("nobody has confirmed this for ages")] == [old]
+    assert bank.get(old.id).confidence == old.confidence
+
+
+def test_a_policy_of_decay_names_what_it_would_set_aside_before_it_does(bank: Bank, clock: Clock) -> None:
+    faded = bank.remember("nobody has confirmed this for ages").memory
+    short = bank.remember("the guest code is open sesame", ttl=90 * 86_400).memory
+    clock.pass_days(5)
+    by_the_hour = bank.maintain(MaintainConfig(decay="hours"), dry_run=True)
+    assert [why.split(":")[0] for step in by_the_hour.steps for why in step.actions] == [repr(short.text)]
+    clock.pass_days(145)
+
+    plan = bank.maintain(MaintainConfig(steps=("deprecate",), decay="days"), dry_run=True)
+
+    (why,) = [why for step in plan.steps for why in step.actions if faded.text in why]
+    assert why.endswith("its confidence of 0.80 faded to 0.18 by the policy decay=days")
+    assert bank.get(faded.id).status == "active"
+
+
 def test_what_has_expired_or_faded_is_set_aside_and_can_be_restored(bank: Bank, clock: Clock) -> None:
     short = bank.remember("valid for a minute", ttl=60).memory
     faded = bank.remember("nobody has confirmed this for ages").memory
@@ -150,7 +173,7 @@ def test_what_has_expired_or_faded_is_set_aside_and_can_be_restored(bank: Bank, 
     rule = bank.remember("always run the tests first", kind="procedure").memory
     clock.pass_days(150)
 
-    bank.maintain()
+    bank.maintain(MaintainConfig(decay="days"))
 
     assert [bank.get(m.id).status for m in (short, faded, pinned, rule)] == [
         "expired",

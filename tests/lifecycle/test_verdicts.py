@@ -18,6 +18,7 @@ from skep.lifecycle.maintain import MaintainConfig
 from skep.lifecycle.resolve_conflicts import MOST_WAITING
 from skep.model import STATUSES, Memory
 
+HALVE = MaintainConfig(halve=True)
 PASSES = "The test suite passes on Windows"
 FAILS = "The test suite does not pass on Windows"
 
@@ -70,10 +71,10 @@ def test_who_is_found_to_hold_gets_back_what_the_contradiction_took(
     bank: Bank, clock: Clock, decision: str, older: tuple[str, float], newer: tuple[str, float]
 ) -> None:
     a, b = told(bank, clock, PASSES, FAILS)
-    bank.maintain()
+    bank.maintain(HALVE)
     assert [bank.get(i).confidence for i in (a, b)] == [0.4, 0.4]
 
-    bank.maintain(judge=lambda cases: [decision] * len(cases))
+    bank.maintain(HALVE, judge=lambda cases: [decision] * len(cases))
 
     assert [(bank.get(i).status, bank.get(i).confidence) for i in (a, b)] == [older, newer]
     linked = bank.neighbors(b, "contradicts").links
@@ -81,13 +82,12 @@ def test_who_is_found_to_hold_gets_back_what_the_contradiction_took(
     assert replayed(bank, clock) == everything(bank)
     clock.pass_days(40)
     bank.maintain()
-    kept = [("deprecated" if decision == "CONTRADICTION" else side[0]) for side in (older, newer)]
-    assert [bank.get(i).status for i in (a, b)] == kept
+    assert [bank.get(i).status for i in (a, b)] == [older[0], newer[0]]
 
 
 def test_every_dispute_of_a_pair_is_taken_back_and_no_other(bank: Bank, clock: Clock) -> None:
     a, b = told(bank, clock, PASSES, FAILS)
-    bank.maintain()
+    bank.maintain(HALVE)
     bank.dispute(a, by=b)
     bank.dispute(a, by="ana")
     bank.maintain(judge=lambda cases: ["KEEP_BOTH"] * len(cases))
@@ -97,29 +97,32 @@ def test_every_dispute_of_a_pair_is_taken_back_and_no_other(bank: Bank, clock: C
 
 def test_a_verdict_by_hand_gives_it_back_too(bank: Bank, clock: Clock) -> None:
     a, b = told(bank, clock, PASSES, FAILS)
-    bank.maintain()
+    bank.maintain(HALVE)
     bank.resolve_judgement(a, b, "superseded")
     assert (bank.get(b).confidence, bank.get(b).disputes) == (0.8, 0)
 
 
-def test_a_pair_that_waits_sets_nothing_aside(bank: Bank, clock: Clock) -> None:
+def test_a_pair_that_waits_keeps_its_confidence(bank: Bank, clock: Clock) -> None:
     ids = told(bank, clock, PASSES, FAILS, "The test suite never passes on Windows")
     report = bank.maintain()
-    assert bank.get(ids[0]).confidence == pytest.approx(0.2)
     assert report.queued
-    clock.pass_days(20)
-    again = bank.maintain()
-    assert [bank.get(i).status for i in ids] == ["active"] * 3
-    assert again.queued == report.queued
+    clock.pass_days(400)
+    assert bank.maintain().queued == report.queued
+    assert [(bank.get(i).status, bank.get(i).confidence) for i in ids] == [("active", 0.8)] * 3
 
-    clock.pass_days(100)  # what nothing supports fades, with or without a judge
+
+def test_what_an_older_skep_took_from_a_pair_that_waits_is_given_back(bank: Bank, clock: Clock) -> None:
+    a, b = told(bank, clock, PASSES, FAILS)
+    bank.maintain(HALVE)
+    bank.dispute(a, by="ana")
     bank.maintain()
-    assert [bank.get(i).status for i in ids] == ["deprecated"] * 3
+    assert [bank.get(i).confidence for i in (a, b)] == [0.4, 0.8]
+    assert len(bank.pending_judgements()) == 1
 
 
 def test_what_no_longer_waits_costs_nothing(bank: Bank, clock: Clock) -> None:
     a, b = told(bank, clock, PASSES, FAILS)
-    bank.maintain()
+    bank.maintain(HALVE)
     bank.retract(b)
     bank.maintain()
     assert bank.pending_judgements() == []
@@ -240,7 +243,7 @@ def test_a_verdict_holds_for_the_words_it_was_given_on(bank: Bank, clock: Clock)
 
 def test_what_waits_under_old_words_is_looked_at_anew(bank: Bank, clock: Clock) -> None:
     a, b = told(bank, clock, PASSES, FAILS)
-    bank.maintain()
+    bank.maintain(HALVE)
     assert bank.get(a).confidence == 0.4
     bank.revise(b, text="The canteen closes at three on Fridays")
     assert bank.pending_judgements() == []
@@ -252,7 +255,7 @@ def test_what_waits_under_old_words_is_looked_at_anew(bank: Bank, clock: Clock) 
     assert bank.setting(f"judgement/{a}|{b}") is None
 
     bank.revise(b, text=FAILS)
-    bank.maintain()
+    bank.maintain(HALVE)
     assert [bank.get(i).confidence for i in (a, b)] == [0.4, 0.4]
     assert len(bank.pending_judgements()) == 1
 

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import Clock
 
 from skep.bank.bank import Bank
+from skep.lifecycle.maintain import MaintainConfig
 from skep.recall import conflict_marks
 from skep.semantics.find_conflicts import judge_many
 
@@ -259,9 +260,9 @@ def test_hits_that_a_link_sets_against_each_other_are_marked(bank: Bank, clock: 
 def test_a_link_that_maintenance_makes_is_looked_for(bank: Bank, clock: Clock) -> None:
     told(bank, clock, "Ben is a vegetarian", "Ben is not a vegetarian")
     assert bank.setting("recall/contradicts") is None
-    bank.maintain()
+    bank.maintain(MaintainConfig(halve=True))
     assert bank.setting("recall/contradicts") is True
-    assert bank.maintain().changed == 0
+    assert bank.maintain(MaintainConfig(halve=True)).changed == 0
 
 
 def test_all_hits_of_a_recall_are_compared_at_once_and_two_that_were_compared_not_again(

@@ -33,7 +33,7 @@ def test_recency_falls_by_a_tenth_of_a_nat_per_day_and_never_exceeds_one() -> No
 
 
 def test_effective_confidence_after_thirty_days_is_0_593() -> None:
-    assert round(float(score.confidence([0.8], [NOW - 30 * DAY], NOW)[0]), 3) == 0.593
+    assert round(float(score.confidence([0.8], [NOW - 30 * DAY], NOW, rate=0.01)[0]), 3) == 0.593
 
 
 def test_confirmations_trust_and_usage_saturate_as_written() -> None:

@@ -1,4 +1,4 @@
-"""Whether a file is still where it was opened: the compiled look and that of Python see the same."""
+"""Whether a file is still where it was opened."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from skep.runtime import native
-from skep.storage import sqlite_connection
 from skep.storage.sqlite_connection import Place
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there an open file keeps its name")
 
 
-@pytest.fixture(params=["compiled", "python"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    if request.param == "python":
-        monkeypatch.setattr(sqlite_connection, "native", None)
-    elif native is None:
-        pytest.skip("needs the compiled core")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     under = tmp_path / "here"
     under.mkdir()
     return under
@@ -69,12 +63,3 @@ def test_who_cannot_look_has_not_seen_it_go(folder: Path) -> None:
 
 def test_what_was_not_there_is_not_watched(folder: Path) -> None:
     assert Place(str(folder / "none.skep")).holds()
-
-
-@pytest.mark.skipif(native is None, reason="needs the compiled core")
-def test_the_compiled_look_takes_a_name_in_bytes_and_two_numbers() -> None:
-    for wrong in ((), (b"x", 1), ("x", 1, 2), (b"x", "1", 2), (b"x", 1, None)):
-        with pytest.raises(TypeError):
-            native.lies_at(*wrong)
-    with pytest.raises(ValueError, match="null"):
-        native.lies_at(b"a\0b", 1, 2)

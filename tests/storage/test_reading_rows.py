@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import runtime
 from skep.bank.bank import Bank
 from skep.embedding.static_table import HashingEmbedder
 from skep.errors import CorruptBankError
@@ -106,27 +105,7 @@ def test_sets_of_tags_that_are_remembered_stay_few() -> None:
     assert [memory.tags for memory in found.values()] == [(f"tag {n}",) for n in range(2 * reading.MOST)]
 
 
-def test_wrong_rows_are_refused(native: Any) -> None:
-    rest = "f-1", NOW, memory_of, Memory, SHARED, print, {}, print, print
-    for rows in ([(1, 2)], ["x" * len(COLUMNS)], (row_of(1, {}),)):
-        with pytest.raises(TypeError, match="rows"):
-            native.memories(rows, *rest, tuple(USUAL.values()))
-    for usual in ((), list(USUAL.values()), None):
-        with pytest.raises(TypeError, match="usual"):
-            native.memories([], *rest, usual)
-
-
-def test_an_interrupt_is_passed_on(native: Any) -> None:
-    def interrupted(*_given: object) -> Any:
-        raise KeyboardInterrupt
-
-    usual = tuple(USUAL.values())
-    rest = "f-1", NOW, memory_of, Memory, SHARED, interrupted, {}, interrupted, interrupted, usual
-    with pytest.raises(KeyboardInterrupt):
-        native.memories([row_of(1, {"tags": '["a"]'})], *rest)
-
-
-def test_what_is_read_over_and_over_is_let_go(native: Any) -> None:
+def test_what_is_read_over_and_over_is_let_go() -> None:
     import tracemalloc
 
     rows = [row_of(number, {"user": "ana", "tags": '["a"]', "metadata": '{"a": 1}'}) for number in range(50)]
@@ -138,7 +117,6 @@ def test_what_is_read_over_and_over_is_let_go(native: Any) -> None:
             with pytest.raises(CorruptBankError):
                 memories_of(broken, "f-1", NOW)
 
-    assert runtime.native is native
     read(3)
     gc.collect()
     tracemalloc.start()

@@ -11,7 +11,7 @@ from skep.bank.upkeep import Living
 from skep.bank.write import Linking, Writing
 from skep.clock import Now, system_now
 from skep.config import Settings, bank_file
-from skep.embedding.embedder import Embedder, Opener, default_embedder, open_embedder
+from skep.embedding.embedder import Embedder, Opener, default_spec, open_embedder, spec_of
 from skep.engine.engine import Engine
 from skep.errors import SkepError, WrongTypeError
 from skep.storage.sqlite_store import SqliteStore
@@ -44,7 +44,8 @@ class Bank(Writing, Linking, Living, Whole):
             path: The file. By default `SKEP_BANK`, the project's `.skep` folder if one is found upward, or the
                 user's data folder. `":memory:"` keeps everything in memory.
             embedder: What turns text into vectors: an object, or a spec such as `"static"` or `"ollama:nomic"`.
-                By default the one the bank was made with, or the bundled one.
+                By default the one the bank was made with; for a new bank, and for one made before there was a bundled
+                transformer, that transformer (`"minilm"`), or what the environment variable `SKEP_EMBEDDER` names.
             opener: How a spec, the one given or the bank's own, becomes an embedder: `from_environment(os.environ)`
                 of `skep.embedding.remote` finds keys and addresses in environment variables.
             settings: Limits and defaults.
@@ -70,13 +71,16 @@ class Bank(Writing, Linking, Living, Whole):
         named = path if path is None or path == "" else clean_file("path", path)
         where = ":memory:" if str(path) == ":memory:" else bank_file(named, os.environ, os.getcwd())
         store = SqliteStore.open(where, settings, create=create, read_only=read_only)
-        spec = embedder if isinstance(embedder, str) else None
+        spec = embedder if isinstance(embedder, str) else getattr(embedder, "spec", None)
         adopts = True
         if embedder is None:
             embedder, spec, adopts = _own_embedder(store, opener)
-        elif isinstance(embedder, str):
-            asked = next((space.dim for space in store.spaces() if space.spec == spec), None)
-            embedder = opener(embedder, known_dim=asked)
+        else:
+            if isinstance(embedder, str):
+                asked = next((space.dim for space in store.spaces() if space.spec == spec), None)
+                embedder = opener(embedder, known_dim=asked)
+            if spec == OLD_DEFAULT and not (read_only or store.mark(CHOSEN)):
+                store.set_mark(CHOSEN, 1)
         return cls(
             Engine(
                 store,
@@ -165,18 +169,26 @@ def _clean_clock(now: object) -> None:
         )
 
 
-def _own_embedder(store: SqliteStore, opener: Opener) -> tuple[Embedder, str | None, bool]:
-    """The embedder a bank was made with, if it can be had by name; else the bundled one.
+OLD_DEFAULT = "static"
+"""The spec of banks from before the transformer was bundled, whether anybody had chosen it or not."""
+CHOSEN = "static-chosen"
+"""The mark of a bank whose owner has named the old default: it stays with it."""
 
-    The last value says whether it may make a space of its own. It may not where the bank already has vectors of a
-    model that only its owner can bring: opening a bank without naming a model never changes its model.
+
+def _own_embedder(store: SqliteStore, opener: Opener) -> tuple[Embedder, str | None, bool]:
+    """The embedder of a bank that is opened without naming one, its spec, and if it may make a space of its own.
+
+    It is the one the bank was made with, where it can be had by name; the default for a new bank and for one whose
+    embedder nobody chose. Where a model that only its owner can bring has made the vectors, or a change to another
+    model is under way, opening the bank changes nothing of that.
     """
-    space = store.active_space()
-    if space is None:
-        return default_embedder(), "static", True
-    if space.spec is not None:
-        try:
-            return opener(space.spec, known_dim=space.dim), space.spec, True
-        except SkepError:
-            return default_embedder(), "static", False
-    return default_embedder(), "static", False
+    space, building, default = store.active_space(), store.building_space(), default_spec()
+    spec = default if space is None else spec_of(space.spec, space.fingerprint)
+    if spec is None or space is None:
+        return opener(default), default, space is None
+    if spec == OLD_DEFAULT and not store.mark(CHOSEN) and (building is None or building.spec == default):
+        return opener(default), default, True
+    try:
+        return opener(spec, known_dim=space.dim), spec, True
+    except SkepError:
+        return opener(default), default, False

@@ -217,8 +217,7 @@ class History(Base):
             frozen=True,
             opener=mine.embeddings.opener,
         )
-        if mine.embeddings.embedder.instant:
-            engine.embeddings.drain()
+        engine.embeddings.drain_few()
         store.read_only = True
         past = type(self)(engine)
         self._past = (key, past)

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import threading
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ from skep.cli.app import (
     scope_of,
     scope_options,
 )
+from skep.confidence import FADING
 from skep.errors import LeaseHeldError
 from skep.lifecycle.judge import DECISIONS, CommandJudge, Endpoint, EndpointJudge, Judge, RulesJudge
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
@@ -61,6 +62,13 @@ def _often(_ctx: click.Context, _param: click.Parameter, seconds: float | None) 
     default="soft",
     show_default=True,
     help="With --reflect: the episodes are replaced and stay in history (soft), or are forgotten for good (hard).",
+)
+@click.option(
+    "--decay",
+    type=click.Choice(sorted(FADING)),
+    default="none",
+    show_default=True,
+    help="Let facts fade that nothing supports, and set aside those below 0.3; look at --dry-run first.",
 )
 @click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(
@@ -111,6 +119,7 @@ def maintain(
     skip: tuple[str, ...],
     reflect: bool,
     consolidate: str,
+    decay: Literal["none", "days", "hours"],
     gc_days: float | None,
     cluster: str,
     distil_command: str | None,
@@ -143,6 +152,7 @@ def maintain(
     config = MaintainConfig(
         steps=tuple(chosen),
         consolidate=consolidate,
+        decay=decay,
         gc_days=gc_days,
         cluster=cluster,
         max_tokens=max_tokens,
@@ -235,7 +245,7 @@ def _once(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    with progress_bar("maintaining") as progress:
+    with progress_bar("maintaining", percent=True) as progress:
         report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
     if as_json:
         print_json(report)
@@ -374,9 +384,17 @@ def redact(
 commands = [redact]
 
 
+def _graded(outcome: str) -> str | float:
+    """An outcome as it is, or as a grade where it is a number."""
+    try:
+        return float(outcome)
+    except ValueError:
+        return outcome
+
+
 @click.command()
 @click.argument("task")
-@click.argument("outcome", type=click.Choice(["success", "failure"]))
+@click.argument("outcome")
 @click.option("--used", multiple=True, help="The id of a memory that was used; may be repeated.")
 @click.option("--lesson", help="What was learnt, in words.")
 @click.option("--task-type", help="The kind of task.")
@@ -400,7 +418,10 @@ def learn(
     bank_path: str | None,
     as_json: bool,
 ) -> None:
-    """Record that TASK ended in OUTCOME, and learn from it."""
+    """Record that TASK ended in OUTCOME, and learn from it.
+
+    OUTCOME is success, failure, or a grade from 0 to 1.
+    """
     figures: dict[str, float] = {}
     for metric in metrics:
         name, _, value = metric.partition("=")
@@ -411,7 +432,7 @@ def learn(
     with open_bank(bank_path) as bank:
         learned = bank.learn(
             task,
-            outcome,
+            _graded(outcome),
             used=used,
             metrics=figures,
             task_type=task_type,

@@ -1,15 +1,18 @@
-"""The queue for slow embedders: takes what is pending, embeds it in batches, and survives failures.
+"""The worker that embeds texts that wait for a slow embedder, in batches, in the background, and through failures.
 
-The worker holds no state that matters. What is pending, how often it was tried and when it may be tried again
-lives with the source, so that a crash loses nothing: the next worker finds the same work.
+The engine makes one per space and gives it a source. The worker holds no state that matters: the waiting texts, the
+number of tries and the time of the next one live with the source, so that a crash loses nothing. It calls nothing but
+its source and its embedder.
 """
 
 from __future__ import annotations
 
+import atexit
 import random
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import msgspec
 
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
 
 
 Pending = tuple[int, str, int]
-"""Row, text, and how often embedding it has failed before."""
+"""Row, text, and the number of times that embedding it has failed."""
 
 
 class Source(Protocol):
-    """Where pending texts come from and vectors go. Called from the worker's thread."""
+    """The queue of one space: gives pending texts and takes vectors. Called from the worker's thread."""
 
     def pending(self, limit: int, now: float) -> list[Pending] | None:
         """At most `limit` texts without a vector whose time to be tried has come, oldest first; None if never again."""
@@ -46,7 +49,7 @@ class Source(Protocol):
 
 
 class BackOff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a failed text waits: doubling, up to a limit, spread so that workers do not march in step."""
+    """The pause of a failed text: doubling, up to a limit, spread so that workers do not march in step."""
 
     first: float = 2.0
     longest: float = 600.0
@@ -63,14 +66,14 @@ class BackOff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What one pass did."""
+    """The counts of one pass."""
 
     embedded: int = 0
     failed: int = 0
     unavailable: bool = False
-    """Whether the embedder did not answer at all, so that going on at once is no use."""
+    """True where the embedder did not answer at all, so that going on at once is no use."""
     over: bool = False
-    """Whether there will never be any more to do."""
+    """True where there will never be any more to do."""
 
     def __add__(self, other: Step) -> Step:
         """Both together."""
@@ -83,7 +86,7 @@ class Step(msgspec.Struct, frozen=True):
 
     @property
     def idle(self) -> bool:
-        """Whether there was nothing to do."""
+        """True where there was nothing to do."""
         return not (self.embedded or self.failed)
 
 
@@ -91,17 +94,17 @@ class EmbedWorker:
     """Embeds what a source has pending, inline by `run_once` and `flush`, or in a daemon thread by `start`.
 
     Args:
-        source: What to embed, and where the vectors go.
+        source: Gives the texts and takes the vectors.
         embedder: Any embedder; meant for those that are not instant.
         batch: Texts per call of the embedder.
         clock: Seconds since the epoch.
         sleep: Called with seconds between passes of the thread. None waits on an event, so that `stop` and
             `wake` take effect at once.
         chance: Numbers in [0, 1) that spread the retries.
-        back_off: How long a failed text waits.
+        back_off: The pauses of failed texts.
         idle: Seconds between looks at an empty queue.
-        patient: Whether a service that is busy is asked again within a call, as `Embedder.embed` does. In the
-            background it is not: the queue has pauses of its own, which end when the worker is stopped.
+        patient: True to ask a busy service again within a call, as `Embedder.embed` does. In the background it is
+            not: the queue has pauses of its own, which end when the worker is stopped.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class EmbedWorker:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: str | None = None
-        """What the embedder said when it last failed; None once it works again."""
+        """The error of the embedder when it last failed; None once it works again."""
 
     def run_once(self) -> Step:
         """Embed one batch. A text that cannot be embedded fails alone; its neighbours do not."""
@@ -157,6 +160,7 @@ class EmbedWorker:
             self._stopping.clear()
             self._thread = threading.Thread(target=self._run, name="skep-embed", daemon=True)
             self._thread.start()
+            _started.add(self)
 
     def wake(self) -> None:
         """Say that there is new work: the thread does not wait out its pause, nor end before it has looked."""
@@ -175,7 +179,7 @@ class EmbedWorker:
 
     @property
     def running(self) -> bool:
-        """Whether the thread is alive."""
+        """True while the thread is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
@@ -240,3 +244,16 @@ class EmbedWorker:
             delay = max(self._back_off.delay(attempts, self._chance()), min(asked, self._back_off.longest))
             self.source.record_failure(rows, str(error), now + delay)
         return Step(0, len(work), unavailable)
+
+
+_started: WeakSet[EmbedWorker] = WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """At the end of a process that left a bank open: finish the batches in hand.
+
+    A thread that is inside a model's own code when the interpreter goes away takes the process down with it.
+    """
+    for worker in list(_started):
+        worker.stop()

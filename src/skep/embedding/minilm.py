@@ -1,20 +1,25 @@
 """The bundled sentence encoder: a six-layer MiniLM with int8 weights, run by numpy alone.
 
-A text costs 5 to 10 milliseconds, so that one memory or one question is embedded in place, and many are left to the
-queue. The weights lie beside this module; `scripts/build_minilm.py` makes them, NOTICE names their origin.
+A short text costs about 5 milliseconds. Banks open it by the spec `minilm`; it touches nothing but the files beside it,
+which are read at the first text. `training/train_embedder.py` fine-tunes the weights, `scripts/build_minilm.py` packs
+them, NOTICE names their origin.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from skep.embedding.embedder import Calibration
+from skep import runtime
+from skep.embedding.calibration import Calibration
 from skep.errors import EmbedderUnavailableError
 from skep.runtime import undisturbed
 
@@ -25,31 +30,41 @@ if TYPE_CHECKING:
     from skep.embedding.embedder import Vectors
     from skep.embedding.wordpiece import WordPiece
 
+    Floats = NDArray[np.float32]
+
 DATA = os.path.join(os.path.dirname(__file__), "data")
 LAYERS, HEADS, WIDTH, INNER = 6, 12, 384, 1536
 LIMIT = 256
-"""Word pieces of a text that are read, its two marks included; what follows them has no say."""
+"""Word pieces of a text that are read, its two marks included."""
 TOKENS = 512
 """Word pieces of one pass: what fits the caches of a processor."""
 CLS, SEP = 101, 102
+SMALL_WRITE = 32
+"""Texts of one write that are embedded while the caller waits."""
+SMALL_LENGTH = 4096
+"""Characters of one write that are embedded while the caller waits; only `READ` of a long text count."""
+READ = 1024
+"""Characters that are about `LIMIT` word pieces."""
+RECENT = 512
+"""Texts whose vectors are kept: the banks of one process often hold, and are often asked, the same."""
 REINSTALL = "reinstall skep, make it with scripts/build_minilm.py, or open the bank with embedder='static'"
 
 
-class Layout(NamedTuple):
-    """One tensor of the file: its name, its shape, and whether it is int8 with one scale per row."""
+class Tensor(NamedTuple):
+    """One tensor of the file: its name, its shape, and if it is int8 with one scale per row."""
 
     name: str
     shape: tuple[int, ...]
     scaled: bool
 
 
-def layout() -> list[Layout]:
+def layout() -> list[Tensor]:
     """The tensors in the order in which they lie in the file; dense weights as (output, input)."""
     tensors = [
-        Layout("word", (30522, WIDTH), True),
-        Layout("position", (LIMIT, WIDTH), False),
-        Layout("norm.weight", (WIDTH,), False),
-        Layout("norm.bias", (WIDTH,), False),
+        Tensor("word", (30522, WIDTH), True),
+        Tensor("position", (LIMIT, WIDTH), False),
+        Tensor("norm.weight", (WIDTH,), False),
+        Tensor("norm.bias", (WIDTH,), False),
     ]
     for layer in range(LAYERS):
         for name, outputs, inputs in (
@@ -58,46 +73,118 @@ def layout() -> list[Layout]:
             ("inner", INNER, WIDTH),
             ("outer", WIDTH, INNER),
         ):
-            tensors.append(Layout(f"{layer}.{name}.weight", (outputs, inputs), True))
-            tensors.append(Layout(f"{layer}.{name}.bias", (outputs,), False))
+            tensors.append(Tensor(f"{layer}.{name}.weight", (outputs, inputs), True))
+            tensors.append(Tensor(f"{layer}.{name}.bias", (outputs,), False))
         for name in ("first", "second"):
-            tensors.append(Layout(f"{layer}.{name}.weight", (WIDTH,), False))
-            tensors.append(Layout(f"{layer}.{name}.bias", (WIDTH,), False))
+            tensors.append(Tensor(f"{layer}.{name}.weight", (WIDTH,), False))
+            tensors.append(Tensor(f"{layer}.{name}.bias", (WIDTH,), False))
     return tensors
 
 
-class _Layer(NamedTuple):
-    """The weights of one layer, dense ones as (input, output)."""
+class _Dense(NamedTuple):
+    """A dense layer. The scales multiply its output, so that loading only widens the int8 weights."""
 
-    mixer: tuple[NDArray[np.float32], NDArray[np.float32]]
-    mixed: tuple[NDArray[np.float32], NDArray[np.float32]]
-    inner: tuple[NDArray[np.float32], NDArray[np.float32]]
-    outer: tuple[NDArray[np.float32], NDArray[np.float32]]
-    first: tuple[NDArray[np.float32], NDArray[np.float32]]
-    second: tuple[NDArray[np.float32], NDArray[np.float32]]
+    weights: Floats
+    scales: Floats
+    bias: Floats
+
+    def __call__(self, x: Floats) -> Floats:
+        out = x @ self.weights.T
+        out *= self.scales
+        out += self.bias
+        return out
+
+
+class _Norm(NamedTuple):
+    """Layer normalisation, in place."""
+
+    weight: Floats
+    bias: Floats
+
+    def __call__(self, x: Floats) -> Floats:
+        import numpy as np
+
+        x -= x.mean(axis=-1, keepdims=True)
+        x *= 1.0 / np.sqrt(np.einsum("ij,ij->i", x, x)[:, None] / WIDTH + 1e-12)
+        x *= self.weight
+        x += self.bias
+        return x
+
+
+class _Layer(NamedTuple):
+    """One layer of the transformer: attention (`mixer`, `mixed`) and the feed-forward part (`inner`, `outer`)."""
+
+    mixer: _Dense
+    mixed: _Dense
+    inner: _Dense
+    outer: _Dense
+    first: _Norm
+    second: _Norm
+
+    def __call__(self, x: Floats, spans: Sequence[tuple[int, int]]) -> Floats:
+        """The token states after this layer; a span is the tokens of one text, which see each other."""
+        import numpy as np
+
+        mixed = np.empty_like(x)
+        every = self.mixer(x).reshape(len(x), 3, HEADS, WIDTH // HEADS)
+        for start, end in spans:
+            query, key, value = every[start:end].transpose(1, 2, 0, 3)
+            scores = query @ key.transpose(0, 2, 1)
+            scores -= scores.max(axis=-1, keepdims=True)
+            np.exp(scores, out=scores)
+            scores /= scores.sum(axis=-1, keepdims=True)
+            mixed[start:end] = (scores @ value).transpose(1, 0, 2).reshape(end - start, WIDTH)
+        x = self.first(x + self.mixed(mixed))
+        return self.second(x + self.outer(_gelu(self.inner(x))))
 
 
 class _Model(NamedTuple):
     """All weights; those of words stay int8, since a text looks up a few rows."""
 
     words: NDArray[np.int8]
-    word_scales: NDArray[np.float32]
-    positions: NDArray[np.float32]
-    norm: tuple[NDArray[np.float32], NDArray[np.float32]]
+    word_scales: Floats
+    positions: Floats
+    norm: _Norm
     layers: list[_Layer]
+
+    def encode(self, rows: Sequence[Sequence[int]]) -> Floats:
+        """The mean of the token states of each text, as a unit row.
+
+        The texts stand one behind another without padding; only attention takes them apart.
+        """
+        import numpy as np
+
+        ends = np.cumsum([len(row) for row in rows]).tolist()
+        spans = [(end - len(row), end) for end, row in zip(ends, rows, strict=True)]
+        ids = np.concatenate([np.asarray(row, np.intp) for row in rows])
+        x = self.words[ids] * self.word_scales[ids, None]
+        for start, end in spans:
+            x[start:end] += self.positions[: end - start]
+        x = self.norm(x)
+        for layer in self.layers:
+            x = layer(x, spans)
+        out = np.stack([x[start:end].mean(axis=0) for start, end in spans])
+        out /= np.linalg.norm(out, axis=1, keepdims=True)
+        return out
 
 
 class MiniLMEmbedder:
     """Sentence vectors from the bundled transformer, without a download and without another library."""
 
-    at_once = 64
-    """So many texts may be embedded while a caller waits; more are left to the queue."""
+    spec = "minilm"
 
     def __init__(self, folder: str | os.PathLike[str] = DATA) -> None:
         self._folder = os.fspath(folder)
         about = _about(self._folder)
         self._fingerprint: str = about["fingerprint"]
         self.calibration = Calibration(about["knots"])
+        self._recent: OrderedDict[str, Floats] = OrderedDict()
+        self._lock = threading.Lock()
+        runtime.watch(self)
+
+    def forked(self) -> None:
+        """In a child: whoever held the lock is not here."""
+        self._lock = threading.Lock()
 
     @property
     def fingerprint(self) -> str:
@@ -111,8 +198,27 @@ class MiniLMEmbedder:
 
     @property
     def instant(self) -> bool:
-        """Never: milliseconds per text."""
+        """False: a text costs milliseconds."""
         return False
+
+    def at_once(self, texts: Sequence[str]) -> bool:
+        """True for a small write, which is embedded while its caller waits."""
+        return len(texts) <= SMALL_WRITE and sum(min(len(text), READ) for text in texts) <= SMALL_LENGTH
+
+    def draft(self, texts: Sequence[str]) -> Vectors:
+        """Rough rows for texts that wait for the model: the word table's rows, mapped by a matrix fitted for that.
+
+        Their cosine with the model's own rows is about 0.78.
+        """
+        import numpy as np
+
+        from skep.embedding.static_table import bundled_table
+
+        table = bundled_table()
+        rows = table.embed(texts)
+        out = rows @ _draft_map(self._folder, table.dim)
+        norms = np.linalg.norm(out, axis=1, keepdims=True)
+        return np.divide(out, norms, out=np.zeros_like(out), where=norms > 0)
 
     def calibrate(self, cosine: float) -> float:
         """Map a raw cosine of this model to the common scale."""
@@ -129,83 +235,58 @@ class MiniLMEmbedder:
         import numpy as np
 
         out = np.zeros((len(texts), WIDTH), np.float32)
-        rows = [self._wordpiece.ids(text)[: LIMIT - 2] for text in texts]
-        waiting = sorted((number for number, row in enumerate(rows) if row), key=lambda at: len(rows[at]))
-        while waiting:
-            longest = len(rows[waiting[-1]]) + 2
-            batch = waiting[-max(1, TOKENS // longest) :]
-            del waiting[-len(batch) :]
-            out[batch] = self._encode([[CLS, *rows[at], SEP] for at in batch])
+        fresh: dict[str, list[int]] = {}
+        with self._lock:
+            for number, text in enumerate(texts):
+                known = self._recent.get(text)
+                if known is None:
+                    fresh.setdefault(text, []).append(number)
+                else:
+                    self._recent.move_to_end(text)
+                    out[number] = known
+        if not fresh:
+            return out
+        made = self._made(list(fresh))
+        for row, places in zip(made, fresh.values(), strict=True):
+            out[places] = row
+        with self._lock:
+            self._recent.update(zip(list(fresh)[-RECENT:], made[-RECENT:].copy(), strict=True))
+            while len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
         return out
 
-    def _encode(self, rows: Sequence[Sequence[int]]) -> Vectors:
-        """Token states of one batch, averaged to one unit row per text.
-
-        The texts stand one behind another without padding; only attention takes them apart.
-        """
+    def _made(self, texts: list[str]) -> Floats:
+        """The rows of texts nobody has asked for lately, in passes of texts of like length."""
         import numpy as np
 
+        out = np.zeros((len(texts), WIDTH), np.float32)
+        flat, sizes = self._wordpiece.cut(texts, None, LIMIT - 2)
+        ends = np.cumsum(sizes).tolist()
+        rows = [[CLS, *flat[end - size : end], SEP] for end, size in zip(ends, sizes, strict=True)]
+        waiting = sorted((at for at, row in enumerate(rows) if len(row) > 2), key=lambda at: len(rows[at]))
         model = _model(self._folder)
-        sizes = [len(row) for row in rows]
-        ends = np.cumsum(sizes)
-        spans = [(int(end) - size, int(end)) for end, size in zip(ends, sizes, strict=True)]
-        ids = np.concatenate([np.asarray(row, np.intp) for row in rows])
-        x = model.words[ids] * model.word_scales[ids, None]
-        for start, end in spans:
-            x[start:end] += model.positions[: end - start]
-        x = _normalised(x, model.norm)
-        for layer in model.layers:
-            x = _attended(x, layer, spans)
-        out = np.stack([x[start:end].mean(axis=0) for start, end in spans])
-        out /= np.linalg.norm(out, axis=1, keepdims=True)
+        while waiting:
+            longest = len(rows[waiting[-1]])
+            batch = waiting[-max(1, TOKENS // longest) :]
+            del waiting[-len(batch) :]
+            with _openblas().one_thread():
+                out[batch] = model.encode([rows[at] for at in batch])
         return out
 
 
-def _attended(x: NDArray[np.float32], layer: _Layer, spans: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
-    """One layer of the transformer."""
-    import numpy as np
-
-    mixed = np.empty_like(x)
-    every = _dense(x, layer.mixer).reshape(len(x), 3, HEADS, WIDTH // HEADS)
-    for start, end in spans:
-        query, key, value = every[start:end].transpose(1, 2, 0, 3)
-        scores = query @ key.transpose(0, 2, 1)
-        scores -= scores.max(axis=-1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-        mixed[start:end] = (scores @ value).transpose(1, 0, 2).reshape(end - start, WIDTH)
-    x = _normalised(x + _dense(mixed, layer.mixed), layer.first)
-    return _normalised(x + _dense(_gelu(_dense(x, layer.inner)), layer.outer), layer.second)
+@lru_cache(maxsize=1)
+def bundled_minilm() -> MiniLMEmbedder:
+    """The one that the banks of a process share, with the vectors it has made lately."""
+    return MiniLMEmbedder()
 
 
-def _dense(
-    x: NDArray[np.float32], weights: tuple[NDArray[np.float32], NDArray[np.float32]]
-) -> NDArray[np.float32]:
-    out = x @ weights[0]
-    out += weights[1]
-    return out
-
-
-def _normalised(
-    x: NDArray[np.float32], weights: tuple[NDArray[np.float32], NDArray[np.float32]]
-) -> NDArray[np.float32]:
-    """Layer normalisation, in place."""
-    import numpy as np
-
-    x -= x.mean(axis=-1, keepdims=True)
-    x *= 1.0 / np.sqrt(np.einsum("ij,ij->i", x, x)[:, None] / WIDTH + 1e-12)
-    x *= weights[0]
-    x += weights[1]
-    return x
-
-
-def _gelu(x: NDArray[np.float32]) -> NDArray[np.float32]:
+def _gelu(x: Floats) -> Floats:
     """The Gaussian error linear unit, its error function by Abramowitz and Stegun 7.1.26 (error below 1.5e-7)."""
     import numpy as np
 
     size = np.abs(x)
     size *= math.sqrt(0.5)
-    t = 1 / (1 + 0.3275911 * size)
+    t = np.reciprocal(1 + np.float32(0.3275911) * size)
     tail = np.float32(1.061405429) * t
     for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
         tail += np.float32(coefficient)
@@ -222,7 +303,7 @@ def _gelu(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=4)
-def _about(folder: str) -> dict[str, object]:
+def _about(folder: str) -> dict[str, Any]:
     try:
         with open(os.path.join(folder, "minilm.json"), "rb") as file:
             return msgspec.json.decode(file.read())
@@ -233,13 +314,26 @@ def _about(folder: str) -> dict[str, object]:
 
 
 @lru_cache(maxsize=2)
+def _draft_map(folder: str, inputs: int) -> Floats:
+    """The matrix from rows of the word table to rough rows of the model; `training/fit_drafts.py` makes it."""
+    import numpy as np
+
+    path = os.path.join(folder, "minilm_draft.bin")
+    try:
+        return np.fromfile(path, "<f2").astype(np.float32).reshape(inputs, WIDTH)
+    except (FileNotFoundError, ValueError) as error:
+        raise EmbedderUnavailableError(f"{path} is missing or damaged; {REINSTALL}") from error
+
+
+@lru_cache(maxsize=2)
 def _model(folder: str) -> _Model:
-    """The weights of a file, kept for as long as the process lives: several banks share them."""
+    """The weights of a folder, kept for as long as the process lives: several banks share them."""
     with undisturbed():
         import numpy as np
 
+    path = os.path.join(folder, "minilm.bin")
     try:
-        raw = np.fromfile(os.path.join(folder, "minilm.bin"), np.uint8)
+        raw = np.memmap(path, np.uint8, "r")
     except FileNotFoundError as error:
         raise EmbedderUnavailableError(
             f"the sentence encoder is missing from {folder}; {REINSTALL}"
@@ -253,27 +347,82 @@ def _model(folder: str) -> _Model:
         raise EmbedderUnavailableError(
             f"the sentence encoder has {len(raw)} bytes instead of {expected}; {REINSTALL}"
         )
+    plain: dict[str, Any] = {}
+    scales: dict[str, Any] = {}
     at = 0
-
-    def taken(kind: str, count: int) -> NDArray[np.generic]:
-        nonlocal at
-        found = raw[at : (at := at + count * np.dtype(kind).itemsize)].view(kind)
-        return found
-
-    found: dict[str, NDArray[np.float32]] = {}
-    words = np.zeros((0, 0), np.int8)
     for name, shape, scaled in tensors:
-        if not scaled:
-            found[name] = taken("<f4", math.prod(shape)).reshape(shape)
-            continue
-        scales = taken("<f4", shape[0])
-        rows = taken("i1", math.prod(shape)).reshape(shape)
-        if name == "word":
-            words, found[name] = rows, scales
-        else:
-            found[name] = rows.T * scales
+        if scaled:
+            scales[name] = np.frombuffer(raw, "<f4", shape[0], at)
+            at += 4 * shape[0]
+        count = math.prod(shape)
+        plain[name] = np.frombuffer(raw, "i1" if scaled else "<f4", count, at).reshape(shape)
+        at += count * (1 if scaled else 4)
+
+    def dense(name: str) -> _Dense:
+        weight = f"{name}.weight"
+        return _Dense(plain[weight].astype(np.float32), scales[weight], plain[f"{name}.bias"])
+
+    def norm(name: str) -> _Norm:
+        return _Norm(plain[f"{name}.weight"], plain[f"{name}.bias"])
+
     layers = [
-        _Layer(*((found[f"{layer}.{name}.weight"], found[f"{layer}.{name}.bias"]) for name in _Layer._fields))
+        _Layer(
+            *(dense(f"{layer}.{name}") for name in ("mixer", "mixed", "inner", "outer")),
+            first=norm(f"{layer}.first"),
+            second=norm(f"{layer}.second"),
+        )
         for layer in range(LAYERS)
     ]
-    return _Model(words, found["word"], found["position"], (found["norm.weight"], found["norm.bias"]), layers)
+    return _Model(plain["word"], scales["word"], plain["position"], norm("norm"), layers)
+
+
+class _OpenBlas:
+    """The OpenBLAS that came with numpy. Where numpy has another library, that is left as it is."""
+
+    NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
+
+    def __init__(self) -> None:
+        import ctypes
+        from importlib import import_module
+
+        library: Any = ctypes.CDLL(import_module("numpy._core._multiarray_umath").__file__ or "")
+        found = [name for name in self.NAMES if hasattr(library, name.format("set"))]
+        self._get: Callable[[], int] | None = getattr(library, found[0].format("get")) if found else None
+        self._set: Callable[[int], object] | None = (
+            getattr(library, found[0].format("set")) if found else None
+        )
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = 1
+        runtime.watch(self)
+
+    def forked(self) -> None:
+        """In a child: the threads that were inside are not here."""
+        self._lock = threading.Lock()
+        if self._inside and self._set is not None:
+            self._inside = 0
+            self._set(self._before)
+
+    @contextmanager
+    def one_thread(self) -> Generator[None]:
+        """Work on the calling thread alone: waking others costs more than products this small."""
+        if self._get is None or self._set is None:
+            yield
+            return
+        with self._lock:
+            if not self._inside:
+                self._before = self._get()
+                self._set(1)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    self._set(self._before)
+
+
+@lru_cache(maxsize=1)
+def _openblas() -> _OpenBlas:
+    return _OpenBlas()

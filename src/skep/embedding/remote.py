@@ -1,12 +1,9 @@
-"""One JSON request over urllib, with a time limit, retries and back-off. Time is injected.
+"""Remote services that embed: OpenAI-compatible ones, Gemini and Ollama, on the standard library alone.
 
-Remote services: OpenAI-compatible, Gemini and Ollama, on the standard library alone.
-
-Nothing is sent until a text is embedded. The key is an argument, and appears in no message.
-
-Keys and addresses of remote services, from the environment variables their own tools use.
-
-Only entry points read the environment; they pass it in. What is found is used and never stored.
+`open_embedder` makes a `RemoteEmbedder`; nothing is sent until a text is embedded. Requests are JSON over urllib with a
+time limit, retries and back-off; time is an argument. The key is an argument too, and appears in no message. Entry
+points pass the environment to `from_environment`, which finds keys and addresses in the variables of the services' own
+tools, uses them and stores nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +22,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import msgspec
 
 from skep.clock import Now, system_now
-from skep.embedding.embedder import Calibration, Embedder, Opener, measure, open_embedder
+from skep.embedding.calibration import Calibration, measure
+from skep.embedding.embedder import Embedder, Opener, open_embedder
 from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ MAX_REPLY = 256 * 1024 * 1024
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient a request is."""
+    """The patience of a request: tries, time limit and pauses."""
 
     attempts: int = 4
     timeout: float = 30.0
@@ -137,14 +135,14 @@ def post_json(
 
 
 QUERY_SECONDS = 5.0
-"""How long a question waits for its vector; without one it is answered by words."""
+"""Seconds that a question waits for its vector; without one it is answered by words."""
 
 Call = tuple[str, dict[str, Any]]
 """A path below the base address, and what to post there."""
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between services: the shape of a request, and where the vectors are in the reply."""
+    """The dialect of a service: the shape of a request, and the place of the vectors in the reply."""
 
     name: str
     url: str
@@ -225,7 +223,7 @@ class RemoteEmbedder:
         service: OPENAI, GEMINI or OLLAMA.
         model: The name the service knows it by.
         dim: Rows of this length; asked of the service where it can shorten, checked everywhere.
-        known_dim: What the service said before, so that it need not be asked again.
+        known_dim: The length of vectors that the service named before, so that it need not be asked again.
         api_key: Needed at the services' own addresses, optional at others.
         base_url: Another address that speaks the same language.
         knots: Calibration, if known; else measured with one request when first needed.
@@ -299,11 +297,11 @@ class RemoteEmbedder:
         return self._embed(texts, self._retry)
 
     def embed_once(self, texts: Sequence[str], seconds: float | None = None) -> Vectors:
-        """The same, asked once and not again: for a question, and for the queue, which has pauses of its own.
+        """As `embed`, asked once and not again: for a question, and for the queue, which has pauses of its own.
 
         Args:
-            texts: What to embed.
-            seconds: How long to wait for the answer, if not as long as usual.
+            texts: The texts to embed.
+            seconds: The longest wait for the answer, if not the usual one.
         """
         return self._embed(texts, self._briefly(seconds))
 

@@ -1,32 +1,30 @@
-"""The bundled default: a table of word vectors. No network, no model to load, no warm-up.
+"""Two embedders without a model: the bundled table of word vectors, and feature hashing for tests.
 
-A text is the normalised, weighted sum of the rows of its word pieces. The table lies beside this module as
-int8 and is memory-mapped, so that opening it reads nothing. `scripts/build_static_table.py` makes it.
-
-Feature hashing: vectors from the letters of the words alone. For tests, and where no table may go.
+A text is the normalised, weighted sum of the rows of its word pieces. The table lies beside this module as int8 and is
+memory-mapped, so that opening it reads nothing; `scripts/build_static_table.py` makes it. Banks open it by the spec
+`static`; the ranking compares texts word by word with it whatever embedder a bank has. It touches its own files alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from skep import runtime
-from skep.embedding.embedder import Calibration
+from skep.embedding.calibration import Calibration
 from skep.embedding.wordpiece import WordPiece, split_words
 from skep.errors import ConfigError, EmbedderUnavailableError
-from skep.runtime import product, undisturbed
+from skep.runtime import undisturbed
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from skep.embedding.embedder import Embedder, Vectors
+    from skep.embedding.embedder import Vectors
 
 
 DATA = os.path.join(os.path.dirname(__file__), "data")
@@ -50,6 +48,7 @@ class StaticEmbedder:
 
     def __init__(self, folder: str | os.PathLike[str] = DATA) -> None:
         self._folder = os.fspath(folder)
+        self.spec = "static" if self._folder == DATA else f"static:{self._folder}"
         try:
             with open(self._path("static.json"), "rb") as file:
                 about = msgspec.json.decode(file.read())
@@ -78,7 +77,7 @@ class StaticEmbedder:
 
     @property
     def instant(self) -> bool:
-        """Always: a text costs some 20 microseconds."""
+        """True: a text costs some 20 microseconds."""
         return True
 
     @cached_property
@@ -124,86 +123,6 @@ class StaticEmbedder:
         """Map a raw cosine of this table to the common scale."""
         return self.calibration(cosine)
 
-    def tokens(self, text: str) -> list[int]:
-        """The word-piece ids of a text that carry any meaning, in order."""
-        return self.wordpiece.cut([text], self._meant)[0].tolist()
-
-    def pieces(self, texts: Sequence[str], most: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The first word pieces of each text that carry any meaning, text after text, and how many each has."""
-        import numpy as np
-
-        if self.wordpiece.compiled:
-            ids, sizes = self.wordpiece.cut(list(texts), self._meant, most)
-            return np.frombuffer(ids, np.int32), np.frombuffer(sizes, np.int32)
-        found = [self._remembered(text, most) for text in texts]
-        flat = np.concatenate(found) if found else np.zeros(0, np.int32)
-        return flat, np.array([len(each) for each in found], np.int32)
-
-    @cached_property
-    def _remembered(self) -> Callable[[str, int], NDArray[np.int32]]:
-        """The pieces of a text. A bank's texts come up again and again, and Python cuts them slowly."""
-        import numpy as np
-
-        @lru_cache(MEMO_TEXTS)
-        def cut(text: str, most: int) -> NDArray[np.int32]:
-            return np.array(self.wordpiece.cut([text], self._meant, most)[0], np.int32)
-
-        return cut
-
-    @cached_property
-    def _meant(self) -> bytes:
-        """Which word pieces carry any meaning: a byte for each, which is quicker to look at than an array."""
-        return (self._table.scales > 0).tobytes()
-
-    def token_vectors(self, ids: Sequence[int]) -> Vectors:
-        """One unit row per word piece, for late interaction."""
-        import numpy as np
-
-        rows = self._table.rows[np.asarray(ids, np.intp)].astype(np.float32)
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        norms[norms == 0] = 1.0
-        rows /= norms[:, None]
-        return rows
-
-    def closest(
-        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
-    ) -> Vectors:
-        """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns).
-
-        The table holds whole numbers, of which every sum is exact.
-
-        Args:
-            asked: Word pieces, of a question for example.
-            pieces: The word pieces of some texts, text after text.
-            lengths: How many each text has.
-            block: How many pieces of a text make a stretch; its last one may have fewer.
-        """
-        import numpy as np
-
-        rows = self._table.rows
-        wanted = np.array(asked, np.int32)
-        counts = -(-lengths // block)
-        out = np.empty((len(wanted), int(counts.sum())), np.float32)
-        if runtime.native is not None:
-            runtime.native.closest(rows, wanted, pieces, lengths, block, out)
-            return out
-        distinct, back = _distinct(pieces)
-        exact = np.float32 if self._dim <= EXACT else np.float64
-        one, other = rows[wanted].astype(exact), rows[distinct].astype(exact)
-        cosines = product(one, other.T) * (_shrink(one)[:, None] * _shrink(other))
-        within = np.arange(out.shape[1]) - np.repeat(np.cumsum(counts) - counts, counts)
-        starts = np.repeat(np.cumsum(lengths) - lengths, counts) + block * within
-        np.maximum.reduceat(cosines.astype(np.float32).take(back, axis=1), starts, axis=1, out=out)
-        return out
-
-    def token_weights(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """How much each word piece counts in a text: near 1 for rare words, near 0 for the commonest."""
-        import numpy as np
-
-        chosen = np.asarray(ids, np.intp)
-        rows = self._table.rows[chosen].astype(np.float32)
-        return self._table.scales[chosen] * np.sqrt(np.einsum("ij,ij->i", rows, rows))
-
     def weighed_tokens(self, ids: Sequence[int]) -> Vectors:
         """The rows of `token_vectors`, each times its weight."""
         import numpy as np
@@ -218,33 +137,9 @@ class StaticEmbedder:
         return rows
 
 
-def _distinct(pieces: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every piece once, ascending, and where each stands among them; by marking, which is quicker than sorting."""
-    import numpy as np
-
-    marked = np.zeros(int(pieces.max(initial=0)) + 1, dtype=bool)
-    marked[pieces] = True
-    found = np.flatnonzero(marked)
-    place = np.empty(len(marked), dtype=np.int64)
-    place[found] = np.arange(len(found))
-    return found, place[pieces]
-
-
-def _shrink(rows: NDArray[np.floating]) -> NDArray[np.float64]:
-    """One divided by the length of each row; 0 where it has none."""
-    import numpy as np
-
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows), dtype=np.float64)
-    return np.divide(1.0, lengths, out=np.zeros(len(rows)), where=lengths > 0)
-
-
-def word_table(embedder: Embedder) -> StaticEmbedder:
-    """The word pieces that texts are compared by: those of the embedder, or the bundled ones where it has none."""
-    return cast("StaticEmbedder", embedder) if hasattr(embedder, "closest") else _bundled_table()
-
-
 @lru_cache(maxsize=1)
-def _bundled_table() -> StaticEmbedder:
+def bundled_table() -> StaticEmbedder:
+    """The one that the banks of a process share."""
     return StaticEmbedder()
 
 
@@ -296,7 +191,7 @@ class HashingEmbedder:
 
     @property
     def instant(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -1,12 +1,10 @@
-"""WordPiece, small and exact: the words and word pieces that a BERT vocabulary knows.
+"""WordPiece tokenizer of uncased BERT models, and the packed vocabulary file it searches.
 
-Agrees with the reference tokenizer of uncased BERT models: clean, lower-case, strip accents, isolate
-punctuation and CJK characters, then cut each word greedily into the longest known pieces. With the compiled core a
-packed vocabulary is searched where it lies; without it, words that were met keep their pieces.
+The embedders call it. It agrees with the reference tokenizer: clean, lower-case, strip accents, isolate punctuation and
+CJK characters, then cut each word greedily into the longest known pieces. It reads vocabulary files and nothing else.
+Words that were met keep their pieces.
 
-A vocabulary in one file that is searched where it lies: opening it reads nothing, however many tokens it has.
-
-::
+A packed vocabulary is mapped: opening it reads nothing, however many tokens it has. Its layout::
 
     magic (8) | tokens (4) | places (4) | table: a token's number plus one at the place its hash says, 0 where there
     is none (2 each) | where each token begins and, last, where they end (4 each) | the tokens, in UTF-8, one
@@ -29,7 +27,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from skep import runtime
 from skep.errors import EmbedderUnavailableError
 from skep.runtime import lazy
 
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 MAX_WORD = 100
 """Longer words become one unknown token, as in the reference."""
 MAX_REMEMBERED = 65_536
-"""How many distinct words keep their pieces in memory before the memory starts anew."""
+"""Distinct words that keep their pieces in memory before the memory starts anew."""
 MANY = 2_000
 """Tokens looked for, from which on it pays to have the whole vocabulary in memory."""
 
@@ -70,7 +67,7 @@ def _is_punctuation(char: str) -> bool:
 
 
 def _normal_form(code: int) -> str:
-    """What one character becomes: nothing, a space, itself isolated by spaces, or lower-case letters."""
+    """The normal form of one character: nothing, a space, itself isolated by spaces, or lower-case letters."""
     char = chr(code)
     if char in "\t\n\r":
         return " "
@@ -172,11 +169,6 @@ class WordPiece:
         """The number of a token, or None if the vocabulary lacks it."""
         return self._ids.get(token)
 
-    @property
-    def compiled(self) -> bool:
-        """Whether texts are cut by a compiled loop, so quickly that what was cut need not be kept."""
-        return runtime.native is not None and not isinstance(self._source, Sequence)
-
     def ids(self, text: str) -> list[int]:
         """The ids of a text, in order."""
         return self.cut([text])[0].tolist()
@@ -187,14 +179,10 @@ class WordPiece:
         """The ids of each of some texts, text after text, and how many each has.
 
         Args:
-            texts: What is cut.
+            texts: The texts to cut.
             kept: A byte for every id; those with a 0 are left out.
-            most: How many ids of a text are given, counting those that are not left out.
+            most: The most ids of a text that are given, counting those that are not left out.
         """
-        if runtime.native is not None and not isinstance(self._source, Sequence):
-            vocabulary = self._source.data
-            found = runtime.native.pieces(vocabulary, _characters, self.unknown, texts, kept, most)
-            return array("i", found[0]), array("i", found[1])
         ids, sizes = array("i"), array("i")
         for text in texts:
             found = self._ids_of(text)
@@ -273,7 +261,7 @@ class PackedVocabulary:
         ):
             raise EmbedderUnavailableError(f"{path} is no vocabulary, or a damaged one; reinstall skep")
         self.asked = 0
-        """How often a token was looked for."""
+        """The number of times that a token was looked for."""
         view = memoryview(data)
         self.data = data
         """The file."""

@@ -1,9 +1,9 @@
-"""A short memory of embedders that did not answer, so that not every question waits for one that is down.
+"""The embedder at work on one open bank, the failures it had, and the queue of texts that wait for it.
 
-The embedder at work on a bank: in place when it is instant, by the queue when it is slow, in the shadow when it
-changed. Vectors of two embedders never meet: each has its own space, and exactly one space is active.
-
-What waits to be embedded in one space, as the worker of the queue sees it.
+The engine holds one `Embeddings`. Vectors of two embedders never meet: each has its own space, and exactly one space is
+active. A small write is embedded in place; a large one is stored with drafts, where the embedder has any, and a
+background thread embeds it. When the embedder of a bank changes, the old space answers until the new one is complete.
+It reads and writes vectors through the store, never memories.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from skep import runtime
 from skep.clock import Now
 from skep.config import Settings
-from skep.embedding.embedder import Calibration, Embedder, Opener, checked, guarded, open_embedder
+from skep.embedding.calibration import Calibration, sampled
+from skep.embedding.embedder import Embedder, Opener, checked, guarded, open_embedder, spec_of
 from skep.embedding.embedding_queue import Pending
 from skep.errors import (
     BusyError,
@@ -27,9 +28,9 @@ from skep.errors import (
     SkepError,
     StorageError,
 )
-from skep.model import WORDS_ALONE
+from skep.model import NOT_READ, WORDS_ALONE
 from skep.storage.sqlite_store import SqliteStore
-from skep.storage.vectors import Space, packed, packed_one, unpacked
+from skep.storage.vectors import Made, Space, packed, unpacked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,11 +40,14 @@ if TYPE_CHECKING:
 
 
 OUTAGE_SECONDS = 30.0
-"""For how long an embedder that failed is not asked again by a question."""
+"""Seconds for which an embedder that failed is not asked again by a question."""
 
 
 class Outages:
-    """What went wrong with each embedder, by fingerprint. Single assignments: safe to share between threads."""
+    """The last failure of each embedder, by fingerprint, so that not every question waits for one that is down.
+
+    Single assignments: safe to share between threads.
+    """
 
     def __init__(self, now: Now) -> None:
         self._now = now
@@ -63,7 +67,7 @@ class Outages:
             self._until.pop(name, None)
 
     def now(self, name: str) -> str | None:
-        """What it said when it failed, while it need not be asked again."""
+        """The error of an embedder that failed, while it need not be asked again."""
         until = self._until.get(name)
         if until is None:
             return None
@@ -73,40 +77,36 @@ class Outages:
         return self._said.get(name)
 
     def last(self) -> str | None:
-        """What the last one to fail said, until it answers again."""
+        """The error of the last embedder to fail, until it answers again."""
         said = list(self._said.values())
         return said[-1] if said else None
 
 
-STEPS = 1001
-"""Points at which a scale is read off, and so many cosines are calibrated one by one."""
 QUERIES = 256
-"""How many queries' vectors are kept."""
+"""Queries whose vectors are kept."""
 QUERY_SECONDS = 5.0
-"""How long a question waits for a service; without an answer it goes by words."""
+"""Seconds that a question waits for a service; without an answer it goes by words."""
 LASTING = (EmbedderUnavailableError, EmbedderMismatchError)
 """Failures that are not the fault of one text: for a while, nothing else is asked."""
 UNNAMED = ""
 """An embedder that cannot name itself yet, because its service has to be asked for the length of its vectors."""
 Progress = Callable[[int, int], None]
-"""Called with what is done and what there is in all."""
+"""Called with the number of texts that are done and the number of all."""
 
 
 class Asked(NamedTuple):
-    """The vector of a question, or why there is none."""
+    """The vector of a question, and a note where it is missing or meets vectors that are not the model's own yet."""
 
     vector: NDArray[np.float32] | None
     reason: str = ""
     passing: bool = False
-    """Whether that is so now and may be different the next time."""
+    """True where the next answer may differ though nothing is written: it is not to be remembered."""
     space: str = ""
     """The fingerprint of the model that made the vector."""
-    scale: tuple[Any, ...] | None = None
-    """The scale of its cosines as straight lines; None where it is of another kind."""
 
 
 class Embeddings:
-    """What a bank does with its embedder."""
+    """The embedder of a bank: vectors of questions and of new texts, the queue and its workers, the change of model."""
 
     def __init__(
         self,
@@ -134,8 +134,8 @@ class Embeddings:
         self._workers: dict[int, EmbedWorker] = {}
         self._measured: set[str] = set()
         """Embedders that are not instant and have told their scale."""
-        self._scale: tuple[str, Any, Any, Any] | None = None
-        """An embedder and its scale: points, what it makes of them, and how that rises between them."""
+        self._scales: dict[str, Calibration] = {}
+        """The scales of embedders that have no `calibration`, by fingerprint."""
         self._lock = threading.Lock()
         """Of the workers. Whoever needs the connection as well takes that first: it may be held already."""
         self._asked_lock = threading.Lock()
@@ -182,7 +182,7 @@ class Embeddings:
             self.store.keep_active()
 
     def before_reading(self) -> None:
-        """The same for a reader, which may be one that leaves the file alone."""
+        """`adopt` for a reader, which may be one that leaves the file alone."""
         if not (self._adopted or self._settings.pure_reads):
             self.adopt()
         if not self._begun:
@@ -205,14 +205,21 @@ class Embeddings:
         return old[1]
 
     def absence(self, space: Space) -> str:
-        """Why the embedder of a space cannot be had; nothing if it can."""
+        """The reason why the embedder of a space cannot be had; empty if it can."""
         if self.for_space(space) is not None or self._old is None:
             return ""
         return f"the model behind the stored vectors ({space.fingerprint}) is not at hand: {self._old[2]}"
 
     @property
+    def model(self) -> bool:
+        """True where a model made the vectors that answer now, and not a table of words: its cosines weigh more."""
+        space = self.store.active_space()
+        embedder = self.for_space(space) if space is not None else None
+        return not (embedder or self.embedder).instant
+
+    @property
     def waits(self) -> bool:
-        """Whether a question may have to wait for its vector."""
+        """True where a question may have to wait for its vector."""
         old = self._old
         return not self.embedder.instant or (old is not None and old[1] is not None and not old[1].instant)
 
@@ -232,26 +239,39 @@ class Embeddings:
             return Asked(
                 None, f"{_words_alone(self.absence(space))}; until `skep reembed` has changed the model"
             )
-        return self._ask(embedder, space, text)
+        found = self._ask(embedder, space, text)
+        note = "" if found.vector is None else self.progress()
+        return found._replace(reason=note, passing=True) if note else found
+
+    def progress(self) -> str:
+        """A note on what the model has not read yet, and what stands in for it; empty where it has read everything."""
+        active, building = self.store.active_space(), self.store.building_space()
+        if building is not None and active is not None:
+            left = self.store.vectors.waiting(building.number)
+            return f"{_memories(left)} {NOT_READ} {building.name} yet; {active.name} answers until then"
+        if active is None or self.embedder.instant or not self.store.vectors.any_waiting(active.number):
+            return ""
+        left = self.store.vectors.waiting(active.number)
+        stand_in = "words and rough vectors" if hasattr(self.for_space(active), "draft") else "words"
+        return f"{_memories(left)} {NOT_READ} {active.name} yet and found by {stand_in} until then"
 
     def at_once(self, text: str, memory_id: str = "") -> NDArray[np.float32] | None:
-        """The vector of a memory for comparing it with others, as far as it is had without waiting for a service.
+        """The vector of a memory for comparing it with others; None where only a slow embedder could make it.
 
-        Of an embedder that is not instant that is what it has made already; a memory that is not stored has no id.
+        Of an embedder that is not instant the stored vector is used. A memory that is not stored yet has no id.
         """
         self.before_reading()
         space = self.store.active_space()
         embedder = self.for_space(space) if space is not None else None
         if space is None or embedder is None:
             return None
-        if embedder.instant:
-            return self._ask(embedder, space, text).vector
-        rows = self.store.rows_of([memory_id]) if memory_id else {}
-        kept = next(iter(self.store.vectors_of(list(rows.values())).values()), None)
-        if kept is None or not self._scaled(embedder, space.fingerprint):
-            return None
-
-        return unpacked([kept], space.dim)[0]
+        kept = None
+        if memory_id and not embedder.instant:
+            rows = self.store.rows_of([memory_id]).values()
+            kept = next(iter(self.store.vectors_of(list(rows)).values()), None)
+        if kept is None:
+            return self._ask(embedder, space, text).vector if _small(embedder, [text]) else None
+        return unpacked([kept], space.dim)[0] if self._scaled(embedder, space.fingerprint) else None
 
     def _ask(self, embedder: Embedder, space: Space, text: str) -> Asked:
         key = (space.fingerprint, text)
@@ -259,7 +279,7 @@ class Embeddings:
             known = self._asked.get(key)
             if known is not None:
                 self._asked.move_to_end(key)
-                return Asked(known, "", False, key[0], _lines(embedder))  # by place: names cost as much again
+                return Asked(known, "", False, key[0])
         said = self.outages.now(space.fingerprint)
         if said is not None:
             return Asked(None, _words_alone(said), passing=True)
@@ -279,14 +299,14 @@ class Embeddings:
             self._asked[key] = vector
             if len(self._asked) > QUERIES:
                 self._asked.popitem(last=False)
-        return Asked(vector, "", False, space.fingerprint, _lines(embedder))
+        return Asked(vector, "", False, space.fingerprint)
 
     def _note(self, name: str, error: EmbeddingError) -> None:
         """Note that an embedder failed."""
         self.outages.note(name, str(error), lasting=isinstance(error, LASTING))
 
     def _scaled(self, embedder: Embedder, name: str) -> bool:
-        """Whether cosines can be put on the common scale. A service is asked for its scale once."""
+        """True where cosines can be put on the common scale. A service is asked for its scale once."""
         if embedder.instant or name in self._measured:
             return True
         if self.outages.now(name) is not None:
@@ -300,12 +320,12 @@ class Embeddings:
         return True
 
     def at_hand(self) -> bool:
-        """Whether queries can be embedded with the model that made the stored vectors."""
+        """True where queries can be embedded with the model that made the stored vectors."""
         space = self.store.active_space()
         return space is None or self.for_space(space) is not None
 
     def _scale_of(self) -> Embedder | None:
-        """The embedder whose scale holds; None where it cannot be had, and cosines are taken as they are."""
+        """The embedder of the active space; None where its scale cannot be had, and cosines are taken as they are."""
         space = self.store.active_space()
         embedder = self.for_space(space) if space is not None else None
         if space is None or embedder is None or not self._scaled(embedder, space.fingerprint):
@@ -317,71 +337,61 @@ class Embeddings:
         embedder = self._scale_of()
         return embedder.calibrate(cosine) if embedder is not None else cosine
 
-    def scale(self) -> tuple[Any, ...] | None:
-        """What `calibrate_many` does: points, and how high they lie; empty for nothing, None where it is more."""
-        embedder = self._scale_of()
-        return () if embedder is None else _lines(embedder)
+    def _scale(self, embedder: Embedder) -> Calibration:
+        """The scale of an embedder; one of another kind than ours is read off at many points, once."""
+        own = getattr(embedder, "calibration", None)
+        if isinstance(own, Calibration):
+            return own
+        name = embedder.fingerprint
+        if name not in self._scales:
+            self._scales[name] = sampled(embedder.calibrate)
+        return self._scales[name]
 
     def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The same for an array; nan stays nan."""
+        """Raw cosines of the active space on the common scale; nan stays nan."""
         embedder = self._scale_of()
-        if embedder is None:
-            return cosines
-        many = getattr(getattr(embedder, "calibration", None), "many", None)
-        if many is not None:
-            return many(cosines).astype("f4", copy=False)
-        import numpy as np
+        return cosines if embedder is None else self._scale(embedder).many(cosines).astype("f4", copy=False)
 
-        if cosines.size > STEPS:  # a scale of one's own, read off at many points: asking it each time is slow
-            if self._scale is None or self._scale[0] != embedder.fingerprint:
-                points = np.linspace(-1.0, 1.0, STEPS)
-                read = np.array([embedder.calibrate(point) for point in points.tolist()])
-                self._scale = (embedder.fingerprint, points, read, np.diff(read) / np.diff(points))
-            return read_off(cosines, *self._scale[1:])
-        calibrate = embedder.calibrate
-        flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
-        return np.array(flat, dtype=np.float32).reshape(cosines.shape)
+    def in_place(self, texts: Sequence[str], spaces: Sequence[Space]) -> Mapping[int, Made]:
+        """Vectors of new texts, for each space whose embedder makes them at once; drafts where it can only do that.
 
-    def in_place(self, texts: Sequence[str], spaces: Sequence[Space]) -> Mapping[int, Sequence[bytes]]:
-        """Vectors of new texts, for each of some spaces whose embedder is instant; the rest is left to the queue.
-
-        So is what an instant embedder fails at: a memory is stored whatever its embedder does.
+        Texts of a space that is missing here are left to the queue. So are those that an embedder fails at: a memory is
+        stored whatever its embedder does.
         """
-        made: dict[int, Sequence[bytes]] = {}
+        made: dict[int, Made] = {}
         for space in spaces:
             embedder = self.for_space(space)
-            if embedder is None or not embedder.instant:
+            if embedder is None:
                 continue
             # One that was searched with just now, as texts are before they are written. Nobody waits for a dict.
             known = self._asked.get((space.fingerprint, texts[0])) if len(texts) == 1 else None
             if known is not None and known.shape == (space.dim,):
-                made[space.number] = packed(known[None])
+                made[space.number] = Made(packed(known[None]))
+                continue
+            small = _small(embedder, texts)
+            embed = embedder.embed if small else getattr(embedder, "draft", None)
+            if embed is None or (not small and space.state != "active"):
                 continue
             try:
-                given = guarded(space.fingerprint, partial(embedder.embed, texts))
-                one = packed_one(given, space.dim) if len(texts) == 1 else None
-                if one is not None:
-                    made[space.number] = (one,)
-                    continue
+                given = guarded(space.fingerprint, partial(embed, texts))
                 rows = checked(given, len(texts), space.dim, space.fingerprint)
+                made[space.number] = Made(packed(rows), drafts=not small)
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)
-                continue
-            made[space.number] = packed(rows)
         return made
 
     def backlog(self) -> int:
-        """How many memories wait for a vector in the active space."""
+        """The number of memories that wait for a vector in the active space."""
         space = self.store.active_space()
         return self.store.vectors.waiting(space.number) if space else 0
 
     def drain(self, progress: Progress | None = None, *, insist: bool = False) -> int:
-        """Embed everything that waits, here and now; how many were embedded. Resumes where a crash left off.
+        """Embed everything that waits, here and now, and give its number. Resumes where a crash left off.
 
         Args:
             progress: Called after each batch.
-            insist: Also what failed a moment ago, and what another process was given and may have died over. Without
-                it, those wait for their time.
+            insist: Also embed texts that failed a moment ago, and texts that another process was given and may have
+                died over. Without it, those wait for their time.
         """
         self.adopt()
         if insist and not self._adopted:
@@ -411,6 +421,15 @@ class Embeddings:
                 self.work(queued=False)
         return done
 
+    def drain_few(self) -> None:
+        """Embed what waits in the active space where a caller may wait for that; otherwise leave it to words."""
+        space = self.store.active_space()
+        embedder = self.for_space(space) if space is not None else None
+        if space is None or embedder is None:
+            return
+        if embedder.instant or _small(embedder, ["x" * 64] * self.store.vectors.waiting(space.number)):
+            self.drain()
+
     def switch(self) -> bool:
         """Let recall use the new space once it is complete."""
         building = self.store.building_space()
@@ -422,7 +441,7 @@ class Embeddings:
         A slow embedder has one from then on, because other processes may queue something, too.
 
         Args:
-            queued: Whether there is something new. Closing the bank gives the worker time for one look at that.
+            queued: True where there is something new. Closing the bank gives the worker time for one look at that.
         """
         if self.store.read_only:
             return
@@ -445,7 +464,7 @@ class Embeddings:
                 worker.start()
 
     def stop(self) -> bool:
-        """End the background workers; what they have not done stays queued. Whether there were any."""
+        """End the background workers, and say if there were any. Texts that they have not embedded stay queued."""
         with self._lock:
             workers, self._workers = self._workers, {}
         for worker in workers.values():  # outside the lock: it ends only after a write that may wait for us
@@ -470,7 +489,7 @@ class Embeddings:
         return EmbedWorker(source, embedder, clock=self._now, patient=insist)
 
     def last_error(self) -> str | None:
-        """Why embedding last failed; None once it works again."""
+        """The reason why embedding last failed; None once it works again."""
         space = self.store.building_space() or self.store.active_space()
         said = self.store.vectors.last_error(space.number) if space else None
         with self._lock:
@@ -478,44 +497,28 @@ class Embeddings:
         return said or self.outages.last() or next(iter(working), None)
 
 
-def read_off(
-    cosines: NDArray[np.float32],
-    points: NDArray[np.float64],
-    read: NDArray[np.float64],
-    rise: NDArray[np.float64],
-) -> NDArray[np.float32]:
-    """What `np.interp` gives, without searching: the points are evenly spaced from -1 to 1."""
-    import numpy as np
-
-    if runtime.native is not None:
-        out = np.empty(cosines.shape, dtype=np.float32)
-        runtime.native.read_off(
-            cosines.astype(np.float32, copy=False).ravel(), points, read, rise, out.reshape(-1)
-        )
-        return out
-    last = len(points) - 2
-    exact = np.minimum(np.maximum(cosines.astype(np.float64), -1.0), 1.0)
-    left = np.minimum((np.fmax(exact, -1.0) + 1.0) * ((last + 1) / 2), last).astype(np.intp)
-    return (rise[left] * (exact - points[left]) + read[left]).astype(np.float32)
-
-
 def _opened(space: Space, opener: Opener) -> tuple[Embedder | None, str]:
     """The embedder that a space names, or None and why."""
-    if space.spec is None:
+    spec = spec_of(space.spec, space.fingerprint)
+    if spec is None:
         return None, "open the bank with it"
     try:
-        embedder = opener(space.spec, known_dim=space.dim)
+        embedder = opener(spec, known_dim=space.dim)
         if embedder.fingerprint == space.fingerprint:
             return embedder, ""
     except SkepError as error:
         return None, str(error)
-    return None, f"{space.spec} is another model by now, {embedder.fingerprint}"
+    return None, f"{spec} is another model by now, {embedder.fingerprint}"
 
 
-def _lines(embedder: Embedder) -> tuple[Any, ...] | None:
-    """The scale of an embedder as straight lines; None where it has none of its own kind."""
-    calibration = getattr(embedder, "calibration", None)
-    return calibration.lines if isinstance(calibration, Calibration) else None
+def _small(embedder: Embedder, texts: Sequence[str]) -> bool:
+    """True where a caller may wait for the vectors of these texts."""
+    at_once = getattr(embedder, "at_once", None)
+    return embedder.instant or (at_once is not None and at_once(texts))
+
+
+def _memories(count: int) -> str:
+    return f"{count} memor{'y' if count == 1 else 'ies'}"
 
 
 def _words_alone(why: str) -> str:
@@ -523,7 +526,7 @@ def _words_alone(why: str) -> str:
 
 
 LEASE_SECONDS = 120.0
-"""For how long rows handed to one process are kept from the others; a crash costs this much delay."""
+"""Seconds for which rows handed to one process are kept from the others; a crash costs this much delay."""
 
 
 class Waiting:
@@ -590,7 +593,7 @@ class Waiting:
 
 
 class Insisting(Waiting):
-    """The same for somebody who waits for it: each row once, whatever the time it was to be tried again.
+    """The queue of one space for a caller who waits: each row once, whatever the time it was to be tried again.
 
     First what is nobody's, or failed before; then what another process was given, which may be dead by now. If it is
     not, those rows are embedded twice, to the same vectors.

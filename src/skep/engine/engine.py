@@ -1,8 +1,8 @@
-"""The engine: what every room above needs of an open bank.
+"""One open bank put together: store, index and embedder behind one door; and forgetting, which reaches all three.
 
-What was written along with merges: links that went over to the winner, and where later merges led them on.
-
-Forgetting: erased from rows, log, words, vectors, segments and the copies we made, with a receipt.
+Every room above calls the `Engine` to read and write, and touches nothing inside it. `forget` erases memories from
+rows, log, words, vectors, index segments and the backups the bank made. `moved_with` finds the events by which merges
+led links to another memory, so that forgetting can take them back.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Engine:
         """A view of the past: nothing may be written, nor derived on disk."""
         self.sign: Sign | None = None
         self.author: Callable[[], str | None] | None = None
-        """Who acts, where several share the bank: named in every change to a memory (`by`)."""
+        """Gives the name of the one who acts, where several share the bank; it is in every change to a memory."""
         self.embeddings = Embeddings(
             store,
             embedder,
@@ -117,7 +117,7 @@ class Engine:
         self._recalls = 0
         self._use_lock = threading.Lock()
         self.erased: set[str] = set()
-        """What was forgotten through this engine: whoever still holds a copy of it shows it no more."""
+        """Memories forgotten through this engine: whoever still holds a copy of one shows it no more."""
         runtime.watch(self)
 
     def forked(self) -> None:
@@ -354,7 +354,7 @@ def _ends(link: Event) -> Ends:
 
 
 COPY_SECONDS = 5.0
-"""How long a copy that somebody else writes to is waited for."""
+"""Seconds that a copy is waited for that somebody else writes to."""
 
 
 def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:

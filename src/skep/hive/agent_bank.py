@@ -21,7 +21,7 @@ from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFou
 from skep.events import subjects_of
 from skep.filters import Filter
 from skep.hive.gateway import Decision
-from skep.hive.hive_recall import HiveRecaller, PlainRecaller
+from skep.hive.hive_recall import HiveRecaller
 from skep.hive.hive_statistics import Wholly
 from skep.hive.traces import tracer
 from skep.model import Conflict, Event, Graph, Link, Memory, OnConflict, Receipt, Remembered
@@ -95,11 +95,7 @@ class AgentBank(Wholly):
         alone = self._own is None and self.hive.plain
         if self._asker is None or self._asker[0] is not self._own or self._asker[1] != alone:
             asking = self.hive.asking(self._own)
-            fresh = (
-                PlainRecaller(self._engine, super()._recall, asking)
-                if alone
-                else HiveRecaller(self._engine, asking)
-            )
+            fresh = HiveRecaller(self._engine, asking, super()._recall if alone else None)
             self._asker = (self._own, alone, fresh)
         return self._asker[2]
 
@@ -131,7 +127,7 @@ class AgentBank(Wholly):
                 c for c in conflicts if c.existing.scope == draft.scope
             ]  # nothing else is replaced or confirmed
             repeated = next((c.existing for c in mine if c.kind == "duplicate"), None)
-            surely = next((c.existing for c in mine if repeats(c)), None)
+            surely = next((c.existing for c in mine if repeats(c, draft)), None)
             if surely is not None and on_conflict == "supersede":
                 return self._confirmed(surely, conflicts, item.redactions)
             if on_conflict in ("ignore", "supersede"):  # an agent's own word, but not against confirmed ones
@@ -388,7 +384,7 @@ class AgentBank(Wholly):
             return bank.resolve_judgement(a, b, decision, by or self.name)
 
     def learn(
-        self, task: str, outcome: str | bool, *, used: str | Iterable[str] = (), **details: Any
+        self, task: str, outcome: str | bool | float, *, used: str | Iterable[str] = (), **details: Any
     ) -> Learned:
         """Record how a task went; see `Bank.learn`."""
         ids = clean_ids("used", used)

@@ -161,8 +161,8 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Seconds after which members that have not answered are asked around."""
     ttl: float | None = None
     """Seconds a memory lives in the hive unless refreshed; None keeps it."""
-    decay_per_hour: float = 0.01
-    """With a ttl: how fast confidence fades when it is read."""
+    decay_per_hour: float = 0.0
+    """Rate at which confidence fades when it is read: c * exp(-rate * hours). 0: age alone costs nothing."""
 
     def __post_init__(self) -> None:
         problems = tuple(_problems(self))

@@ -34,8 +34,7 @@ from skep.errors import InvalidInputError, OutOfRangeError, SkepError, SyncError
 from skep.events import dot_of
 from skep.hive.bus.bus import Bus, Subscription, safe_part
 from skep.hive.gateway import HivePolicy
-from skep.hive.hive_recall import Health
-from skep.hive.member_calls import Calls
+from skep.hive.member_calls import Calls, Health
 from skep.hive.members import Subjects
 from skep.hive.messages import Envelope, Frame, GossipDigest, GossipEvents, GossipHeard, GossipRequest
 from skep.hive.traces import tracer

@@ -26,19 +26,20 @@ from skep.hive.agent_bank import AgentBank
 from skep.hive.bus.bus import safe_part
 from skep.hive.bus.in_process import LocalBus
 from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy
-from skep.hive.hive_recall import Asking, Health, HiveRecaller, Scatter
+from skep.hive.hive_recall import Asking, HiveRecaller, LocalMember, PastMembers, Scatter
 from skep.hive.layouts import Federated, Layout, Sharded, Shared, known, share
-from skep.hive.member_calls import Calls, Listed
+from skep.hive.member_calls import Calls, Health, Listed
 from skep.hive.members import Member, Subjects
-from skep.hive.messages import PRIVATE, Ask, Fetched, MemberHello, Slice
+from skep.hive.messages import PRIVATE, MemberHello
 from skep.hive.placement import Reviewing
-from skep.hive.shard_index import Shelf
+from skep.hive.shard import Shard
 from skep.hive.trust import Provenance, Trust, provenance
 from skep.model import ANY, Conflict, Event, Memory, Ranked
 from skep.replication.signatures import Keyring, Signers, acting
 from skep.replication.version_vectors import Versions
 from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
 from skep.storage.memory_rows import searched_text
+from skep.validation import clean_time
 
 if TYPE_CHECKING:
     from skep.embedding.embedder import Embedder
@@ -80,8 +81,7 @@ class Opening(Reviewing):
             self.bus,
             self.subjects,
             first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
-            owner_of=lambda memory: self.layout.owner(memory),  # noqa: PLW0108 - the layout may change
-            keeps=lambda member, memory: self.layout.keeps(member, memory),  # noqa: PLW0108
+            keeps=lambda member, memory: self.layout.keeps(member, memory),  # noqa: PLW0108 - the layout may change
             keyring=self.keyring,
             signers=self._keys_of(name, bank.actor),
             way_from=lambda actor: self._way(actor, name),
@@ -362,19 +362,13 @@ class Hive(Opening):
             raise InvalidInputError(f"{agent} is the last member; close the hive instead")
         self.layout = layout.replaced(member for member in layout.members if member != agent)
         self.retire(gone)
-        self._hand_over(gone)
+        self.repair(among=(*self.layout.members, gone.name))  # what only it has goes to its new owners
         gone.stop()
         del self.members[agent]
         view = self._views.pop(agent, None)
         if view is not None:
             view.close()
         gone.bank.close()
-
-    def _hand_over(self, gone: Member) -> None:
-        """Give what only a leaving member has to its new owners."""
-        self.repair(among=(*self.layout.members, gone.name))
-        for member in self.members.values():
-            member.shelf.reassign()
 
     def _sharded(self) -> Sharded:
         if not isinstance(self.layout, Sharded):
@@ -387,30 +381,18 @@ class Hive(Opening):
 
     def asking(self, private: Bank | None = None, *, members: Sequence[str] | None = None) -> Asking:
         """What a recall over this hive needs to know of it."""
-        local: dict[str, Callable[[Ask], Slice]] = {}
-        fetch: dict[str, Callable[[Iterable[str], bool], Fetched]] = {}
-        if private is not None:
-            shelf = Shelf(private.engine.store, member=PRIVATE)
-            local[PRIVATE] = shelf.answer
-            fetch[PRIVATE] = lambda ids, links: _from_bank(private, ids, links=links)
 
-        def scatter() -> Scatter:
-            self._warm()
-            names = tuple(members or self.layout.members)
+        def fresh() -> Scatter:
             return Scatter(
-                self.bus,
-                self.subjects,
-                names,
+                self.calls,
+                tuple(members or self.layout.members),
                 policy=self.policy,
-                health=self.health,
                 lost=self.layout.lost,
-                hedge=len(names) > 1,
-                local=local,
-                fetch_local=fetch,
+                private=None if private is None else LocalMember(PRIVATE, private),
             )
 
         return Asking(
-            scatter=scatter,
+            members=fresh,
             embedder=self.embedder,
             trust=self.trust.of,
             policy=self.policy,
@@ -421,13 +403,9 @@ class Hive(Opening):
 
     def _share(self, wanted: int) -> int:
         """How many of so many candidates each member is asked for; shards hold an even part of everything."""
-        return share(wanted, len(self.layout.members)) if isinstance(self.layout, Sharded) else wanted
-
-    def _warm(self) -> None:
-        """Read shelves that were never asked, one after the other and before any deadline runs."""
-        for member in tuple(self.members.values()):
-            if member.shelf.cold:
-                member.shelf.refresh()
+        if not isinstance(self.layout, Sharded):
+            return wanted
+        return share(wanted, len(self.layout.members), self.layout.ring.replication)
 
     def recall(self, query: str, *, group: str | None = None, limit: int = 5, **options: Any) -> Any:
         """Ask the hive as nobody in particular; with a group, only it and the groups below it."""
@@ -450,10 +428,8 @@ class Hive(Opening):
 
         return find_everywhere(self, view, text, **conditions)
 
-    def past(self, view: AgentBank, moment: Time) -> Bank:
+    def past(self, view: AgentBank, moment: Time) -> PastHive:
         """The hive as it was at a moment, for reading only."""
-        from skep.hive.hive_recall import PastHive
-
         return PastHive(self, view, moment)
 
     def conflicts(
@@ -580,8 +556,35 @@ class _Registers:
         return self._hive.changed_at(self._hive.registers, lambda bank: bank.set_setting(key, value))
 
 
-def _from_bank(bank: Bank, ids: Iterable[str], *, links: bool) -> Fetched:
-    engine = bank.engine
-    memories = tuple(m for m in map(engine.get, ids) if m is not None)
-    found = tuple(link for m in memories for link in engine.links(m.id)) if links else ()
-    return Fetched(memories=memories, links=found)
+class PastHive(Bank):
+    """A hive as it was at a moment: every member's bank as it was, asked like the hive itself. Read-only."""
+
+    def __init__(self, hive: Hive, view: AgentBank, moment: Time) -> None:
+        time = clean_time("time", moment)
+        banks = {name: member.bank.as_of(time) for name, member in hive.members.items()}
+        members = [
+            LocalMember(
+                name, bank, Shard(bank.engine, member=name, answers_for=hive.members[name].shard.answers_for)
+            )
+            for name, bank in banks.items()
+        ]
+        if view.private is not None:
+            members.append(LocalMember(PRIVATE, view.private.as_of(time)))
+        super().__init__(banks[view.home.name].engine)
+        self._members = PastMembers(members)
+        asking = msgspec.structs.replace(
+            hive.asking(), members=lambda: self._members, used=_count_nothing, share=int
+        )
+        self._recaller = HiveRecaller(self._engine, asking)
+
+    def get(self, memory_id: str) -> Memory:
+        """One memory as it was then."""
+        found = self._members.fetch({memory_id: ""}).memories
+        return found[0] if found else super().get(memory_id)
+
+    def close(self) -> None:
+        """The members keep their views of the past."""
+
+
+def _count_nothing(_handed_out: Mapping[str, Sequence[str]]) -> None:
+    """The past counts no use."""

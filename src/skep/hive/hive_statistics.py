@@ -17,11 +17,10 @@ from skep.bank.bank import Bank
 from skep.bank.bank_file import BankStatus
 from skep.events import mentioned, order, voided
 from skep.filters import Filter
-from skep.hive.candidate_union import Union
 from skep.hive.hive_recall import faded
 from skep.hive.member_calls import Listed
 from skep.hive.members import outcomes_of
-from skep.hive.messages import OutcomesAnswer, OutcomesQuery, StatusAnswer, StatusQuery
+from skep.hive.messages import Ask, OutcomesAnswer, OutcomesQuery, StatusAnswer, StatusQuery
 from skep.model import CURRENT, Conflict, Event, Memory, Outcome, Scope, ScopeLike
 from skep.replication.version_vectors import Versions
 from skep.semantics.find_conflicts import CANDIDATE, age, comparable, judge, whole_words, worth_comparing
@@ -77,23 +76,19 @@ class Wholly(Bank):
     def near(self, text: str, where: Filter, limit: int, *, copies: bool = False) -> tuple[list[Near], Heard]:
         """The memories of the whole hive that are nearest to a text; with `copies`, all that say the same."""
         asking = self.hive.asking(self._own)
-        scatter = asking.scatter()
-        union = Union(
-            scatter,
-            asking.embedder,
-            trust=asking.trust,
-            budget=asking.policy.budget(limit),
-            share=asking.share,
+        members = asking.members()
+        sources = asking.sources(members, Ask(), limit)
+        pool = sources.search(
+            query_terms(text), sources.embed(text), faded(where, asking.policy), limit, limit
         )
-        pool = union.search(query_terms(text), union.embed(text), faded(where, asking.policy), limit, limit)
-        scores = list(zip(pool.words.tolist(), union.calibrate(pool.cosine).tolist(), strict=True))
+        scores = list(zip(pool.words.tolist(), sources.calibrate(pool.cosine).tolist(), strict=True))
         found: list[Near] = []
-        for memory, (words, near) in zip(union.memories(pool.rows), scores, strict=True):
-            same = union.same.get(memory.id, []) if copies else []
-            others = scatter.fetch(dict.fromkeys(same, "")).memories if same else ()
+        for memory, (words, near) in zip(sources.memories(pool.rows), scores, strict=True):
+            same = sources.same.get(memory.id, []) if copies else []
+            others = members.fetch(dict.fromkeys(same, "")).memories if same else ()
             similarity = 0.0 if math.isnan(near) else max(0.0, near)
             found += [Near(one, words, similarity) for one in (memory, *others) if one.id]
-        return found, scatter.heard
+        return found, members.heard
 
     # Conflicts
 
@@ -184,7 +179,7 @@ class Wholly(Bank):
 
         The list says, as `missing`, who could not be asked.
         """
-        from skep.lifecycle.learn import Candidate, best_of
+        from skep.lifecycle.learn import Candidate, best_of, context_match
 
         if self._alone:
             return super().recommend(task, k, domain=domain, scope=scope, include_shared=include_shared)
@@ -197,7 +192,10 @@ class Wholly(Bank):
         found, heard = self.near(text, where, STRATEGIES)
         total, silent = self._counted()
         best = best_of(
-            [Candidate(one.memory, one.words, one.similarity) for one in found],
+            [
+                Candidate(one.memory, one.words, context_match(text, one.memory, one.similarity))
+                for one in found
+            ],
             k=wanted,
             domain=field,
             total=sum(part.trials for part in total),

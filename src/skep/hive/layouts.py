@@ -17,7 +17,6 @@ from hashlib import blake2b
 from typing import Protocol
 
 from skep.errors import InvalidInputError, NotFoundError, OutOfRangeError
-from skep.hive.hive_recall import all_missing
 from skep.text.terms import query_terms, terms
 
 REPLICATION = 3
@@ -79,19 +78,31 @@ class Ring:
         return next((member for member in self.owners(key) if member not in absent), None)
 
 
-def share(wanted: int, members: int) -> int:
-    """How many of its best each of many members must send so that the best of all are surely among them.
+def share(wanted: int, members: int, copies: int = REPLICATION) -> int:
+    """How many of its best each of many members looks at so that the best of all are surely among them.
 
-    Hashing deals memories out evenly, so one member holds about `wanted / members` of them; six deviations and
-    sixteen more leave no room for chance. Few members send everything that is wanted.
+    Hashing deals memories out evenly, so one member holds about `copies / members` of them, and what its agent wrote
+    beside; six deviations and sixteen more leave no room for chance. Few members look at everything that is wanted.
 
     >>> share(200, 100), share(200, 10)
-    (27, 200)
+    (41, 200)
     """
     if members < MANY:
         return wanted
-    mean = wanted / members
+    mean = wanted * (copies + 1) / members
     return min(wanted, math.ceil(mean + 6 * math.sqrt(mean) + 16))
+
+
+def all_missing(missing: int, total: int, replicas: int) -> float:
+    """The share of memories all of whose copies are with missing members.
+
+    >>> all_missing(1, 10, 3), round(all_missing(3, 10, 3), 4)
+    (0.0, 0.0083)
+    """
+    share = 1.0
+    for step in range(min(replicas, total)):
+        share *= max(0, missing - step) / (total - step)
+    return share
 
 
 @lru_cache(maxsize=100_000)

@@ -12,7 +12,7 @@ import base64
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -27,10 +27,9 @@ from skep.validation import clean_count, clean_words
 
 if TYPE_CHECKING:
     from skep.hive.agent_bank import AgentBank
-    from skep.hive.bus.bus import Bus, Inbox
+    from skep.hive.bus.bus import Bus
     from skep.hive.gateway import HivePolicy
     from skep.hive.hive import Hive
-    from skep.hive.hive_recall import Health
     from skep.hive.members import Subjects
     from skep.hive.placement import Placing
 
@@ -39,6 +38,28 @@ F = TypeVar("F", bound=Frame)
 T = TypeVar("T")
 LATE = "no answer in time"
 NOBODY = "nobody is there"
+
+
+SUSPECT_AFTER = 2
+"""Questions missed in a row after which a member is no longer waited for."""
+
+
+class Health:
+    """Which members have stopped answering; shared by all questions of a hive."""
+
+    def __init__(self) -> None:
+        self._missed: dict[str, int] = {}
+
+    def suspects(self) -> frozenset[str]:
+        """Members that are asked, but not waited for."""
+        return frozenset(name for name, count in self._missed.items() if count >= SUSPECT_AFTER)
+
+    def note(self, answered: Iterable[str], missed: Iterable[str]) -> None:
+        """Remember who answered and who did not."""
+        for name in answered:
+            self._missed.pop(name, None)
+        for name in missed:
+            self._missed[name] = self._missed.get(name, 0) + 1
 
 
 class Gathered(Generic[F]):
@@ -76,8 +97,87 @@ class Listed(list[T]):
         return 1.0 - len(self.missing) / self.asked if self.asked else 1.0
 
 
+class Question(Generic[F]):
+    """One question that was asked: its inbox stays open, so that answers may be collected more than once."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        kind: type[F],
+        frames: Mapping[str, Frame],
+        paths: Mapping[str, tuple[str, ...]],
+        *,
+        broadcast: bool = False,
+    ) -> None:
+        self._calls = calls
+        self._kind = kind
+        self._frames = frames
+        self._paths = paths
+        self._broadcast = broadcast
+        self._answers: dict[str, F] = {}
+        self._faults: dict[str, str] = {}
+        self._taken = 0
+
+    def __enter__(self) -> Self:
+        self._inbox = self._calls.bus.inbox().__enter__()
+        self._reached = self._send()
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._inbox.close()
+
+    def _send(self) -> int:
+        """Ask everybody at once, or each by name; how many are there to answer."""
+        frames, paths, subjects = self._frames, self._paths, self._calls.subjects
+        if self._broadcast and frames:
+            frame, path = next(iter(frames.values())), next(iter(paths.values()))
+            return self._inbox.ask(subjects.ask, frame, path=path)
+        for name, frame in frames.items():
+            if not self._inbox.ask(subjects.to(name), frame, path=paths.get(name, ())):
+                self._faults[name] = NOBODY
+        return len(frames) - len(self._faults)
+
+    def collect(self, wait: float) -> Gathered[F]:
+        """What came until now, and what comes within `wait` seconds; members that are silent of late are not waited
+        for.
+        """
+        calls, listening = self._calls, self._frames.keys() - self._faults.keys()
+        waited = (listening - calls.health.suspects()) or listening
+        until = calls.now() + wait
+        while True:
+            left = until - calls.now()
+            open_still = len(waited - self._answers.keys() - self._faults.keys())
+            expected = min(self._reached, self._taken + open_still)
+            for envelope in self._inbox.take(expected, wait=max(0.0, left)):
+                self._taken += 1
+                if envelope.sender not in self._frames:
+                    continue
+                if isinstance(envelope.frame, self._kind):
+                    self._answers.setdefault(envelope.sender, envelope.frame)
+                else:
+                    self._faults[envelope.sender] = _fault(envelope.frame)
+            if (
+                left <= 0
+                or self._taken >= self._reached
+                or not waited - self._answers.keys() - self._faults.keys()
+            ):
+                break
+        late = {name: LATE for name in self._frames if name not in self._answers}
+        calls.health.note(self._answers, ())
+        return Gathered(self._frames, self._answers, late | self._faults)
+
+
 class Calls:
-    """The questions of one hive to its members."""
+    """The questions of one hive to its members.
+
+    Args:
+        bus: How members are reached.
+        subjects: Where.
+        names: Who they are; members come and go.
+        policy: How long to wait.
+        health: Which of them have stopped answering.
+        now: A clock for waiting.
+    """
 
     def __init__(
         self,
@@ -89,12 +189,32 @@ class Calls:
         health: Health,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._bus = bus
-        self._subjects = subjects
-        self._names = names
+        self.bus = bus
+        self.subjects = subjects
+        self.names = names
+        self.health = health
+        self.now = now
         self._policy = policy
-        self._health = health
-        self._now = now
+
+    def put(
+        self,
+        frame: Frame,
+        kind: type[F],
+        *,
+        to: Iterable[str] | None = None,
+        path: tuple[str, ...] = (),
+    ) -> Question[F]:
+        """Ask members (all, unless named) something to be collected later; use it in a `with`.
+
+        Args:
+            frame: The question.
+            kind: The frame that is an answer.
+            to: Whom to ask.
+            path: The way what is sent takes.
+        """
+        names = tuple(self.names() if to is None else to)
+        frames, paths = dict.fromkeys(names, frame), dict.fromkeys(names, path)
+        return Question(self, kind, frames, paths, broadcast=to is None)
 
     def ask(
         self,
@@ -102,32 +222,14 @@ class Calls:
         kind: type[F],
         *,
         to: Iterable[str] | None = None,
-        subject: str | None = None,
         path: tuple[str, ...] = (),
         wait: float | None = None,
     ) -> Gathered[F]:
-        """Ask members (all, unless named) and wait until every one that still speaks has answered.
+        """Ask members (all, unless named), and wait until every one that still speaks has answered.
 
-        Args:
-            frame: The question.
-            kind: The frame that is an answer.
-            to: Whom to ask.
-            subject: Where all members listen, if the question is for all.
-            path: The way what is sent takes.
-            wait: How long at most, in seconds; the hive's deadline by default. Silence within a time of one's own
-                is not held against a member.
+        Silence is held against a member only where the hive's whole deadline was waited for, as by default.
         """
-        if to is not None:
-            listed = tuple(to)
-            return self.ask_each(
-                dict.fromkeys(listed, frame), kind, paths=dict.fromkeys(listed, path), wait=wait
-            )
-        names = tuple(self._names())
-        with tracer.span("hive.ask", members=len(names)) as span, self._bus.inbox() as inbox:
-            reached = inbox.ask(subject or self._subjects.ask, frame, path=path)
-            found = self._collect(inbox, kind, names, {}, reached, wait)
-            span.note(answered=len(found.answers))
-        return found
+        return self._collected(self.put(frame, kind, to=to, path=path), wait)
 
     def ask_each(
         self,
@@ -138,51 +240,15 @@ class Calls:
         wait: float | None = None,
     ) -> Gathered[F]:
         """Ask some members, each something of its own."""
-        if not frames:
-            return Gathered((), {}, {})
-        faults: dict[str, str] = {}
-        with tracer.span("hive.ask", members=len(frames)) as span, self._bus.inbox() as inbox:
-            for name, frame in frames.items():
-                if not inbox.ask(self._subjects.to(name), frame, path=(paths or {}).get(name, ())):
-                    faults[name] = NOBODY
-            found = self._collect(inbox, kind, tuple(frames), faults, len(frames) - len(faults), wait)
-            span.note(answered=len(found.answers))
-        return found
+        return self._collected(Question(self, kind, frames, paths or {}), wait)
 
-    def _collect(
-        self,
-        inbox: Inbox,
-        kind: type[F],
-        names: tuple[str, ...],
-        faults: dict[str, str],
-        reached: int,
-        wait: float | None,
-    ) -> Gathered[F]:
-        answers: dict[str, F] = {}
-        listening = set(names) - faults.keys()
-        waited = (listening - self._health.suspects()) or listening
-        until = self._now() + (self._policy.deadline if wait is None else wait)
-        taken = 0
-        while len(waited - answers.keys() - faults.keys()) > 0 and taken < reached:
-            left = until - self._now()
-            open_still = len(waited - answers.keys() - faults.keys())
-            fresh = inbox.take(min(reached, taken + open_still), wait=max(0.0, left))
-            taken += len(fresh)
-            for envelope in fresh:
-                if envelope.sender not in listening:
-                    continue
-                if isinstance(envelope.frame, kind):
-                    answers.setdefault(envelope.sender, envelope.frame)
-                else:
-                    faults[envelope.sender] = _fault(envelope.frame)
-            if left <= 0:
-                break
-        for name in names:
-            if name not in answers:
-                faults.setdefault(name, LATE)
-        silent = (name for name, fault in faults.items() if fault == LATE)
-        self._health.note(answers, silent if wait is None else ())
-        return Gathered(names, answers, faults)
+    def _collected(self, question: Question[F], wait: float | None) -> Gathered[F]:
+        with tracer.span("hive.ask") as span, question:
+            found = question.collect(self._policy.deadline if wait is None else wait)
+            span.note(members=len(found.asked), answered=len(found.answers))
+        if wait is None:
+            self.health.note((), (name for name, fault in found.faults.items() if fault == LATE))
+        return found
 
     def fetch(
         self,

@@ -19,15 +19,17 @@ question costs one message per member and cannot multiply.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from skep.confidence import DECAY_PER_DAY, effective
+from skep.confidence import effective
 from skep.errors import InvalidInputError
 from skep.events import belongs, dot_of
+from skep.filters import Filter
 from skep.hive.bus.bus import Bus, Subscription, safe_part
 from skep.hive.gateway import HivePolicy
 from skep.hive.member_calls import Listed
@@ -62,10 +64,10 @@ from skep.hive.messages import (
     SyncEvents,
     SyncRequest,
 )
-from skep.hive.shard_index import Shelf
+from skep.hive.shard import Shard
 from skep.hive.traces import tracer
 from skep.hive.trust import Keeps, Paths, blast, everything, lineage
-from skep.model import Event, Link, Memory
+from skep.model import STATUSES, Event, Link, Memory
 from skep.replication.exchange import BATCH, Transfer, seen, take, without_position
 from skep.replication.signatures import who_acts
 from skep.replication.version_vectors import Versions
@@ -91,7 +93,7 @@ class Counts(Protocol):
         ...
 
     @property
-    def shelf(self) -> Shelf:
+    def shard(self) -> Shard:
         """What it answers for."""
         ...
 
@@ -99,7 +101,13 @@ class Counts(Protocol):
 def status_of(member: Counts, query: StatusQuery) -> StatusAnswer:
     """The figures of one member; with `missing`, only of what it answers for in the place of others."""
     engine = member.bank.engine
-    by_status, by_kind, ids = member.shelf.tally(query.missing, now=engine.now())
+    mine = [
+        memory
+        for _row, memory in engine.find(Filter(statuses=STATUSES), limit=1 << 40)
+        if memory.status != "quarantined" and member.shard.mine(memory.id, query.missing)
+    ]  # what waits for review is nobody's yet, and counted apart
+    by_status, by_kind = dict(Counter(m.status for m in mine)), dict(Counter(m.kind for m in mine))
+    ids = {memory.id for memory in mine}
     links = sum(source in ids for source in engine.link_sources())
     trials = sum(m.successes + m.failures for m in engine.procedures() if m.id in ids and not m.merged_into)
     if query.missing:
@@ -259,14 +267,13 @@ def _hand_on(
 
 
 def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> float:
-    """How sure a memory is at a moment: by the hour where the hive has a ttl, else by the day.
+    """Confidence of a memory at a moment: as stored, or faded by the hour where the policy names a rate.
 
     >>> day_old = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
-    >>> [round(effective_confidence(day_old, 86_400.0, p), 3) for p in (HivePolicy(ttl=1e6), HivePolicy())]
-    [0.629, 0.792]
+    >>> [round(effective_confidence(day_old, 86_400.0, HivePolicy(decay_per_hour=r)), 3) for r in (0, 0.01)]
+    [0.8, 0.629]
     """
-    per_day = DECAY_PER_DAY if policy.ttl is None else 24 * policy.decay_per_hour
-    return effective(memory.confidence, memory.last_evidence_at, now, per_day=per_day)
+    return effective(memory.confidence, memory.last_evidence_at, now, per_day=24 * policy.decay_per_hour)
 
 
 def expired_of(member: Keeps, query: ExpiredQuery) -> ExpiredAnswer:
@@ -329,7 +336,6 @@ class Subjects:
     def __init__(self, hive: str) -> None:
         self.root = f"hive.{safe_part(hive)}"
         self.ask = f"{self.root}.ask"
-        self.facts = f"{self.root}.facts"
         self.events = f"{self.root}.events"
 
     def to(self, member: str) -> str:
@@ -348,7 +354,6 @@ class Member:
         subjects: Subjects,
         *,
         first_for: Callable[[str, tuple[str, ...]], bool] | None = None,
-        owner_of: Callable[[str], str | None] | None = None,
         keeps: Callable[[str, str], bool] | None = None,
         keyring: Keyring | None = None,
         signers: Signers | None = None,
@@ -363,7 +368,6 @@ class Member:
             bus: How it is asked.
             subjects: Where.
             first_for: Whether it answers for a memory while some members are missing.
-            owner_of: Who answers for a memory.
             keeps: Whether a member should hold a copy of a memory.
             keyring: Whose events are believed.
             signers: The keys of the agents that write here.
@@ -381,13 +385,7 @@ class Member:
         self.paths = Paths(bank, name, way_from or (lambda actor: (actor, name)))
         self._keeps = keeps
         self._met = met
-        self.shelf = Shelf(
-            bank.engine.store,
-            member=name,
-            first_for=first_for,
-            owner_of=owner_of,
-            lineage=self._sources,
-        )
+        self.shard = Shard(bank.engine, member=name, answers_for=first_for, lineage=self._sources)
         self._subscriptions: list[Subscription] = []
 
     def start(self) -> None:
@@ -395,7 +393,6 @@ class Member:
         self._subscriptions = [
             self.bus.subscribe(self.subjects.ask, self._handle),
             self.bus.subscribe(self.subjects.to(self.name), self._handle),
-            self.bus.subscribe(self.subjects.facts, self._handle),
         ]
 
     def stop(self) -> None:
@@ -408,7 +405,7 @@ class Member:
         frame = envelope.frame
         match frame:
             case ShardQuery():
-                return ShardResponse(member=self.name, slice=self.shelf.answer(frame.ask))
+                return ShardResponse(member=self.name, slice=self.shard.answer(frame.ask))
             case ShardFetch():
                 return self._fetched(frame)
             case ShardStore():

@@ -1,16 +1,8 @@
-"""What a recall asks of a shelf, and what the shelf answers: raw signals and statistics, never scores.
+"""What members of a hive say to each other: one frozen type per thing that can be said, and the envelope around it.
 
-Scores of different banks cannot be compared: each knows only its own word counts. So a shelf sends, per
-candidate, how often each query term occurs, the length, the cosine and the stored priors, and for itself
-how many memories and terms it holds; the asker adds the counts up and scores everything at once, exactly as
-one bank holding all of it would. Columns are little-endian bytes, so that answers of many shelves are
-joined without a loop.
-
-What travels on a bus: one frozen type per thing that can be said, and the envelope around it.
-
-Frames are tagged msgpack, so a receiver decodes them in one step and refuses anything else with a named
-error. The envelope carries who sent it, where to answer, the trace it belongs to and the hives it has
-passed through.
+Frames are tagged msgpack, so a receiver decodes them in one step and refuses anything else with a named error. The
+envelope carries who sent it, where to answer, the trace it belongs to and the hives it has passed through. `Ask` and
+`Slice` are a recall's question to a shard and its answer. Pure values; every module of the hive may use them.
 """
 
 from __future__ import annotations
@@ -18,6 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from skep.errors import SyncError
 from skep.filters import Filter
@@ -26,29 +19,46 @@ from skep.replication.signatures import Fault
 from skep.replication.version_vectors import Versions
 
 PRIVATE = "\x1eprivate"
-"""The name of an agent's own shelf among those of the members; no member can be called so."""
-Moment = tuple[float, int]
-"""When a memory was made, and its place among those of its writer."""
+"""The name of an agent's private bank among the members; no member can be called so."""
+ROW = np.dtype(
+    [
+        ("cosine", "<f4"),
+        ("created_at", "<f8"),
+        ("confidence", "<f8"),
+        ("last_evidence_at", "<f8"),
+        ("importance", "<f8"),
+        ("content", "<i8"),
+        ("scope", "<u8"),
+        ("place", "<u8"),
+        ("talk", "<u8"),
+        ("kind", "u1"),
+        ("admitted", "?"),
+    ]
+)
+"""A candidate as it travels. The cosine is nan where there is no vector; `content` is equal where two memories say the
+same; `scope`, `place` (user and project) and `talk` (with the session) are keys, 0 for none; `admitted` says whether
+it passes the filter, which memories asked for by id or beside others need not."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A question to a shelf."""
+    """A recall's question to a shard."""
 
     terms: tuple[str, ...] = ()
     vector: bytes | None = None
     embedder: str | None = None
-    """Vectors count only where this is the shelf's own fingerprint."""
+    """Vectors count only where this is the fingerprint of the shard's own."""
     where: Filter = Filter()
     k_words: int = 100
     k_vectors: int = 100
-    texts: bool = False
-    vectors: bool = False
+    vectors: int = 0
+    """Send the vector of each candidate, of so many dimensions; 0 sends none."""
     counters: bool = False
-    near: dict[str, tuple[Moment, ...]] = msgspec.field(default_factory=dict[str, tuple[Moment, ...]])
-    """Instead of candidates: the `window` neighbours on either side of these moments, per conversation."""
-    window: int = 0
+    """Send uses, confirmations, last use and authors of each candidate."""
     former: int = 0
     """Send also the best so many by words and by meaning among what was replaced, and what is current in its place."""
+    near: dict[int, tuple[float, ...]] = msgspec.field(default_factory=dict[int, tuple[float, ...]])
+    """Instead of candidates: the `window` memories on either side of these moments, per scope."""
+    window: int = 0
     only: tuple[str, ...] = ()
     """Instead of candidates: these very memories, whether the filter admits them or not."""
     missing: tuple[str, ...] = ()
@@ -59,52 +69,35 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one shelf holds for a question; one entry per candidate in every column."""
+    """A shard's answer: candidates with what is known of each, and the statistics of what the shard answers for."""
 
     ids: tuple[str, ...] = ()
-    counts: bytes = b""
-    """uint16, candidates x terms: how often each term occurs."""
-    length: bytes = b""
-    """uint32: how many terms the memory has."""
-    cosine: bytes = b""
-    """float32; nan where there is no vector."""
-    content: bytes = b""
-    """int64: equal where two memories say the same."""
-    created_at: bytes = b""
-    confidence: bytes = b""
-    last_evidence_at: bytes = b""
-    importance: bytes = b""
-    keys: tuple[str, ...] = ()
-    """The conversation each belongs to; empty where it belongs to none."""
-    voices: tuple[str, ...] = ()
-    """The kind of each; neighbours are of one kind, whoever wrote them."""
-    authors: tuple[str, ...] = ()
-    """The agent that wrote each; empty where none is named."""
-    admitted: bytes = b""
-    """uint8: whether it passes the filter; candidates all do."""
-    heirs: tuple[str, ...] = ()
-    """What was put in the place of each, as far as the shelf's bank can follow; empty where it was not replaced."""
+    rows: bytes = b""
+    """One `ROW` per candidate."""
+    weights: bytes = b""
+    """float32, candidates x terms: BM25 of each term without the rarity of the term, which only the asker knows. Lengths
+    are compared with the mean of the member's own bank."""
     texts: tuple[str, ...] = ()
+    """Title and text of each."""
+    heirs: tuple[str, ...] = ()
+    """What was put in the place of each, as far as the bank can follow; empty where it was not replaced."""
     vectors: bytes = b""
-    uses: bytes = b""
-    confirmations: bytes = b""
-    last_used_at: bytes = b""
+    counters: bytes = b""
+    """float64, candidates x 3: uses, confirmations, last use."""
     agents: tuple[tuple[str, ...], ...] = ()
     """Who wrote each, and who wrote what it was derived from."""
     former: Slice | None = None
-    """What was replaced and matches, and what the shelf has of that in its place."""
+    """What was replaced and matches, and what the shard has of that in its place."""
     whole: bool = False
-    """Whether this is all the shelf has of the scopes asked for, so that it has no further neighbours."""
-    held: int = 0
-    """How many memories the shelf answers for."""
-    terms: int = 0
-    """How many terms those have together."""
-    having: tuple[int, ...] = ()
-    """Per query term, how many of them hold it."""
+    """Whether the bank holds nothing else of the scopes asked for, so that these have no further neighbours there."""
+    held: float = 0.0
+    """How many memories the shard answers for, estimated from the share of its candidates."""
+    having: tuple[float, ...] = ()
+    """Per term, how many of them hold it."""
     matched: int = 0
-    """Candidates by words, before any were left out."""
+    """Memories that hold a term, before any were left out."""
     embedded: int = 0
-    """Candidates by meaning, before any were left out."""
+    """Memories that have a vector, before any were left out."""
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -137,7 +130,7 @@ class FactRetracted(msgspec.Struct, frozen=True, tag="FACT_RETRACTED", kw_only=T
 
 
 class ShardQuery(msgspec.Struct, frozen=True, tag="SHARD_QUERY", kw_only=True):
-    """What do you hold for this query? Answered from the local shelf alone, never forwarded."""
+    """What do you hold for this query? Answered from the member's own bank, never forwarded."""
 
     ask: Ask
 

@@ -7,7 +7,7 @@ which can be subclassed or replaced.
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Literal
@@ -135,7 +135,7 @@ class Orchestrator:
         """Ask the agent's own memories, its hive and all peers, and rank everything once."""
         layers = {"": self.hive.asking(self.bank.private)}
         layers |= {name: peer.asking() for name, peer in self.peers.items()}
-        asking = msgspec.structs.replace(layers[""], scatter=lambda: _Layers(layers))
+        asking = msgspec.structs.replace(layers[""], members=lambda: _Layers(layers))
         recaller = HiveRecaller(self.bank.engine, asking)
         where: Filter = self.bank.filter(valid_at=self.hive.now(), **options)
         with tracer.span("hive.unified", agent=self.agent, layers=len(layers)):
@@ -266,28 +266,17 @@ def _draft(frame: FactPromoted) -> Memory | str:
         return f"the event that made it makes no sense: {error}"
 
 
-class _Prefixed:
-    """Names of one hive among names of many."""
-
-    def __init__(self, prefix: str, names: Container[str]) -> None:
-        self._prefix = prefix
-        self._names = names
-
-    def __contains__(self, name: object) -> bool:
-        return f"{self._prefix}{name}" in self._names
-
-
 class _Layers:
-    """Several hives asked as one; implements `union.Members`."""
+    """Several hives asked as one; implements `hive_sources.Members`."""
 
     def __init__(self, layers: Mapping[str, Asking]) -> None:
-        self._scatters: dict[str, Asked] = {name: asking.scatter() for name, asking in layers.items()}
+        self._scatters: dict[str, Asked] = {name: asking.members() for name, asking in layers.items()}
 
-    def ask(self, ask: Ask, *, but: Container[str] = ()) -> Mapping[str, Slice]:
+    def ask(self, ask: Ask) -> Mapping[str, Slice]:
         """The answers by hive and member; all hives are asked at once, so that none uses up another's time."""
 
         def one(name: str) -> Mapping[str, Slice]:
-            parts = self._scatters[name].ask(ask, but=_Prefixed(f"{name}\x1f", but))
+            parts = self._scatters[name].ask(ask)
             return {f"{name}\x1f{member}": part for member, part in parts.items()}
 
         names = list(self._scatters)
@@ -308,7 +297,7 @@ class _Layers:
             }
             if wanted:
                 parts.append(scatter.fetch(wanted, links=links))
-        return joined(*parts)
+        return joined(parts)
 
     @property
     def heard(self) -> Heard:

@@ -113,7 +113,7 @@ class Placing:
             for memory_id in waiting:
                 layout.unplaced[memory_id] = home.name
             home.bank.set_setting(f"{UNPLACED}{home.name}", self._waiting_at(layout, home))
-            home.shelf.reassign()
+            home.shard.reassign()
 
     @staticmethod
     def _waiting_at(layout: Sharded, home: Member) -> list[str]:
@@ -138,7 +138,7 @@ class Placing:
             home.bus.publish(self.subjects.events, frame, path=(self.name,))
         if len(self.layout.members) == 1:
             return 0
-        told = self.calls.ask(frame, ShardStored, subject=self.subjects.facts, path=(home.name,))
+        told = self.calls.ask(frame, ShardStored, path=(home.name,))
         if silent is not None:
             silent.update(told.missing)
         return len(told.answers)
@@ -278,8 +278,9 @@ class Placing:
             for member in self.members.values():
                 if self._waiting_at(self.layout, member):
                     member.bank.set_setting(f"{UNPLACED}{member.name}", None)
-                    member.shelf.reassign()
             self.layout.unplaced.clear()
+        for member in self.members.values():
+            member.shard.reassign()
         return done
 
     def behind(self, member: Member) -> int:
@@ -295,10 +296,7 @@ class Placing:
 
     def rebalance(self) -> Repaired:
         """After members came or went: give every owner its memories."""
-        done = self.repair()
-        for member in self.members.values():
-            member.shelf.reassign()
-        return done
+        return self.repair()
 
     # A hive as a replica
 

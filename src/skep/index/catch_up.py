@@ -178,7 +178,7 @@ class Shelf:
             raise BadFileError(f"{listed.name}: not the size it had")
         file.verify(VITAL)
         self._files[listed.name] = file
-        return Segment(listed.name, file.arrays(), listed.size, file.verify)
+        return Segment(listed.name, file.arrays(), listed.size)
 
     def _open_frame(self, folder: str, name: str) -> Frame:
         file = open_file(os.path.join(folder, name), "frame", self.owner)
@@ -520,7 +520,6 @@ def trimmed(segment: Segment, keep: Flags, *, oldest: bool) -> Content:
         tag_offsets=tag_offsets,
         tag_docs=tag_docs,
         codes=None if segment.codes is None else segment.codes.pick(places),
-        ids=segment.ids.pick(places),
         sketches=None if segment.sketches is None else segment.sketches.pick(places),
     )
 

@@ -1,9 +1,8 @@
-"""The slots that a search may see, in whatever form it wants them.
+"""Masks: which slots a filter admits, decided exactly and before anything is scored.
 
-Which rows a search may see, decided exactly and before anything is scored.
-
-A mask over a hundred thousand rows costs more than a search, and the same few filters are asked again and again,
-so masks are kept. What depends on time changes only when some row's time comes: a mask says until when it holds.
+A mask over a hundred thousand rows costs more than a search, and the same few filters are asked again and again, so
+masks are kept. What depends on time changes only when the time of some row comes: a mask says until when it holds.
+`index` asks; the columns of the table answer.
 """
 
 from __future__ import annotations
@@ -12,15 +11,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
 from math import inf, log
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec.structs import astuple
 
-from skep import runtime
 from skep.filters import Filter
-from skep.index.bm25 import distinct_sorted
 from skep.index.columns import KIND_CODES, STATUS_CODES, key_of, maybe_key, scope_key
 from skep.model import ANY, Scope
 
@@ -29,76 +24,34 @@ if TYPE_CHECKING:
 
     from skep.index.row_table import Table
 
-
-if TYPE_CHECKING:
     Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
-
-class Admitted:
-    """The slots that a search may see: live, and admitted by every condition. Made from a mask or from few slots."""
-
-    def __init__(self, mask: Mask | None, version: int, *, slots: Ints | None = None, room: int = 0) -> None:
-        self.version = version
-        """The state of the table it is true of."""
-        self.all = False
-        """Whether it is every slot there is."""
-        self.size = 0
-        """Bytes it takes now; more once its slots, or its mask, were asked for."""
-        if mask is not None:
-            self.mask = mask
-            self.count = int(np.count_nonzero(mask))
-            self.all = self.count == len(mask)
-            self.size = mask.nbytes
-        elif slots is not None:
-            self.slots = slots
-            self.count = len(slots)
-            self.size = slots.nbytes
-        self._room = room
-
-    @cached_property
-    def slots(self) -> Ints:
-        """The slots themselves, ascending."""
-        slots = np.flatnonzero(self.mask)
-        self.size += slots.nbytes
-        return slots
-
-    @cached_property
-    def mask(self) -> Mask:
-        """One flag per slot."""
-        mask = np.zeros(self._room, dtype=bool)
-        mask[self.slots] = True
-        self.size += mask.nbytes
-        return mask
-
-    @cached_property
-    def places(self) -> memoryview:
-        """The slots as compiled searches take them: a view costs far less to look at than an array."""
-        return self.slots.data
-
-    @cached_property
-    def flags(self) -> memoryview | None:
-        """The mask as compiled searches take it; None where it is every slot there is."""
-        return None if self.all else self.mask.data
-
-
-if TYPE_CHECKING:
     Floats = NDArray[np.float64]
-    Part = slice | Ints
+    Mask = NDArray[np.bool_]
 
 DAY = 86400.0
 SLACK = 1.0
 """Seconds around a crossing within which a mask is not kept, so that rounding never decides."""
 KEPT = 16
 """Parts of filters that are kept."""
-FILTERS, KEPT_BYTES = 1024, 4 << 20
-"""Whole filters that are kept, and what they may take, unless masks of all rows for each part take more."""
-FEW = 8
-"""Tags that fewer than one row in so many carries are decided for those rows alone."""
-BY_HAND = 8
-"""Rows that were just written, up to which each is looked at by itself: an array costs more than a row."""
+FILTERS = 32
+"""Whole filters that are kept while the table stays as it is."""
 BLOCK = 8192
 """Rows looked at together where a row takes several steps: what lies between them stays in the cache."""
+
+
+class Admitted:
+    """The slots that a search may see: live, and admitted by every condition."""
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+        self.count = int(np.count_nonzero(mask))
+        self.all = self.count == len(mask)
+        """Whether it is every slot there is."""
+
+    @cached_property
+    def slots(self) -> Ints:
+        """The slots themselves, ascending."""
+        return np.flatnonzero(self.mask)
 
 
 Times = tuple[float | None, float | None]
@@ -114,214 +67,94 @@ def _hold(moments: Moments, times: Times) -> bool:
     return (at is None or low <= at < high) and (now is None or first <= now < last)
 
 
-class _Kept:
+class _Part:
     """The answer to one part of a filter, live or not, for the first `upto` slots, and when it holds."""
 
-    __slots__ = ("admitted", "mask", "moments", "upto")
+    __slots__ = ("mask", "moments", "upto")
 
     def __init__(self, room: int) -> None:
         self.mask: Mask = np.zeros(room, dtype=bool)
         self.upto = 0
         self.moments: Moments = ((-inf, inf), (-inf, inf))
-        self.admitted: Admitted | None = None
-        """With the dead slots taken out; only of the standing part."""
 
 
-Kept = OrderedDict[tuple[Any, ...], _Kept]
-Decide = Callable[["Table", "Filter", slice, "Mask", _Kept], None]
-
-
-class _Whole:
-    """What a whole filter admits, for as long as its standing part holds and the table stays as it was.
-
-    Of that part it keeps the moments alone: a mask of all rows for each filter would take far more than what it admits.
-    """
-
-    __slots__ = ("admitted", "moments", "size")
-
-    def __init__(self, moments: Moments, admitted: Admitted) -> None:
-        self.moments = moments
-        self.admitted = admitted
-        self.size = 0
-        """The bytes that were counted for it."""
+Parts = OrderedDict[tuple[Any, ...], _Part]
+Decide = Callable[["Table", "Filter", slice, "Mask"], Moments]
 
 
 class Masks:
     """The masks of one table, the most recently used ones.
 
     A filter has a *standing* part, the same for nearly every search (what is current, at this time, sure enough),
-    and a *narrowing* part (whose, what kind, which tags). Each is decided for itself, so that a filter that was
-    never asked before costs little. What whole filters admit is kept too: few rows take little room, so that a
-    filter for every agent, project or tag of a bank may be.
+    and a *narrowing* part (whose, what kind, which tags). Each is decided for itself and only for the slots that came
+    since, so that a filter that was never asked before costs little.
     """
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self._standing: Kept = OrderedDict()
-        self._narrowing: Kept = OrderedDict()
-        self._whole: OrderedDict[tuple[Any, ...], _Whole] = OrderedDict()
+        self._standing: Parts = OrderedDict()
+        self._narrowing: Parts = OrderedDict()
+        self._whole: OrderedDict[tuple[Any, ...], tuple[Moments, Admitted]] = OrderedDict()
+        """What whole filters admit, and while it holds."""
         self._version = table.version
         """Of the table that whole filters were decided for."""
-        self._bytes = 0
-        """What they take."""
-        self._last: _Whole | None = None
-        """The one that was handed out last: it may have grown since."""
 
     def admitted(self, where: Filter) -> Admitted:
         """What a filter admits now."""
-        last = self._last
-        if self._version != self.table.version or (last is not None and last.size != last.admitted.size):
-            self._settle()
-        asked = astuple(where)
-        at, now = asked[_VALID_AT], asked[_NOW]
-        key = (at is None, _WHOLE(asked))
-        known = self._whole.get(key)
-        if known is not None:
-            (low, high), (first, until) = known.moments
-            if (at is None or low <= at < high) and first <= now < until:
-                self._whole.move_to_end(key)
-                self._last = known
-                return known.admitted
-        self._drop(key)
-        self._last = known = self._whole[key] = self._decided(where)
-        if len(self._whole) > FILTERS:
-            self._drop(next(iter(self._whole)))
-        return known.admitted
-
-    def _settle(self) -> None:
-        """Let go of what is no longer true, and of what takes too much room."""
-        table, last = self.table, self._last
-        if self._version != table.version:
+        if self._version != self.table.version:
             self._whole.clear()
-            self._version, self._bytes, self._last = table.version, 0, None
-        elif last is not None:
-            self._last = None
-            size = last.admitted.size
-            self._bytes += size - last.size
-            last.size = size
-            while self._bytes > max(KEPT_BYTES, KEPT * table.count) and len(self._whole) > 1:
-                self._drop(next(iter(self._whole)))
-
-    def _drop(self, key: tuple[Any, ...]) -> None:
-        known = self._whole.pop(key, None)
-        if known is not None:
-            self._bytes -= known.size
-
-    def _decided(self, where: Filter) -> _Whole:
-        """What a filter admits, from its parts."""
-        version, count = self.table.version, self.table.count
+            self._version = self.table.version
         key = _key(where)
         times = (where.valid_at, None if where.min_confidence is None else where.now)
+        known = self._whole.get(key)
+        if known is None or not _hold(known[0], times):
+            known = self._whole[key] = self._decided(where, key, times)
+        self._whole.move_to_end(key)
+        if len(self._whole) > FILTERS:
+            self._whole.popitem(last=False)
+        return known[1]
+
+    def _decided(self, where: Filter, key: tuple[Any, ...], times: Times) -> tuple[Moments, Admitted]:
+        """What a filter admits, from its parts."""
+        count = self.table.count
         standing = self._part(self._standing, key[:STANDING], where, times, _stands)
-        if standing.admitted is None or standing.admitted.version != version:
-            standing.admitted = Admitted(standing.mask[:count] & self.table.alive[:count], version)
-        narrowing_key = key[STANDING:]
-        if narrowing_key == _EVERYTHING:
-            return _Whole(standing.moments, standing.admitted)
-        admitted = None
-        if where.tags:
-            alone = narrowing_key[:3] == _EVERYTHING[:3] and narrowing_key[4:] == _EVERYTHING[4:]
-            admitted = self._tagged(where, standing.admitted, alone=alone)
-        if admitted is None:
-            narrowing = self._part(self._narrowing, narrowing_key, where, (None, None), _narrows)
-            admitted = Admitted(narrowing.mask[:count] & standing.admitted.mask, version)
-        return _Whole(standing.moments, admitted)
+        mask = standing.mask[:count] & self.table.alive[:count]
+        if key[STANDING:] != _EVERYTHING:
+            mask &= self._part(self._narrowing, key[STANDING:], where, (None, None), _narrows).mask[:count]
+        return standing.moments, Admitted(mask)
 
-    def _tagged(self, where: Filter, standing: Admitted, *, alone: bool) -> Admitted | None:
-        """What a filter by tags admits, decided for the rows that carry them alone; None if they are many.
-
-        `alone` says that it asks for nothing but tags.
-        """
-        table = self.table
-        found = _carrying(table, where.tags, standing.mask)
-        if found is None:
-            return None
-        if not alone or len(where.tags) > 1:
-            mask = np.ones(len(found), dtype=bool)
-            _by_scope(table, where, found, mask)
-            _by_values(table, where, found, mask)
-            if len(where.tags) > 1:
-                for group in where.tags:
-                    mask &= np.isin(found, _tagged(table, group))
-            found = found[mask]
-        return Admitted(None, standing.version, slots=found, room=table.count)
-
-    def _part(
-        self,
-        kept: Kept,
-        key: tuple[Any, ...],
-        where: Filter,
-        times: Times,
-        decide: Decide,
-    ) -> _Kept:
+    def _part(self, kept: Parts, key: tuple[Any, ...], where: Filter, times: Times, decide: Decide) -> _Part:
         """One part of a filter, decided for every slot there is."""
-        found = kept.get(key)
+        table, found = self.table, kept.get(key)
         if found is None or not _hold(found.moments, times):
-            found = kept[key] = _Kept(len(self.table.alive))
-            if len(kept) > KEPT:
-                kept.popitem(last=False)
-        else:
-            kept.move_to_end(key)
-        if found.upto < self.table.count:
-            self._extend(found, where, decide)
+            found = kept[key] = _Part(len(table.alive))
+        kept.move_to_end(key)
+        if len(kept) > KEPT:
+            kept.popitem(last=False)
+        if found.upto < table.count:
+            if len(found.mask) < table.count:
+                more = np.zeros(len(table.alive) - len(found.mask), dtype=bool)
+                found.mask = np.concatenate([found.mask, more])
+            part = slice(found.upto, table.count)
+            mask = np.ones(part.stop - part.start, dtype=bool)
+            (valid, sure), (valid_here, sure_here) = found.moments, decide(table, where, part, mask)
+            found.moments = (_narrow(valid, valid_here), _narrow(sure, sure_here))
+            found.mask[part] = mask
+            found.upto = table.count
         return found
 
-    def _extend(self, kept: _Kept, where: Filter, decide: Decide) -> None:
-        """Decide the slots that came after the mask was made."""
-        table = self.table
-        if len(kept.mask) < table.count:
-            kept.mask = np.concatenate([kept.mask, np.zeros(len(table.alive) - len(kept.mask), dtype=bool)])
-        part = slice(kept.upto, table.count)
-        mask = np.ones(part.stop - part.start, dtype=bool)
-        decide(table, where, part, mask, kept)
-        kept.mask[part] = mask
-        kept.upto = table.count
-        kept.admitted = None
 
-
-def _stands(table: Table, where: Filter, part: slice, mask: Mask, kept: _Kept) -> None:
-    ages = where.min_confidence is not None and where.decay_per_day
-    if part.start >= table.base and part.stop - part.start <= BY_HAND and not ages:  # as after a single write
-        valid, sure = kept.moments
-        kept.moments = (_narrow(valid, _each_stands(table, where, part, mask)), sure)
-        return
+def _stands(table: Table, where: Filter, part: slice, mask: Mask) -> Moments:
     if where.statuses:
         mask &= _among(table.column("status")[part], [STATUS_CODES.get(s, -1) for s in where.statuses])
-    valid, sure = kept.moments
-    kept.moments = (
-        _narrow(valid, _by_time(table, where, part, mask)),
-        _narrow(sure, _by_confidence(table, where, part, mask)),
-    )
+    return _by_time(table, where, part, mask), _by_confidence(table, where, part, mask)
 
 
-def _each_stands(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:
-    """The same for a few rows of the tail, one by one; and while no row's answer changes."""
-    low, high = -inf, inf
-    moment, bar = where.valid_at, where.min_confidence
-    for place in range(part.start, part.stop):
-        entry = table.tail.entries.get(place - table.base)
-        if entry is None:  # gone, so that nothing is asked of it
-            continue
-        row = entry.row
-        stands = not where.statuses or (row.status in where.statuses and row.status in STATUS_CODES)
-        if bar is not None and not row.confidence >= bar:
-            stands = False
-        if moment is not None:
-            for edge, opens in ((row.valid_from, True), (row.valid_to, False), (row.expires_at, False)):
-                if edge is None:
-                    continue
-                if edge <= moment:
-                    low, stands = max(low, edge), stands and opens
-                else:
-                    high, stands = min(high, edge), stands and not opens
-        mask[place - part.start] = stands
-    return low, high
-
-
-def _narrows(table: Table, where: Filter, part: slice, mask: Mask, _kept: _Kept) -> None:
+def _narrows(table: Table, where: Filter, part: slice, mask: Mask) -> Moments:
     _by_scope(table, where, part, mask)
     _by_values(table, where, part, mask)
     _by_tags(table, where, part, mask)
+    return (-inf, inf), (-inf, inf)
 
 
 def _key(where: Filter) -> tuple[Any, ...]:
@@ -343,10 +176,6 @@ def _key(where: Filter) -> tuple[Any, ...]:
     )
 
 
-_FIELDS = Filter.__struct_fields__
-_VALID_AT, _NOW = _FIELDS.index("valid_at"), _FIELDS.index("now")
-_WHOLE = itemgetter(*(place for place in range(len(_FIELDS)) if place not in (_VALID_AT, _NOW)))
-"""Of the fields of a filter, all but the moments it is asked for."""
 STANDING = 4
 """So many entries of a key are of the standing part."""
 _EVERYTHING = (None, False, (), (), (), (), None, None, None)
@@ -356,7 +185,7 @@ def _narrow(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, floa
     return max(a[0], b[0]), min(a[1], b[1])
 
 
-def _by_scope(table: Table, where: Filter, part: Part, mask: Mask) -> None:
+def _by_scope(table: Table, where: Filter, part: slice, mask: Mask) -> None:
     if where.scope is None:
         return
     admitted = _admitted(table, where.scope, part, len(mask))
@@ -365,7 +194,7 @@ def _by_scope(table: Table, where: Filter, part: Part, mask: Mask) -> None:
     mask &= admitted
 
 
-def _admitted(table: Table, scope: Scope, part: Part, count: int) -> Mask:
+def _admitted(table: Table, scope: Scope, part: slice, count: int) -> Mask:
     asked = {"user": scope.user, "project": scope.project, "session": scope.session}
     if ANY not in asked.values():
         return table.column("scope")[part] == np.uint64(scope_key(scope.user, scope.project, scope.session))
@@ -376,7 +205,7 @@ def _admitted(table: Table, scope: Scope, part: Part, count: int) -> Mask:
     return admitted
 
 
-def _by_values(table: Table, where: Filter, part: Part, mask: Mask) -> None:
+def _by_values(table: Table, where: Filter, part: slice, mask: Mask) -> None:
     if where.kinds:
         mask &= _among(
             table.column("kind")[part],
@@ -397,22 +226,9 @@ def _by_values(table: Table, where: Filter, part: Part, mask: Mask) -> None:
 def _among(values: NDArray[Any], codes: list[int]) -> Mask:
     found = np.zeros(len(values), dtype=bool)
     for code in codes:
-        same = _equal(values, code) if code >= 0 else False
-        if same is True:
-            found.fill(True)
-        elif same is not False:
-            found |= same
+        if code >= 0:
+            found |= values == values.dtype.type(code)
     return found
-
-
-def _equal(values: NDArray[Any], code: int) -> Mask | bool:
-    wanted = values.dtype.type(code)
-    return bool(values[0] == wanted) if _all_alike(values) else values == wanted
-
-
-def _all_alike(values: NDArray[Any]) -> bool:
-    """Whether a column is one value over and over, as those are that a segment does not store."""
-    return len(values) > 0 and values.strides == (0,)
 
 
 def _by_tags(table: Table, where: Filter, part: slice, mask: Mask) -> None:
@@ -423,41 +239,15 @@ def _by_tags(table: Table, where: Filter, part: slice, mask: Mask) -> None:
         mask &= tagged
 
 
-def _carrying(table: Table, groups: tuple[tuple[str, ...], ...], mask: Mask) -> Ints | None:
-    """The slots of a mask that meet the rarest of some groups of tags, ascending; None if many do."""
-    if runtime.native is not None and len(groups) == 1 and len(groups[0]) == 1:
-        key = key_of(groups[0][0])
-        lists, newest = table.tags, table.tail.tagged(key)
-        if newest:
-            lists = (*lists, (table.base, None, None, np.array(newest, dtype=np.uint32)))
-        room = np.empty(table.count // FEW, dtype=np.int64)
-        found = runtime.native.carrying(lists, key, mask, room)
-        return None if found < 0 else room[:found].copy()
-    found = min((_tagged(table, group) for group in groups), key=len)
-    if len(found) * FEW > table.count:
-        return None
-    found = distinct_sorted(found)
-    return found[mask[found]]
-
-
-def _tagged(table: Table, group: tuple[str, ...], start: int = 0) -> Ints:
+def _tagged(table: Table, group: tuple[str, ...], start: int) -> Ints:
     """The slots that carry one of some tags, dead ones too; those of segments that end before `start` are left out."""
-    parts = [slots + np.int64(base) for tag in group for base, slots in _lists(table, tag, start)]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-
-def _lists(table: Table, tag: str, start: int = 0) -> list[tuple[int, NDArray[np.uint32]]]:
-    """Part by part where it begins and which of its places carry a tag, ascending."""
-    key = key_of(tag)
-    lists = [
-        (base, segment.tagged(key))
-        for base, segment in zip(table.bases, table.segments, strict=False)
-        if base + segment.count > start
-    ]
-    newest = table.tail.tagged(key)
-    if newest:
-        lists.append((table.base, np.array(newest, dtype=np.uint32)))
-    return lists
+    parts: list[Ints] = [np.zeros(0, dtype=np.int64)]
+    for key in map(key_of, group):
+        for base, segment in zip(table.bases, table.segments, strict=False):
+            if base + segment.count > start:
+                parts.append(segment.tagged(key) + np.int64(base))
+        parts.append(np.array(table.tail.tagged(key), dtype=np.int64) + table.base)
+    return np.concatenate(parts)
 
 
 def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[float, float]:
@@ -472,14 +262,10 @@ def _by_time(table: Table, where: Filter, part: slice, mask: Mask) -> tuple[floa
         ("expires_at", False),
     ):
         edges = table.column(name)[part]
-        if _all_alike(edges):
+        if len(edges) and edges.strides == (0,):  # one value over and over, as a segment keeps most columns
             edges = edges[:1]
         passed = edges <= moment
-        if len(passed) < len(mask):  # all alike: numpy is slow where one flag stands for all
-            if bool(passed[0]) is not opens:
-                mask.fill(False)
-        else:
-            mask &= passed if opens else ~passed
+        mask &= passed if opens else ~passed
         low = max(low, float(edges.max(initial=-inf, where=passed)))
         high = min(high, float(edges.min(initial=inf, where=~passed)))
     return low, high
@@ -491,8 +277,7 @@ def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tupl
         return -inf, inf
     bar, decay, now = where.min_confidence, where.decay_per_day, where.now
     if not decay:  # as nearly every search has it: what is stored decides, at any time
-        if table.least("confidence", part) < bar:
-            mask &= table.column("confidence")[part] >= bar
+        mask &= table.column("confidence")[part] >= bar
         return -inf, inf
     if decay > 0 and bar > 0:
         first = _first_crossing(table, part, bar, decay) - SLACK
@@ -519,7 +304,8 @@ def _by_confidence(table: Table, where: Filter, part: slice, mask: Mask) -> tupl
 
 def _first_crossing(table: Table, part: slice, bar: float, decay: float) -> float:
     """No row falls below the bar before this moment: the oldest would not, were it as unsure as the least sure."""
-    least = table.least("confidence", part)
+    least = float(table.column("confidence")[part].min(initial=inf))
     if not bar <= least < inf:
         return -inf
-    return table.least("last_evidence_at", part) + log(least / bar) / decay * DAY
+    oldest = float(table.column("last_evidence_at")[part].min(initial=inf))
+    return oldest + log(least / bar) / decay * DAY

@@ -1,4 +1,8 @@
-"""The index as the rest of skep sees it: it catches up with the store, and answers."""
+"""SegmentIndex: the words and vectors of one bank, searched under exact filters.
+
+The engine opens one per bank; recall and maintenance ask it. It reads the store through `IndexSource` and touches
+nothing but its own folder. Whatever it holds can be deleted: it is built again from the store.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,10 @@ import numpy as np
 
 from skep import runtime
 from skep.errors import EmbedderMismatchError
-from skep.index.bm25 import WordScores, asked_for, look_up, scores_of, term_parts
+from skep.index.bm25 import asked_for, best_matches, look_up, score_words, term_parts
 from skep.index.catch_up import FAILURES, Upkeep
 from skep.index.filter_masks import Masks
 from skep.index.quantisation import packed, turned
-from skep.index.row_table import RANKED
 from skep.index.vector_search import Scanner, cosines_of, vectors_of
 
 if TYPE_CHECKING:
@@ -29,68 +32,38 @@ if TYPE_CHECKING:
     from skep.index.quantisation import Query
     from skep.index.row_table import Table
 
-
-if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
 Answer = TypeVar("Answer")
-LINES = 7
-"""Of a pool."""
-ROUNDED = ("confidence", "importance")
-"""Columns that a pool has as floats of four bytes."""
 
 
-class Pool:
+class Pool(NamedTuple):
     """The candidates of one search, one entry per row in every array."""
 
-    __slots__ = ("lines", "scale", "vectors_total", "words_total")
+    rows: Ints
+    words: Floats
+    """BM25 over the whole bank; 0 where no term matches."""
+    cosine: Singles
+    """Raw cosine; nan where the row, or the query, has no vector."""
+    created_at: Floats
+    confidence: Floats
+    last_evidence_at: Floats
+    importance: Floats
+    words_total: int
+    """Admitted rows that hold at least one of the terms."""
+    vectors_total: int
+    """Admitted rows that have a vector; 0 without a query vector."""
 
-    def __init__(self, lines: Floats, words_total: int, vectors_total: int) -> None:
-        self.lines = lines
-        """Everything that is known of them: seven lines, of which the first is whole numbers."""
-        self.scale: tuple[Any, ...] | None = None
-        """What makes calibrated cosines of the raw ones, told by whoever knows; see `retrieval.sources.Pool`."""
-        self.words_total = words_total
-        """How many admitted rows hold at least one of the terms."""
-        self.vectors_total = vectors_total
-        """How many admitted rows have a vector; 0 without a query vector."""
 
-    @property
-    def rows(self) -> Ints:
-        """The row of each."""
-        return self.lines[0].view(np.int64)
+class Best(NamedTuple):
+    """The slots that a search found, in the order of their rows."""
 
-    @property
-    def words(self) -> Floats:
-        """BM25 over the whole bank; 0 where no term matches."""
-        return self.lines[1]
-
-    @property
-    def created_at(self) -> Floats:
-        """When each was made."""
-        return self.lines[2]
-
-    @property
-    def confidence(self) -> Floats:
-        """As stored, rounded to four bytes; so is the importance."""
-        return self.lines[3]
-
-    @property
-    def last_evidence_at(self) -> Floats:
-        """When each was last borne out."""
-        return self.lines[4]
-
-    @property
-    def importance(self) -> Floats:
-        """As stored."""
-        return self.lines[5]
-
-    @property
-    def cosine(self) -> Singles:
-        """Raw cosine; nan where the row, or the query, has no vector."""
-        return self.lines[6].astype(np.float32)
+    slots: Ints
+    words: Singles
+    cosine: Singles
+    words_total: int
 
 
 class Neighbours(NamedTuple):
@@ -144,7 +117,6 @@ class SegmentIndex:
         self._lock = lock or threading.RLock()
         self._upkeep = Upkeep(folder, source, tail_limit=tail_limit, read_only=read_only)
         self._masks = Masks(self._upkeep.table)
-        self._scores = WordScores()
         self._scanner = Scanner()
         self._timelines: Timelines | None = None
         self._turn: int | None = None
@@ -186,13 +158,14 @@ class SegmentIndex:
             k_vectors: How many to take by meaning.
             term_weights: Factors for some terms, 1 for the others; 0 leaves a term out.
         """
-        with self._lock:
-            try:
-                return self._search(terms, vector, where, k_words, k_vectors, term_weights)
-            except FAILURES:
-                if not self._built_again():
-                    raise
-                return self._search(terms, vector, where, k_words, k_vectors, term_weights)
+
+        def answer() -> Pool:
+            table, admitted = self._upkeep.table, self._masks.admitted(where)
+            best = self._best(table, terms, vector, admitted, k_words, k_vectors, term_weights)
+            with_vectors = 0 if vector is None or not table.dim else _having_vectors(table, admitted)
+            return _pool(table, table.rows[best.slots], best, with_vectors)
+
+        return self._trusting(answer)
 
     def admits(self, where: Filter) -> bool:
         """Whether a filter admits anything."""
@@ -223,12 +196,11 @@ class SegmentIndex:
     def best_by_words(self, queries: Sequence[Sequence[str]], where: Filter, k: int) -> list[Ints]:
         """The `k` best rows by words alone for each of many queries, best first, under one filter."""
 
-        from skep.index.bm25 import best_by_words
-
         def answer() -> list[Ints]:
-            table = self._upkeep.table
-            found = best_by_words(table, self._masks.admitted(where).mask, queries, k)
-            return [table.rows[slots] for slots in found]
+            table, admitted = self._upkeep.table, self._masks.admitted(where)
+            return [
+                _best_first(table, self._best(table, terms, None, admitted, k, 0, None)) for terms in queries
+            ]
 
         return self._trusting(answer)
 
@@ -247,18 +219,14 @@ class SegmentIndex:
         def answer() -> Pool:
             table = self._upkeep.table
             slots = table.slots_of(rows)
-            words, cosine = np.zeros(len(rows), np.float32), np.full(len(rows), np.nan, dtype=np.float32)
-            there = slots >= 0
-            if runtime.native is not None:
-                words[there] = scores_of(table, terms, slots[there])
-            else:
-                words[there] = self._scores.score(table, terms)[slots[there]]
+            words = term_parts(table, list(dict.fromkeys(terms)), slots).sum(axis=1)
+            cosine = np.full(len(rows), np.nan, dtype=np.float32)
             query = self._unit(vector)
             if query is not None:
                 order = np.argsort(slots, kind="stable")
                 order = order[slots[order] >= 0]
                 cosine[order] = cosines_of(table, slots[order], query)
-            return _as_pool(table, rows, slots, words, cosine, 0, 0)
+            return _pool(table, rows, Best(slots, words, cosine, 0), 0)
 
         return self._trusting(answer)
 
@@ -284,10 +252,6 @@ class SegmentIndex:
             return [table.values(name, slots) for name in names]
 
         return self._trusting(answer)
-
-    def ids(self, rows: Ints) -> list[str]:
-        """The id of each row; empty where the index does not know it."""
-        return self._trusting(lambda: self._upkeep.table.ids(rows))
 
     def idf(self, terms: Sequence[str]) -> Floats:
         """How rare each term is in the whole bank."""
@@ -403,54 +367,44 @@ class SegmentIndex:
         measured = self._measured(vector)
         return None if measured is None else turned(*measured)
 
-    def _search(
+    def _best(
         self,
+        table: Table,
         terms: Sequence[str],
         vector: Singles | None,
-        where: Filter,
+        admitted: Admitted,
         k_words: int,
         k_vectors: int,
         weights: Mapping[str, float] | None,
-    ) -> Pool:
-        if runtime.native is None:
-            return self._by_numpy(terms, self._unit(vector), where, k_words, k_vectors, weights)
-        table = self._upkeep.table
-        measured = None if vector is None else self._measured(vector)
-        admitted = self._masks.admitted(where)
-        room = k_words = min(k_words, table.count)
-        near, vectors_total = None, 0
-        if measured is not None:
-            k_vectors = min(k_vectors, table.count)
-            near = self._scanner.near(table, packed(*measured), admitted, k_vectors)
-            room, vectors_total = room + k_vectors, _having_vectors(table, admitted)
-        keys, factors, tail = asked_for(table, terms, weights)
-        lines, (compiled, told) = np.empty((LINES, room)), table.compiled
-        found, words_total = compiled.pool(keys, factors, tail, admitted.flags, k_words, near, lines)
-        lines = lines[:, :found]
-        if not told:
-            _tell(table, lines)
-        return Pool(lines, words_total, vectors_total)
-
-    def _by_numpy(
-        self,
-        terms: Sequence[str],
-        query: Query | None,
-        where: Filter,
-        k_words: int,
-        k_vectors: int,
-        weights: Mapping[str, float] | None,
-    ) -> Pool:
-        table = self._upkeep.table
+    ) -> Best:
+        """The best admitted slots by words and by meaning; compiled where the core is there."""
         k_words, k_vectors = min(k_words, table.count), min(k_vectors, table.count)
-        admitted = self._masks.admitted(where)
-        scores = self._scores.score(table, terms, weights)
-        slots, words_total = self._scores.best(table.rows, admitted, k_words)
-        if query is None:
-            cosine = np.full(len(slots), np.nan, dtype=np.float32)
-            return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, 0)
-        slots, cosine = self._scanner.pool(table, query, admitted, slots, k_vectors)
-        total = _having_vectors(table, admitted)
-        return _as_pool(table, table.rows[slots], slots, scores[slots], cosine, words_total, total)
+        if runtime.native is None:
+            scores = score_words(table, terms, weights)
+            slots, words_total = best_matches(scores, table.rows, admitted.mask, k_words)
+            query = self._unit(vector)
+            if query is None:
+                cosine = np.full(len(slots), np.nan, dtype=np.float32)
+            else:
+                slots, cosine = self._scanner.pool(table, query, admitted, slots, k_vectors)
+            return Best(slots, scores[slots], cosine, words_total)
+        measured, near, room = self._measured(vector), None, k_words
+        if measured is not None:
+            near = self._scanner.near(table, packed(*measured), admitted, k_vectors)
+            room += k_vectors
+        mask = None if admitted.all else admitted.mask
+        slots, words = np.empty(room, np.int64), np.empty(room, np.float32)
+        cosine = np.empty(room, np.float32)
+        found, words_total = table.compiled.pool(
+            *asked_for(table, terms, weights), mask, k_words, near, slots, words, cosine
+        )
+        return Best(slots[:found], words[:found], cosine[:found], words_total)
+
+
+def _best_first(table: Table, best: Best) -> Ints:
+    """The rows of a search by words, best first; ties go to the smaller row."""
+    rows = table.rows[best.slots]
+    return rows[np.lexsort((rows, -best.words))]
 
 
 def _having_vectors(table: Table, admitted: Admitted) -> int:
@@ -460,27 +414,17 @@ def _having_vectors(table: Table, admitted: Admitted) -> int:
     return int(np.count_nonzero(table.has_vector[admitted.slots]))
 
 
-def _as_pool(
-    table: Table,
-    rows: Ints,
-    slots: Ints,
-    words: Singles,
-    cosine: Singles,
-    words_total: int,
-    vectors_total: int,
-) -> Pool:
-    """Some slots as a pool."""
-    lines = np.empty((LINES, len(slots)))
-    lines[0].view(np.int64)[:] = rows
-    lines[1], lines[6] = words, cosine
-    _tell(table, lines, slots)
-    return Pool(lines, words_total, vectors_total)
-
-
-def _tell(table: Table, lines: Floats, slots: Ints | None = None) -> None:
-    """Put the columns of `RANKED` into a pool."""
-    if slots is None:
-        slots = table.slots_of(lines[0].view(np.int64))
-    for line, name in zip(lines[2:6], RANKED, strict=True):
-        values = table.values(name, slots)
-        line[:] = values.astype(np.float32) if name in ROUNDED else values
+def _pool(table: Table, rows: Ints, best: Best, vectors_total: int) -> Pool:
+    """Slots with their scores and the columns that every candidate carries."""
+    slots = best.slots
+    return Pool(
+        rows=rows,
+        words=best.words.astype(np.float64),
+        cosine=best.cosine,
+        created_at=table.values("created_at", slots),
+        confidence=table.values("confidence", slots),
+        last_evidence_at=table.values("last_evidence_at", slots),
+        importance=table.values("importance", slots),
+        words_total=best.words_total,
+        vectors_total=vectors_total,
+    )

@@ -1,10 +1,10 @@
-"""Which rows are near which: the neighbours of many rows in one pass over the bank.
+"""Neighbour join: which rows are near which, for many rows in one pass over the bank.
 
 Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the axes
 along which the bank's rows reach furthest, a quarter of all. What the other axes could add is at most the product of
-the lengths that two rows have there (Cauchy and Schwarz). The whole codes of the pairs that are left decide. Compiled
-loops (`core/joining.c`) do the same with small numbers, and add what these may be off to what the rest could add.
-Where a processor multiplies small numbers quickly enough, they take whole rows instead (`core/tiles.c`).
+the lengths that two rows have there (Cauchy and Schwarz), so no pair is lost. The whole codes of the pairs that are left
+decide. The compiled loop (`core/near_pairs.c`) sees rows through a lens in small whole numbers and adds what rounding
+may cost to the bound; it is three times as fast. `index` calls it for maintenance.
 """
 
 from __future__ import annotations
@@ -69,10 +69,6 @@ ROOM = 65_536
 """Pairs that compiled loops put down at once, or those of `PANEL` rows, if that is more."""
 TOP = 127
 """The largest number of a row asked for, in compiled loops."""
-TILES = 2
-"""Their way of looking at whole rows that is always worth it."""
-WHOLE = 2048
-"""The other one is where fewer rows are asked for."""
 SIXTEEN = 16
 """Compiled loops take so many axes at once."""
 PANEL = 64
@@ -154,21 +150,17 @@ def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: in
     there = np.flatnonzero((asked >= 0) & table.has_vector[asked])
     found: list[Near] = []
     lens: Lens | None = None
-    compiled = _compiled(table)
-    crossing = _crossing() if compiled else 0
+    compiled = runtime.native is not None and table.dim <= WIDEST
     for start in range(0, len(there), TURN):
         part = there[start : start + TURN]
         queries = _vectors(table, asked[part])
-        if crossing == TILES or (crossing and len(queries) < WHOLE):
-            steps = Steps.of(queries, least, crossing)
-            pairs = _pairs_compiled(table, asked[part], queries, slots, steps, least, most)
+        lens = lens or _lens(table, queries, slots, least)
+        if compiled and not lens.plain:
+            pairs = _pairs_compiled(
+                table, asked[part], queries, slots, Small.of(lens, queries, least), least, most
+            )
         else:
-            lens = lens or _lens(table, queries, slots, least)
-            if compiled and not lens.plain:
-                small = Small.of(lens, queries, least)
-                pairs = _pairs_compiled(table, asked[part], queries, slots, small, least, most)
-            else:
-                pairs = _pairs(table, asked[part], queries, slots, lens, least, most)
+            pairs = _pairs(table, asked[part], queries, slots, lens, least, most)
         pairs = _nearest(table, pairs, most)
         found.append(pairs._replace(asked=part[pairs.asked]))
     return _all(found)
@@ -209,17 +201,8 @@ def _pairs(
     return _all(kept)
 
 
-def _compiled(table: Table) -> bool:
-    return runtime.native is not None and table.dim <= WIDEST
-
-
-def _crossing() -> int:
-    """Whether compiled loops look at whole rows: 1 where few are asked for, `TILES` always."""
-    return runtime.native.crossing()
-
-
 def _pairs_compiled(
-    table: Table, asked: Ints, queries: Floats, slots: Ints, seen: Small | Steps, least: float, most: int
+    table: Table, asked: Ints, queries: Floats, slots: Ints, seen: Small, least: float, most: int
 ) -> Near:
     """The same in one pass over the codes; no pair is lost, whatever the unseen parts of two rows are."""
     room = max(ROOM, PANEL * len(queries))
@@ -295,36 +278,8 @@ class Small(NamedTuple):
     def join(
         self, codes: Codes, local: Ints, queries: Floats, columns: Ints, places: Ints
     ) -> tuple[int, int]:
-        """Put the pairs that may be near into two arrays: how many rows were looked at, how many pairs found."""
-        return runtime.native.join(*codes, local, *self, queries, columns, places, -1)
-
-
-class Steps(NamedTuple):
-    """Whole rows in small numbers, where a processor multiplies those quickly enough: no lens is needed there."""
-
-    seen: NDArray[np.int8]
-    numbers: Floats
-    """A step; how far rows asked for are off, at most; how far the coarse half of a code may be from the whole; the
-    bar."""
-    way: int
-
-    @classmethod
-    def of(cls, queries: Floats, least: float, way: int) -> Steps:
-        """Make them."""
-        step = max(float(np.abs(queries).max(initial=0)) / TOP, 1e-6)
-        seen = np.rint(queries / np.float32(step))
-        off = queries - seen * np.float32(step)
-        numbers = [
-            step, float(np.sqrt(np.vecdot(off, off).max(initial=0))), LOW * queries.shape[1] ** 0.5, least - ROUNDED
-        ]  # fmt: skip
-        return cls(seen.astype(np.int8), np.array(numbers, dtype=np.float32), way)
-
-    def join(
-        self, codes: Codes, local: Ints, queries: Floats, columns: Ints, places: Ints
-    ) -> tuple[int, int]:
-        """As in `Small`."""
-        given = *codes, local, self.seen, self.numbers, queries, columns, places, self.way
-        return runtime.native.cross(*given)
+        """Put the pairs that may be near into two arrays; returns how many rows were looked at, how many pairs found."""
+        return runtime.native.join(*codes, local, *self, queries, columns, places)
 
 
 class Closer:

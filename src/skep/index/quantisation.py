@@ -119,12 +119,6 @@ def _one(dim: int) -> tuple[Floats, float, float]:
     return _signs(size), size**-0.5, unit_of_one(dim)
 
 
-def turning_of(dim: int) -> tuple[Floats, float, float]:
-    """What compiled loops need to turn back: the signs, what a sum shrinks by, and the grid."""
-    size = 1 << (dim.bit_length() - 1)
-    return _signs(size), float(_shrink(slice(0, size))), float(grid(dim))
-
-
 @lru_cache(maxsize=8)
 def unit_of_one(dim: int) -> float:
     """Steps of a single vector per length of 1: no sum of its products with rows of 12 bits leaves 53 bits."""

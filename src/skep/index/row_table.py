@@ -1,24 +1,21 @@
-"""The tail: rows newer than the segments, in memory, searched exactly.
+"""Table: every row that an index knows, under one numbering. Tail: the rows that are newer than the segments.
 
-Every row an index knows, under one numbering: the segments first, oldest to newest, then the tail.
-
-A *slot* is a place in that numbering. A row that was changed or forgotten leaves a dead slot behind; the
-statistics (rows, lengths, how many rows hold a term) count live slots only, so they are those of the bank.
+A *slot* is a place in that numbering: the segments first, oldest to newest, then the tail, which lies in memory and is
+searched exactly. A row that was changed or forgotten leaves a dead slot behind. The statistics (rows, lengths, rows per
+term) count live slots only, so they are those of the bank. `catch_up` changes a table, searches read it.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from skep import runtime
 from skep.index.bm25 import impact
-from skep.index.columns import COLUMNS, column_of, key_of, repeated
+from skep.index.columns import COLUMNS, column_of, key_of
 from skep.index.quantisation import FineCodes, encode
 from skep.index.segment_reader import Segment, shown
 from skep.storage.vectors import unpacked
@@ -174,10 +171,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROOM = 1024
-RANKED = ("created_at", "confidence", "last_evidence_at", "importance")
-"""The columns that come with every candidate."""
-PICKS = 8
-"""So often values of a column are picked from where they lie; after that, one array serves quicker."""
 
 
 class Table:
@@ -196,18 +189,10 @@ class Table:
         """Differs after every change."""
         self.lookup: tuple[tuple[int, tuple[str, ...]], Lookup] | None = None
         """The terms that were looked up last, and at which version."""
-        self._compiled: tuple[int, tuple[Any, bool]] | None = None
-        """The table as compiled searches read it, and at which version; -1 where columns came since."""
-        self._keys: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
-        """The terms of every segment as compiled calls take them, and at which version."""
-        self._names: tuple[int, tuple[tuple[Any, ...], ...]] | None = None
-        """The ids of every segment as compiled calls take them, and at which version."""
+        self._compiled: tuple[int, Any] | None = None
+        """The table as compiled searches read it, and its version then."""
         self._columns: dict[str, Array] = {}
         """Columns that were put together, with room for more."""
-        self._same: dict[str, Array | None] = {}
-        """Columns that were looked at: the value that all slots share, if they do."""
-        self._picks: dict[str, int] = {}
-        """How often values of a column were picked from the segments."""
         self.rows: Array
         """By slot; where there is one segment alone, its own array, until a row is put after it."""
         if len(segments) == 1 and self.base:
@@ -252,28 +237,41 @@ class Table:
             self.dead += len(places)
 
     @property
-    def compiled(self) -> tuple[Any, bool]:
-        """The table as compiled searches read it, and whether they tell the columns of `RANKED`.
+    def compiled(self) -> Any:
+        """The table as compiled searches read it; one object serves for as long as nothing changes.
 
-        One object serves for as long as nothing changes. It holds the arrays that it reads, and takes over the memory
-        that the one before it searched in.
+        It holds the arrays that it reads, and takes over the working memory of the one before it.
         """
-        held = self._compiled
-        if held is None or held[0] != self.version:
-            ranked, former = self._ranked(), None if held is None else held[1][0]
+        if self._compiled is None or self._compiled[0] != self.version:
+            former = None if self._compiled is None else self._compiled[1]
             made = runtime.native.Table(
-                *(self.count, self.base, self.live, self.rows, self._worded(), self._placed(), self.dim),
-                *(ranked, former),
+                *(
+                    self.count,
+                    self.base,
+                    self.live,
+                    self.rows,
+                    self._worded(),
+                    self._placed(),
+                    self.dim,
+                    former,
+                )
             )
-            held = self._compiled = (self.version, (made, ranked is not None))
-        return held[1]
+            self._compiled = (self.version, made)
+        return self._compiled[1]
 
     def _worded(self) -> tuple[tuple[Any, ...], ...]:
-        """Where every segment begins, its terms, and its postings with what a class of them gives to BM25."""
+        """The words of every segment: where it begins, its terms, its postings, and the impact of each class."""
         mean = self.mean_length
         return tuple(
-            (base, terms, segment.words.docs, segment.words.classes, segment.impacts(mean))
-            for base, terms, segment in zip(self.bases, self.keys, self.segments, strict=False)
+            (
+                base,
+                (words.keys, words.offsets, segment.dead),
+                words.docs,
+                words.classes,
+                segment.impacts(mean),
+            )
+            for base, segment in zip(self.bases, self.segments, strict=False)
+            for words in (segment.words,)
         )
 
     def _placed(self) -> tuple[tuple[Any, ...], ...]:
@@ -288,44 +286,6 @@ class Table:
             (base, count, *(sketches or none), *(codes or none))
             for base, (count, sketches, codes) in zip(self.bases, parts, strict=False)
         )
-
-    def _ranked(self) -> tuple[Array, ...] | None:
-        """The columns of `RANKED`, one value where all slots share it; None while they are picked from segments."""
-        alone = len(self.segments) == 1 and self.count == self.base
-        for name in RANKED:
-            if not (alone or name in self._columns) and self._same_throughout(name) is None:
-                return None
-        columns = map(self.column, RANKED)
-        return tuple(column[:1] if column.strides == (0,) else column for column in columns)
-
-    @property
-    def keys(self) -> tuple[tuple[Any, ...], ...]:
-        """The terms of every segment: keys, where the postings of each begin, how many of those are of dead rows."""
-        if self._keys is None or self._keys[0] != self.version:
-            listed = tuple((s.words.keys, s.words.offsets, s.dead) for s in self.segments)
-            self._keys = (self.version, listed)
-        return self._keys[1]
-
-    @cached_property
-    def tags(self) -> tuple[tuple[Any, ...], ...]:
-        """Where every segment begins, and the tags of its rows as compiled calls take them."""
-        return tuple(
-            (base, segment.tag_keys, segment.tag_offsets, segment.tag_docs)
-            for base, segment in zip(self.bases, self.segments, strict=False)
-        )
-
-    @property
-    def _named(self) -> tuple[tuple[Any, ...], ...]:
-        """The rows of every segment, those alive among them, and their ids as compiled calls take them."""
-        if self._names is None or self._names[0] != self.version:
-            listed: list[tuple[Any, ...]] = []
-            for base, segment in zip(self.bases, self.segments, strict=False):
-                names, whose, counters = segment.ids
-                alive = self.alive[base : base + segment.count]
-                shared = None if len(names) == 1 else whose
-                listed.append((segment.rows, segment.order, alive, names, shared, counters))
-            self._names = (self.version, tuple(listed))
-        return self._names[1]
 
     @property
     def mean_length(self) -> float:
@@ -377,9 +337,6 @@ class Table:
         self.alive[slot] = True
         for name, values in self._columns.items():
             values[slot] = COLUMNS[name].value(row)
-        for name, same in self._same.items():
-            if same is not None and COLUMNS[name].value(row) != same:
-                self._same[name] = None
         self.count = slot + 1
         self.live += 1
         self.length += self.tail.lengths[-1]
@@ -398,116 +355,28 @@ class Table:
         if held is None:
             if len(self.segments) == 1 and self.count == self.base:
                 return self.segments[0].column(name)
-            same = self._same_throughout(name)
-            if same is not None:
-                return repeated(same, self.count)
             held = self._gathered([s.column(name) for s in self.segments], COLUMNS[name].dtype)
             slots = [self.base + slot for slot in self.tail.entries]
             held[slots] = column_of(name, [entry.row for entry in self.tail.entries.values()])
             self._columns[name] = held
-            if self._compiled is not None:  # it knows nothing of this column
-                self._compiled = (-1, self._compiled[1])
         return held[: self.count]
 
-    def _same_throughout(self, name: str) -> Array | None:
-        """The one value that a column has in every segment and in the tail, if that is known without looking at all."""
-        if name not in self._same:
-            parts = [segment.column(name) for segment in self.segments if segment.count]
-            same = parts[0][:1].reshape(()) if parts else None
-            if any(part.strides != (0,) or part[0] != same for part in parts):
-                same = None
-            elif same is not None and self.tail.entries:
-                here = column_of(name, [entry.row for entry in self.tail.entries.values()])
-                same = same if (here == same).all() else None
-            self._same[name] = same
-        return self._same[name]
-
-    def least(self, name: str, part: slice) -> float:
-        """The least value of a column in a stretch of slots, dead ones included; without putting it together."""
-        if name in self._columns:
-            return float(self._columns[name][part].min(initial=inf))
-        least = inf
-        for base, segment in zip(self.bases, self.segments, strict=False):
-            start, stop = max(part.start - base, 0), min(part.stop - base, segment.count)
-            if start < stop:
-                values = segment.column(name)[start:stop]
-                least = min(least, float(values[0] if values.strides == (0,) else values.min()))
-        number = COLUMNS[name].value
-        for slot in range(max(part.start - self.base, 0), part.stop - self.base):
-            entry = self.tail.entries.get(slot)
-            if entry is not None:
-                least = min(least, number(entry.row))
-        return least
-
     def values(self, name: str, slots: Ints) -> Array:
-        """A column of some slots; its default where a slot is -1.
-
-        A column that is one value over and over is not asked to give some: numpy would write all of it out first. Nor
-        is one put together from several segments for the first few questions.
-        """
-        if (
-            name not in self._columns
-            and (len(self.segments) != 1 or self.count != self.base)
-            and self._picks.get(name, 0) < PICKS
-            and self._same_throughout(name) is None
-        ):
-            self._picks[name] = self._picks.get(name, 0) + 1
-            return self._picked(name, slots)
+        """A column of some slots; its default where a slot is -1."""
         held = self.column(name)
         if not len(held):
             return np.full(len(slots), COLUMNS[name].default, dtype=held.dtype)
-        out = np.full(len(slots), held[0]) if held.strides == (0,) else held.take(slots, mode="clip")
-        if (slots < 0).any():
+        out = held[slots]
+        if slots.min(initial=0) < 0:
             out[slots < 0] = COLUMNS[name].default
         return out
-
-    def _picked(self, name: str, slots: Ints) -> Array:
-        """A column of some slots, from where each of them lies."""
-        column = COLUMNS[name]
-        out = np.full(len(slots), column.default, dtype=column.dtype)
-        for base, segment in zip(self.bases, self.segments, strict=False):
-            here = np.flatnonzero((slots >= base) & (slots < base + segment.count))
-            if len(here):
-                out[here] = segment.column(name)[slots[here] - base]
-        for i in np.flatnonzero(slots >= self.base).tolist():
-            entry = self.tail.entries.get(int(slots[i]) - self.base)
-            if entry is not None:
-                out[i] = column.value(entry.row)
-        return out
-
-    def ids(self, rows: Ints) -> list[str]:
-        """The id of the memory in each row; empty where no live slot has it."""
-        if runtime.native is None:
-            return self._told(self.slots_of(rows))
-        found: list[str] = runtime.native.named(self._named, np.ascontiguousarray(rows, dtype=np.int64))
-        if self.tail.slots:
-            for i, row in enumerate(rows.tolist()):
-                slot = self.tail.slots.get(row)
-                if slot is not None:
-                    found[i] = self.tail.entries[slot].row.id
-        return found
-
-    def _told(self, slots: Ints) -> list[str]:
-        """The id of the memory in each slot; empty where a slot is -1."""
-        found = [""] * len(slots)
-        for base, segment in zip(self.bases, self.segments, strict=False):
-            here = np.flatnonzero((slots >= base) & (slots < base + segment.count))
-            if len(here):
-                for i, memory_id in zip(here.tolist(), segment.ids.told(slots[here] - base), strict=True):
-                    found[i] = memory_id
-        for i in np.flatnonzero(slots >= self.base).tolist():
-            found[i] = self.tail.entries[int(slots[i]) - self.base].row.id
-        return found
 
     def slots_of(self, rows: Ints) -> Ints:
         """The live slot of each row; -1 where there is none."""
         found = np.full(len(rows), -1, dtype=np.int64)
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         for base, segment in zip(self.bases, self.segments, strict=False):
-            if runtime.native is not None:
-                alive = self.alive[base : base + segment.count]
-                runtime.native.locate(segment.rows, segment.order, alive, rows, base, found)
-            elif segment.count:
+            if segment.count:
                 at = segment.located(rows)
                 here = (at >= 0) & self.alive[base + at]
                 found[here] = base + at[here]

@@ -23,7 +23,7 @@ from msgspec.structs import astuple
 from skep import runtime
 from skep.filters import IndexRow
 from skep.index.bm25 import Postings, count_terms, make_postings, pack_pairs, postings_of, sort_pairs
-from skep.index.columns import COLUMNS, Ids, as_arrays, joined, key_of, keys_of, numbered, worth_storing
+from skep.index.columns import COLUMNS, key_of, keys_of, worth_storing
 from skep.index.quantisation import (
     AXES_SAMPLE,
     FineCodes,
@@ -244,7 +244,6 @@ class Content(NamedTuple):
     tag_offsets: Ints
     tag_docs: NDArray[np.uint32]
     codes: FineCodes | None
-    ids: Ids
     sketches: Sketches | None = None
     """Of the codes, where they have been made before."""
 
@@ -306,7 +305,6 @@ class Builder:
         self._tag_keys = _TagKeys()
         self._tag_counts: list[Ints] = []
         self._codes = _Codes(dim)
-        self._ids: list[Ids] = []
         self.count = 0
 
     def add_next(self, rows: Iterator[IndexRow], most: int) -> int | None:
@@ -338,7 +336,6 @@ class Builder:
             self._words.add(texts)
         self._add_tags(tags)
         self._codes.add(vectors)
-        self._ids.append(numbered(fields["id"]))
 
     def _add_tags(self, tags: Sequence[tuple[str, ...]]) -> None:
         if len(self._tag_keys) > GROUPS:
@@ -377,7 +374,6 @@ class Builder:
             tag_offsets=tag_offsets,
             tag_docs=tag_order,
             codes=codes,
-            ids=joined(self._ids).pick(kept),
         )
 
     def _postings(self, place: Ints, kept: Ints) -> tuple[Postings, Ints]:
@@ -455,7 +451,6 @@ def merge(segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, old
         tag_offsets=tag_offsets,
         tag_docs=tag_docs,
         codes=None if codes is None else codes.pick(order),
-        ids=joined([s.ids.pick(np.flatnonzero(f)) for s, f in zip(segments, keep, strict=True)]).pick(order),
     )
 
 
@@ -503,7 +498,6 @@ def segment_arrays(content: Content, frame: Frame | None) -> dict[str, Array]:
         "tag_keys": content.tag_keys,
         "tag_offsets": content.tag_offsets,
         "tag_docs": content.tag_docs,
-        **as_arrays(content.ids),
     }
     if (np.diff(content.rows) < 0).any():
         arrays["order"] = np.argsort(content.rows).astype(np.uint32)

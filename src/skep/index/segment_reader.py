@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from skep.index.segment_files import BadFileError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skep.index.columns import Ids
     from skep.index.segment_files import Arrays
 
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Ints = NDArray[np.int64]
     Keys = NDArray[np.uint64]
-
-IDS = ("ids.names", "ids.ends", "ids.whose", "ids.counters")
-"""What ids are stored as; checked before the first one is told from them."""
 
 
 class Segment:
@@ -37,14 +33,11 @@ class Segment:
         name: str,
         arrays: Arrays,
         size: int = 0,
-        verify: Callable[[Collection[str]], None] | None = None,
     ) -> None:
         self.name = name
         self.size = size
         """Bytes on disk; 0 for a segment that is held in memory."""
         self._arrays = arrays
-        self._verify = verify
-        """Compares some arrays with their checksums; None for a segment that is held in memory."""
         try:
             self.rows: Ints = arrays["rows"]
             self.gone: Ints = arrays["gone"]
@@ -59,8 +52,6 @@ class Segment:
                 self.codes = FineCodes(*(arrays[f"codes.{field}"] for field in FineCodes._fields))
             if "sketch.planes" in arrays:
                 self.sketches = Sketches(*(arrays[f"sketch.{field}"] for field in Sketches._fields))
-            for needed in IDS:
-                _ = arrays[needed]
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
         self.count = len(self.rows)
@@ -86,19 +77,6 @@ class Segment:
             found = defaults(name, self.count) if stored is None else spread(stored, self.count)
             self._columns[name] = found
         return found
-
-    @cached_property
-    def ids(self) -> Ids:
-        """The id of every row. A wrong one would lead to another memory, so they are checked when first asked for.
-
-        Raises:
-            BadFileError: They are not as they were written.
-        """
-        if self._verify is not None:
-            self._verify(IDS)
-        from skep.index.columns import from_arrays
-
-        return from_arrays(self._arrays)
 
     def place(self, row: int) -> int:
         """Where a row stands in this segment; -1 if it is not here."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skep import runtime
 from skep.index.bm25 import best_of, distinct_sorted
 from skep.index.quantisation import (
     MAX_WORDS,
@@ -31,7 +30,6 @@ from skep.index.quantisation import (
     fine_cosines,
     original,
     pack,
-    turning_of,
     worth_of,
 )
 
@@ -94,10 +92,7 @@ def cosines_of(table: Table, slots: Ints, query: Query) -> Floats:
     """The cosine of sorted slots with a query; nan where a row has no vector."""
     out = np.full(len(slots), np.nan, dtype=np.float32)
     for part, codes, mine, base in stretches(table, slots):
-        if runtime.native is not None:
-            runtime.native.cosines(*codes, mine, base, query.steps, query.worth, out[part])
-        else:
-            out[part] = fine_cosines(codes.pick(mine - base), query)
+        out[part] = fine_cosines(codes.pick(mine - base), query)
     return out
 
 
@@ -105,10 +100,7 @@ def vectors_of(table: Table, slots: Ints) -> Floats:
     """The vectors of sorted slots as they came, nearly exact; zeros where there is none."""
     out = np.zeros((len(slots), table.dim), dtype=np.float32)
     for part, codes, mine, base in stretches(table, slots):
-        if runtime.native is not None:
-            runtime.native.vectors(*codes, mine, base, *turning_of(table.dim), out[part])
-        else:
-            out[part] = original(codes.pick(mine - base))
+        out[part] = original(codes.pick(mine - base))
     return out
 
 
@@ -187,10 +179,10 @@ class Scanner:
     def near(self, table: Table, query: bytes, admitted: Admitted, k: int) -> tuple[Any, ...]:
         """What a compiled search takes to find the `k` nearest of the admitted rows in the same rounds."""
         if admitted.count <= FEW or table.frame is None:
-            given = None if admitted.all else admitted.places
+            given = None if admitted.all else admitted.slots
             return query, worth_of(table.dim), given, (False, 0.0, 1.0, False, 1, wanted_of(k), k)
         frame, slots, count, first = self._plan(table, admitted, k)
-        compiled, _ = table.compiled
+        compiled = table.compiled
         if frame is not None and not compiled.framed:
             compiled.frame(self._sampled(table).framed(frame))
         rounds = (

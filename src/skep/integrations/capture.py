@@ -1,4 +1,7 @@
-"""Keep what happened in a session as episodes: run by a hook, in a process of its own."""
+"""Turns of a session kept as episodes: a hook runs this in a process of its own.
+
+A turn in which nobody knew the answer is not kept: it is no knowledge, and it would stand beside the next question.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from skep.integrations.hooks import Payload, Turn, clip, read_turns, without_private
+from skep.text.unanswered_sessions import is_unanswered
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
@@ -26,14 +30,21 @@ IMPORTANCE: Final = 0.3
 
 
 def episodes(turns: list[Turn], after: str | None) -> list[Turn]:
-    """The turns that are new and worth keeping; commands and short replies are not."""
+    """Turns that are new and worth keeping; commands, short replies and questions that nobody could answer are not."""
     ids = [turn.id for turn in turns]
     fresh = turns[ids.index(after) + 1 :] if after in ids else turns
     return [
         turn
         for turn in fresh
-        if len(turn.asked) >= WORTH_CHARS and not turn.asked.startswith(("/", "!", "<"))
+        if len(turn.asked) >= WORTH_CHARS
+        and not turn.asked.startswith(("/", "!", "<"))
+        and not is_unanswered(_text_of(turn.asked, without_private(turn.answered)))
     ]
+
+
+def _text_of(asked: str, answered: str) -> str:
+    """One turn as the text of an episode."""
+    return f"User: {clip(asked.strip(), ASKED_CHARS)}\nAssistant: {clip(answered.strip(), ANSWERED_CHARS)}"
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +95,7 @@ def _keep(bank: Bank, client: str, payload: Payload, turn: Turn, kinds: tuple[st
     answered = redaction.redact(without_private(turn.answered), kinds)
     fields, rest = redaction.redact_fields(
         {
-            "text": f"User: {clip(asked.text.strip(), ASKED_CHARS)}\n"
-            f"Assistant: {clip(answered.text.strip(), ANSWERED_CHARS)}",
+            "text": _text_of(asked.text, answered.text),
             "kind": "episode",
             "tags": [f"from:{client}"],
             "agent": client,

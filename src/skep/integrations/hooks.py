@@ -1,13 +1,9 @@
-"""What was said in a coding session, read from the client's own transcript.
+"""Hooks of coding agents: memories that go into a prompt, and turns of a transcript that come out of it.
 
-Hooks of coding agents: what is known goes in before the model answers, and what happened comes out
-afterwards.
-
-This runs on every prompt, so it reads words straight from the file: no vectors, no index, nothing imported
-that can be done without. It never fails and never blocks: whatever goes wrong, the client goes on as if
-skep were not there. Writing happens in a process of its own, after the client has its answer.
-
-How a memory is put into words for a model: its age, its standing, and no more than fits.
+`skep hook` runs this on every prompt of a client, so it reads words straight from the file: no vectors, no index, few
+imports. It never fails and never blocks: whatever goes wrong, the client goes on as if skep were not there. A process
+of its own (`capture`) writes after the client has its answer. The last part puts a memory into words for a model: its
+age, its standing, and no more than fits.
 """
 
 from __future__ import annotations
@@ -37,10 +33,11 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """How much of a transcript's end is read; older turns were captured when they were new."""
 
 _MACHINE = re.compile(
-    r"<(system-reminder|command-[a-z]+|local-command-[a-z]+|skep-memory|environment_context|user_instructions)\b[^<>]*>"
-    r".*?(?:</\1>|\Z)",
+    r"(?:<|&lt;)(system-reminder|command-[a-z]+|local-command-[a-z]+|skep-memory|hook_context|environment_context"
+    r"|user_instructions)\b[^<>&]*(?:>|&gt;).*?(?:(?:<|&lt;)/\1\s*(?:>|&gt;)|\Z)",
     re.S,
 )
+"""Blocks that a client or skep itself put into a message, as they are or escaped."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +155,6 @@ MAX_TERMS: Final = 48
 HEAVIEST: Final = 6
 TYPICAL_WORDS: Final = 20
 DAY: Final = 86_400.0
-DECAY_PER_DAY: Final = 0.01
 MIN_CONFIDENCE: Final = 0.5
 """Below this a memory does not speak up by itself; it can still be asked for."""
 MIN_SHARE: Final = 0.4
@@ -246,13 +242,14 @@ def best_for(store: SqliteStore, prompt: str, now: float) -> list[Memory]:
     """The memories that speak to a prompt, best first."""
     from skep.storage.full_text import rarities, rows_by_rare_words
     from skep.text.terms import query_terms, terms
+    from skep.text.unanswered_sessions import is_unanswered
 
     weights = rarities(store, query_terms(without_private(prompt)[:PROMPT_CHARS])[:MAX_TERMS])
     if not weights:
         return []
     scored: list[tuple[float, float, Memory]] = []
     for memory in store.memories(rows_by_rare_words(store, weights, CANDIDATES)).values():
-        if not is_current(memory, now):
+        if not is_current(memory, now) or (memory.kind == "episode" and is_unanswered(memory.text)):
             continue
         words = terms(f"{memory.title or ''} {memory.text}")
         held = set(words) & weights.keys()
@@ -264,23 +261,18 @@ def best_for(store: SqliteStore, prompt: str, now: float) -> list[Memory]:
 
 
 def is_current(memory: Memory, now: float) -> bool:
-    """Whether a memory may speak up unasked: it holds now, and is still trusted."""
-    decay = (
-        1.0
-        if memory.kind != "fact"
-        else math.exp(-DECAY_PER_DAY * max(0.0, now - memory.last_evidence_at) / DAY)
-    )
+    """True if a memory may speak up unasked: it holds now, and is still trusted."""
     return (
         memory.status in ("active", "pending")
         and (memory.valid_from is None or memory.valid_from <= now)
         and (memory.valid_to is None or now < memory.valid_to)
         and (memory.expires_at is None or now < memory.expires_at)
-        and memory.confidence * decay >= MIN_CONFIDENCE
+        and memory.confidence >= MIN_CONFIDENCE
     )
 
 
 def speaks_to(held: set[str], weights: Mapping[str, float], length: int = TYPICAL_WORDS) -> bool:
-    """Whether a memory that holds some of the words of a prompt is about it, rather than merely near it.
+    """True if a memory that holds some of the words of a prompt is about it, rather than merely near it.
 
     It must hold at least two of them (or the only one), and a fair share of their weight: a long prompt has many
     words beside the point, so of those only the heaviest count. A long memory holds many words by chance, so more
@@ -380,10 +372,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         watchdog.cancel()
 
 
-if __name__ == "__main__":
-    main()
-
-
 def date(moment: float) -> str:
     """A day, in UTC."""
     return time.strftime("%Y-%m-%d", time.gmtime(moment))
@@ -420,3 +408,7 @@ def standing(memory: Memory) -> tuple[str, ...]:
     if memory.stale:
         found.append("stale: check before relying on it")
     return tuple(found)
+
+
+if __name__ == "__main__":
+    main()

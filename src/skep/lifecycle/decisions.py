@@ -1,12 +1,9 @@
-"""What a decision on two memories comes to: the events that carry it out, and those that take a penalty back.
+"""Decisions about memories: the events that carry one out, and what people decided before.
 
-A contradiction costs both memories half of their confidence before anybody has decided which of them holds. Whoever is
-found to hold gets it back: the dispute is undone, so that it is as if it had never been.
-
-What people decided about two memories or one: rules do not take it back until something new is learnt.
-
-Whoever restores a memory, or undoes what replaced it or set it aside, has seen what there was to see. Only what was
-told afterwards reopens the question. All of it stands in the log, so every replica comes to the same answer.
+A judge or a person decides about two memories: MERGE, SUPERSEDED, CONTRADICTION or KEEP_BOTH. A contradiction halves
+the confidence of both; a later decision undoes that dispute, as if it had never been. What a person brought back
+(restore, undo) rules leave alone until something new is told. All of it stands in the log, so that every replica comes
+to the same answer. Maintenance, the façade (`bank/`) and the judge queue call this.
 """
 
 from __future__ import annotations
@@ -17,7 +14,8 @@ from skep.engine.engine import Engine, moved_with
 from skep.events import Order, mentioned, merge_body, order, voided
 from skep.lifecycle.judge import Case, Decision
 from skep.model import CURRENT, Event, Memory
-from skep.semantics.link_graph import CONTRADICTS, chain, opposing
+from skep.semantics.conflict_policy import noted
+from skep.semantics.link_graph import CONTRADICTS, UPDATES, chain, opposing
 from skep.storage.sqlite_store import Plan
 
 
@@ -48,7 +46,13 @@ def plans_for(engine: Engine, case: Case, decision: Decision, by: str) -> list[P
         case "CONTRADICTION":
             return [*contradiction_plans(older, newer), *opposing(engine.setting)]
         case "KEEP_BOTH":
-            return reconciled(engine, older.id, newer.id, by)
+            return [*reconciled(engine, older.id, newer.id, by), *_both_current(engine, older.id, newer.id)]
+
+
+def _both_current(engine: Engine, a: str, b: str) -> list[Plan]:
+    """The events after which neither of two memories counts as the newer value of the other."""
+    ends = [(link.src, link.dst) for link in engine.links(a, rel=UPDATES) if b in (link.src, link.dst)]
+    return [("unlink", {"src": src, "dst": dst, "rel": UPDATES}) for src, dst in ends]
 
 
 def best_first(memories: Iterable[Memory]) -> list[Memory]:
@@ -114,27 +118,8 @@ def led_back(engine: Engine, memory_id: str) -> list[Plan]:
 
 def _revised(winner: Memory, losers: Sequence[Memory]) -> list[tuple[str, dict[str, object]]]:
     """The event by which the winner takes over what its copies noted of themselves; none where that is nothing."""
-    changes = _noted(winner, [loser for loser in losers if loser.scope == winner.scope])
+    changes = noted(winner, [loser for loser in losers if loser.scope == winner.scope])
     return [("revise", {"memory": winner.id, "changes": changes})] if losers and changes else []
-
-
-def _noted(winner: Memory, losers: Sequence[Memory]) -> dict[str, object]:
-    """What the winner takes over from its copies: tags, importance, and what only they say of themselves."""
-    every = (winner, *losers)
-    changes: dict[str, object] = {}
-    tags = list(dict.fromkeys(tag for m in every for tag in m.tags))
-    if tags != list(winner.tags):
-        changes["tags"] = tags
-    if (importance := max(m.importance for m in every)) > winner.importance:
-        changes["importance"] = importance
-    for name in ("title", "domain"):
-        said = list(dict.fromkeys(value for m in every if (value := getattr(m, name)) is not None))
-        if len(said) == 1 and getattr(winner, name) is None:
-            changes[name] = said[0]
-    metadata = {key: value for m in reversed(every) for key, value in m.metadata.items()}
-    if metadata.keys() != winner.metadata.keys():
-        changes["metadata"] = metadata
-    return changes
 
 
 def contradiction_plans(older: Memory, newer: Memory) -> list[Plan]:
@@ -251,26 +236,26 @@ class ByHand:
         self._spoken |= {i: i in found for i in new}
 
     def stands(self, memory_id: str, beside: str) -> bool:
-        """Whether somebody brought a memory back, and neither it nor the one beside it was told anything since."""
+        """True if somebody brought a memory back, and neither it nor the one beside it was told anything since."""
         back = self._back(memory_id)
         return back > NEVER and back > max(self._told(memory_id), self._told(beside))
 
     def unmerged(self, memory_id: str) -> bool:
-        """Whether somebody took a merge of a memory back, and its words have not changed since."""
+        """True if somebody took a merge of a memory back, and its words have not changed since."""
         back = self._back(memory_id, merged=True)
         return back > NEVER and back > self._told(memory_id)
 
-    def trusted(self, memory_id: str, beside: Iterable[str] = ()) -> bool:
-        """Whether somebody brought a memory back, and nothing spoke against it since but what is named."""
+    def trusted(self, memory_id: str) -> bool:
+        """True if somebody brought a memory back, and nothing spoke against it since."""
         back = self._back(memory_id)
         if back == NEVER:
             return False
         events = self._of(memory_id)
-        left_out = voided(events) | {event.id for event in disputes_by(events, memory_id, beside)}
-        return back > doubted(memory_id, [event for event in events if event.id not in left_out])
+        void = voided(events)
+        return back > doubted(memory_id, [event for event in events if event.id not in void])
 
     def kept(self, memory_id: str, *fields: str) -> bool:
-        """Whether somebody brought a memory back, and none of these fields was revised since."""
+        """True if somebody brought a memory back, and none of these fields was revised since."""
         back = self._back(memory_id)
         return back > NEVER and not any(
             order(event) > back and not event.body.get("changes", {}).keys().isdisjoint(fields)

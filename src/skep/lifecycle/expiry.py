@@ -1,15 +1,17 @@
-"""What time does: expiry, fading, age limits, and what stands on something that no longer does."""
+"""Plans of the steps `expire`, `deprecate`, `prune` and `rederive`. Maintenance calls them; nothing is written here.
+
+A ttl removes a memory exactly at its end. Age alone sets nothing aside, unless a policy of decay or an age limit was
+chosen by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-
 import msgspec
 
-from skep.confidence import effective
+from skep.confidence import DEPRECATED, FADING, effective
 from skep.engine.engine import Engine
 from skep.filters import Filter
-from skep.lifecycle.decisions import ByHand, disputes_by
+from skep.lifecycle.decisions import ByHand
 from skep.lifecycle.extract_facts import in_doubt
 from skep.lifecycle.maintenance_run import Action
 from skep.lifecycle.reflect import summed_up
@@ -17,11 +19,8 @@ from skep.lifecycle.similar_memories import load
 from skep.lifecycle.summarise import stated, summary
 from skep.model import CURRENT, Memory
 from skep.semantics.evidence import Said, supports_many
-from skep.storage.fold import fold
 from skep.storage.sqlite_store import Plan
 
-DEPRECATED = 0.3
-"""Effective confidence below which a fact is set aside."""
 ROUNDED = 0.001
 """What the confidences that the index holds may differ by."""
 DAY = 86_400.0
@@ -49,52 +48,44 @@ def expire(engine: Engine, now: float) -> list[Action]:
     ]
 
 
-def deprecate(
-    engine: Engine, now: float, *, decay_per_day: float, waiting: Callable[[], Mapping[str, Set[str]]]
-) -> list[Action]:
-    """Plan the setting aside of facts that nothing has supported for too long. Pinned ones and procedures stay.
+def deprecate(engine: Engine, now: float, *, decay: str = "none") -> list[Action]:
+    """Plan the setting aside of facts of which less than 0.3 of confidence is left. Pinned ones and procedures stay.
 
-    The index tells which may be meant, because it need not read the whole bank for that; the bank decides. What a
-    contradiction cost a fact does not count while the pair waits for a judge. What somebody brought back stays until
-    something speaks against it.
+    The index tells which may be meant, because it need not read the whole bank for that; the bank decides. What
+    somebody brought back stays until something speaks against it.
 
     Args:
         engine: The bank.
         now: The time.
-        decay_per_day: How fast confidence fades.
-        waiting: Gives, by memory, the others that it waits with; called if something is about to be set aside.
+        decay: A policy of `confidence.FADING`; with `hours` only facts with a ttl fade.
     """
-    facts = Filter(kinds=("fact",), now=now, decay_per_day=decay_per_day)
+    rate = FADING[decay]
+    facts = Filter(kinds=("fact",), now=now, decay_per_day=rate)
     firm = msgspec.structs.replace(facts, min_confidence=DEPRECATED + ROUNDED)
     rows: list[int] = engine.index.rows_where(facts, unless=firm).tolist()
 
-    def faded(memory: Memory) -> bool:
-        left = effective(memory.confidence, memory.last_evidence_at, now, per_day=decay_per_day)
-        return left < DEPRECATED
+    def left(memory: Memory) -> float:
+        fades = decay != "hours" or memory.expires_at is not None
+        return effective(memory.confidence, memory.last_evidence_at, now, per_day=rate if fades else 0.0)
 
     found = [
         memory
         for _row, memory in sorted(load(engine, rows).items())
-        if memory.status in CURRENT and not memory.pinned and faded(memory)
+        if memory.status in CURRENT and not memory.pinned and left(memory) < DEPRECATED
     ]
-    if not found:
-        return []
-    partners, by_hand = waiting(), ByHand(engine)
+    by_hand = ByHand(engine)
     by_hand.look(memory.id for memory in found)
     return [
-        _mark("deprecate", memory, "deprecated", "too little confidence is left")
+        _mark("deprecate", memory, "deprecated", _why(memory, left(memory), decay))
         for memory in found
-        if (memory.id not in partners or faded(_undisputed(engine, memory, partners[memory.id])))
-        and not by_hand.trusted(memory.id, partners.get(memory.id, ()))
+        if not by_hand.trusted(memory.id)
     ]
 
 
-def _undisputed(engine: Engine, memory: Memory, others: Set[str]) -> Memory:
-    """A memory as it would be if others had not contradicted it."""
-    events = engine.log.of(memory.id)
-    left_out = {event.id for event in disputes_by(events, memory.id, others)}
-    state = fold(memory.id, [event for event in events if event.id not in left_out]) if left_out else None
-    return memory if state is None else state.memory
+def _why(memory: Memory, left: float, decay: str) -> str:
+    if memory.confidence < DEPRECATED:
+        return f"its confidence is {memory.confidence:.2f}, below {DEPRECATED}"
+    return f"its confidence of {memory.confidence:.2f} faded to {left:.2f} by the policy decay={decay}"
 
 
 def prune(engine: Engine, now: float, days: float) -> list[Action]:
@@ -155,7 +146,7 @@ def rederive(engine: Engine) -> list[Action]:
 
 
 def _stands(engine: Engine, source: Memory) -> bool:
-    """Whether something can still be derived from a memory; what was only summed up has lost nothing."""
+    """True if something can still be derived from a memory; what was only summed up has lost nothing."""
     if in_doubt(engine, source):
         return False
     return source.status in CURRENT or summed_up(engine, source.id)

@@ -1,13 +1,13 @@
-"""Evidence: episodes that say what a fact says raise its confidence, once each.
+"""Plans of the steps `extract` and `evidence`: facts from episodes, and episodes that support facts.
 
-From episodes to facts: cluster what happened by what it says, and keep what each cluster says, with its evidence.
-
-Episodes that are near each other are compared: those that say the same make a cluster. A fact is the statement that
-most of them support, and only those that do are its evidence. Who contradicts it is never among them.
+Episodes near each other that say the same make a cluster. Its fact is the statement that most of them support, and only
+those are its evidence; an episode that contradicts it never is. A convention that a user states ("we use pnpm here, not
+npm") is a fact though it is said once. Maintenance calls this; nothing is written here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from skep.engine.engine import Engine
@@ -16,7 +16,10 @@ from skep.lifecycle.maintenance_run import Action, Planned, counted
 from skep.lifecycle.similar_memories import Union, by_density, derived_from, inherited, neighbours
 from skep.lifecycle.summarise import Distil, by_call, ranked
 from skep.model import CURRENT, Memory
-from skep.semantics.evidence import Said, against, supports_many, worth_keeping
+from skep.runtime import lazy
+from skep.semantics.evidence import LABEL, ROLES, Said, against, speaker, supports_many, worth_keeping
+from skep.semantics.find_conflicts import bare_words, find_for
+from skep.semantics.lexicon import lemma
 from skep.storage.sqlite_store import Plan
 
 SUPPORTS = 0.75
@@ -55,7 +58,7 @@ def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
 
 
 def in_doubt(engine: Engine, memory: Memory) -> bool:
-    """Whether something contradicts a memory, or what it was derived from no longer stands: nothing follows from it."""
+    """True if something contradicts a memory, or what it was derived from no longer stands: nothing follows from it."""
     return memory.stale or memory.disputes > 0 or engine.contradicted(memory.id)
 
 
@@ -118,7 +121,83 @@ def extract(
         told = by_call(distil, [[episode.text for episode in group] for _, group in fresh])
         problem = told.problem
         fresh = _worded(fresh, told.texts, smallest)
-    return Planned(actions + [_new_fact(group, fact) for fact, group in fresh], problem)
+    used = {episode.id for _, group in fresh for episode in group}
+    fresh += conventions(engine, [episode for episode in episodes if episode.id not in used])
+    return Planned(actions + [_new_fact(group, as_statement(fact)) for fact, group in fresh], problem)
+
+
+CONVENTION = lazy(
+    r"(?i)\b(?:(?:we|i) (?:always|never|only|exclusively|prefer|use|don['’]?t use|do not use|stick (?:to|with))"
+    r"|(?:always|never) \w+|from now on|by convention|our (?:convention|rule|policy|standard)|in this (?:repo|project)"
+    r"|prefers? \w+ (?:over|to)|please (?:always|never)|(?:use|say|write|call it) [^.!?]{1,60}(?:\bnot\b|instead of))\b"
+)
+"""How a user states a convention or a standing wish."""
+USER_TURN = lazy(
+    r"(?is)\buser(?: \([^()\n]{1,40}\))?: (.*?)(?=\b(?:assistant|user)(?: \([^()\n]{1,40}\))?: |\Z)"
+)
+
+
+def conventions(engine: Engine, episodes: Sequence[Memory]) -> list[tuple[str, list[Memory]]]:
+    """Conventions that users state in episodes, each with its episode; nothing that a fact says already."""
+    found: dict[tuple[str, ...], tuple[str, list[Memory]]] = {}
+    for episode in episodes:
+        if "ser" not in episode.text or in_doubt(engine, episode) or _facts_of(engine, episode):
+            continue
+        said = (each for turn in USER_TURN.findall(episode.text) for each in worth_keeping(f"user: {turn}"))
+        for text in said:
+            if CONVENTION.search(text) and not _is_known(engine, as_statement(text), episode):
+                key = tuple(bare_words(as_statement(text)))
+                found.setdefault(key, (text, []))[1].append(episode)
+    return list(found.values())
+
+
+def _is_known(engine: Engine, text: str, episode: Memory) -> bool:
+    """True if some fact of the same scope says a text."""
+    fact = Memory(id="", kind="fact", text=text, scope=episode.scope, created_at=episode.created_at)
+    return any(conflict.kind == "duplicate" for conflict in find_for(engine, fact))
+
+
+FIRST_PERSON = (
+    (r"\bI['’]m\b|\bI am\b", "{who} is"),
+    (r"\bI['’]ve\b|\bI have\b", "{who} has"),
+    (r"\bI['’]d\b", "{who} would"),
+    (r"\bI don['’]?t\b|\bI do not\b", "{who} does not"),
+    (r"\b[Mm]y\b", "{whose}"),
+    (r"\b(?:mine|myself|me)\b", "{who}"),
+)
+_I_DO = lazy(
+    r"\bI ((?:(?:always|never|really|also|usually|often|still|just|only|mostly|generally|sometimes) )*)(\w+)"
+)
+_UNCHANGED = lazy(r"can|could|will|would|shall|should|may|might|must|was|had|did|does|is|has")
+
+
+def as_statement(text: str) -> str:
+    """A sentence without the label of its speaker; what somebody says of themselves names them.
+
+    >>> as_statement("user: I live in Oslo with my cat."), as_statement("User: we use pnpm here, not npm")
+    ("The user lives in Oslo with the user's cat.", 'We use pnpm here, not npm')
+    >>> as_statement("Ana: I never drink coffee"), as_statement("Deploys need two approvals")
+    ('Ana never drinks coffee', 'Deploys need two approvals')
+    """
+    name = speaker(text)
+    label = LABEL.match(text)
+    if name is None or label is None:
+        return text
+    said = text[label.end() :].strip()
+    bare = re.sub(r" \(.*\)", "", name)
+    who = f"the {bare.casefold()}" if bare.casefold() in ROLES else bare
+    for pattern, form in FIRST_PERSON:
+        said = re.sub(pattern, form.format(who=who, whose=f"{who}'s"), said)
+    said = _I_DO.sub(lambda found: f"{who} {found[1]}{_third_person(found[2])}", said)
+    return said[:1].upper() + said[1:]
+
+
+def _third_person(verb: str) -> str:
+    if _UNCHANGED.fullmatch(verb) or lemma(verb)[1]:
+        return verb
+    if re.search(r"[^aeiou]y$", verb):
+        return verb[:-1] + "ies"
+    return verb + ("es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else "s")
 
 
 def reworded(engine: Engine, episodes: Sequence[Memory]) -> list[Action]:
@@ -268,7 +347,7 @@ class _Talk:
         return actions, left
 
     def _says(self, fact: Memory, episode: Memory, sources: Sequence[Memory]) -> bool:
-        """Whether an episode says a fact that was distilled from others."""
+        """True if an episode says a fact that was distilled from others."""
         if self.supports(fact.text, episode.id):
             return True
         if any(fact.text in source.text or fact.text in worth_keeping(source.text) for source in sources):
@@ -312,7 +391,7 @@ class _Talk:
         return sorted(votes, key=lambda text: -votes[text])[:WEIGHED]
 
     def _outdated(self, text: str, says: list[Memory]) -> bool:
-        """Whether something newer near the episodes does not let the statement stand."""
+        """True if something newer near the episodes does not let the statement stand."""
         ids = {each.id for each in says}
         last = max(each.created_at for each in says)
         beside = {i for each in says for i in self.near.get(each.id, ()) if i not in ids}
@@ -332,7 +411,7 @@ class _Talk:
         self._supports.update(zip(keys, answers, strict=True))
 
     def supports(self, text: str, memory_id: str) -> bool:
-        """Whether an episode supports a text."""
+        """True if an episode supports a text."""
         if (text, memory_id) not in self._supports:
             self._ask([(text, memory_id, SAME_EVENT)])
         return self._supports[text, memory_id]
@@ -343,7 +422,7 @@ def _when(memory: Memory) -> tuple[float, str]:
 
 
 def _lasting(memory: Memory) -> bool:
-    """Whether a memory has no end; what lasts is never put together with what does not."""
+    """True if a memory has no end; what lasts is never put together with what does not."""
     return memory.expires_at is None
 
 

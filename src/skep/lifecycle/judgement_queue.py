@@ -1,13 +1,14 @@
-"""The judgements that wait, and those that were made; kept as settings, so that every replica knows them.
+"""Pairs that wait for a judge and pairs that were decided, kept as settings, so that every replica knows them.
 
-Asking the judge: one batch within the limits, once more for what it left out, and both memories kept otherwise.
+`ask` sends one batch within the limits, once more for what the judge left out, and keeps both memories otherwise.
+Maintenance and the façade (`bank/`) call this; only a `Run` writes.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import cast
 
@@ -22,19 +23,12 @@ from skep.lifecycle.maintenance_run import Action, Run
 from skep.lifecycle.maintenance_run import counted as counted_report
 from skep.lifecycle.similar_memories import by_id, standing
 from skep.model import Event, Memory
+from skep.semantics.find_conflicts import JUDGEMENTS, key_of
 from skep.semantics.link_graph import chain
 from skep.storage.sqlite_store import Plan
 
-PREFIX = "judgement/"
+PREFIX = JUDGEMENTS
 DAY = 86_400.0
-LEAVES_IT = frozenset(
-    ("use", "remember", "revise", "link", "unlink", "evidence", "confirm", "dispute", "outcome")
-)
-"""Events that change neither a judgement nor whether a memory stands."""
-MANY = 1000
-"""Events since the last count after which counting again is no dearer than looking at them."""
-NEVER = 2**62
-"""When the oldest decision was made, where there is none."""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +48,6 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decode = msgspec.json.Decoder(Judgement).decode
-
-
-def key_of(a: str, b: str) -> str:
-    """The setting that holds the judgement on two memories."""
-    return PREFIX + "|".join(sorted((a, b)))
 
 
 def words_of(a: Memory, b: Memory) -> str:
@@ -111,7 +100,7 @@ def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
 
 
 def _still_said(judgement: Judgement, memories: Mapping[str, Memory]) -> bool:
-    """Whether two memories say what they said when they were judged, as far as they are known."""
+    """True if two memories say what they said when they were judged, as far as they are known."""
     older, newer = memories.get(judgement.older), memories.get(judgement.newer)
     if older is None or newer is None or not judgement.words:
         return True
@@ -138,44 +127,6 @@ def _written(case: Case, decision: Decision | None = None, by: str | None = None
     return ("setting", {"key": PREFIX + case.key, "value": msgspec.to_builtins(judgement)})
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """How many judgements there are, as a run of this file last counted them."""
-
-    seq: int
-    """The newest event that they were counted with."""
-    waiting: int
-    decided: int
-    oldest: int
-    """The second in which the oldest decision was made."""
-
-    def stays(self, now: float, *, most: int, days: float) -> bool:
-        """Whether none of them is to be let go yet."""
-        return self.decided <= most and (self.oldest == NEVER or self.oldest >= now - days * DAY)
-
-
-def counted(engine: Engine) -> Count | None:
-    """The last count, where nothing has happened since that could change it; None where one has to count again.
-
-    What it costs follows from the events since then, and not from the judgements there are.
-    """
-    count = Count(**{name: engine.mark(f"queue/{name}") for name in Count.__struct_fields__})
-    if not count.seq or engine.last_seq() - count.seq > MANY or engine.embeddings.backlog():
-        return None
-    quiet = all(
-        event.kind in LEAVES_IT
-        or (event.kind == "setting" and not str(event.body.get("key")).startswith(PREFIX))
-        for event in engine.log.after(count.seq)
-    )
-    return count if quiet else None
-
-
-def note_count(engine: Engine, count: Count) -> None:
-    """Remember a count, in this file alone."""
-    with engine.writing():
-        for name in Count.__struct_fields__:
-            engine.set_mark(f"queue/{name}", getattr(count, name))
-
-
 class Kept:
     """Every judgement of a bank, and which memories they are about still stand."""
 
@@ -185,17 +136,6 @@ class Kept:
         both = (i for judgement in self.judgements.values() for i in (judgement.older, judgement.newer))
         self._current, self._active = standing(engine, both)
 
-    def set_aside(self, ids: set[str]) -> None:
-        """Count these memories as current no more."""
-        self._current -= ids
-        self._active -= ids
-
-    def count(self, seq: int) -> Count:
-        """How many there are, as of an event."""
-        decided = [judgement.at for judgement in self.judgements.values() if judgement.decision is not None]
-        oldest = int(min(decided)) if decided else NEVER
-        return Count(seq=seq, waiting=len(self.waiting()), decided=len(decided), oldest=oldest)
-
     def waiting(self) -> list[Judgement]:
         """Those that are not decided, both sides still current."""
         active = self._active
@@ -204,14 +144,6 @@ class Kept:
             for judgement in self.judgements.values()
             if judgement.decision is None and judgement.older in active and judgement.newer in active
         ]
-
-    def partners(self) -> dict[str, set[str]]:
-        """By memory, the others that it waits with."""
-        found: dict[str, set[str]] = {}
-        for judgement in self.waiting():
-            found.setdefault(judgement.older, set()).add(judgement.newer)
-            found.setdefault(judgement.newer, set()).add(judgement.older)
-        return found
 
     def pending(self) -> list[Case]:
         """The cases that wait, with their memories; what says something else by now waits for the rules."""
@@ -322,18 +254,17 @@ _MOVES = {"MERGE": "merge", "SUPERSEDED": "supersede"}
 def ask(
     run: Run,
     judge: Judge | None,
-    queued: int,
-    kept: Callable[[], Kept],
+    kept: Kept,
     *,
     max_tokens: int,
     max_money: float,
 ) -> None:
-    """Decide what waits, as far as the limits go, surest pairs first; what is `kept` is read if there is a judge."""
-    run.queued = queued
+    """Decide what waits, as far as the limits go, surest pairs first."""
+    run.queued = len(kept.waiting())
     if judge is None or not run.queued or run.dry:
         run.note("judge", looked_at=run.queued, note=f"{run.queued} wait for a judge" if run.queued else "")
         return
-    cases = kept().pending()
+    cases = kept.pending()
     cases.sort(key=lambda case: (-case.confidence, case.key))
     asked = cases[: _affordable(run, judge, cases, max_tokens, max_money)]
     decisions: dict[str, Decision] = {}

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Literal
 
 import msgspec
 
+from skep.confidence import FADING
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import ConfigError
@@ -21,10 +23,8 @@ from skep.lifecycle import reflect as reflect_module
 from skep.lifecycle.judge import Judge
 from skep.lifecycle.maintenance_run import Action, Held, MaintainReport, Run, counted
 from skep.lifecycle.resolve_conflicts import Sorted
-from skep.lifecycle.similar_memories import by_id
 from skep.lifecycle.summarise import Distil, Distiller
 from skep.model import Memory
-from skep.semantics.link_graph import opposing
 
 STEPS = (
     "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
@@ -56,7 +56,14 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What reflection does with its sources: `soft` supersedes them, `hard` forgets them."""
     gc_days: float | None = None
     """`prune` sets aside what is older than this; off unless asked for."""
-    decay_per_day: float = 0.01
+    decay: Literal["none", "days", "hours"] = "none"
+    """Policy by which confidence fades where nothing supports a fact, so that `deprecate` sets it aside below 0.3.
+
+    `none`: age costs nothing. `days`: c * exp(-0.01 * days) (source document 003). `hours`: c * exp(-0.01 * hours),
+    for facts with a ttl (source document 000). A dry run names what would be set aside.
+    """
+    halve: bool = False
+    """A clear contradiction halves the confidence of both sides before anybody has decided (source document 003)."""
     max_tokens: int = 100_000
     """The judge is asked about as many pairs as this is expected to be enough for; the rest wait. What a distiller
     has spent counts."""
@@ -79,7 +86,9 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"gc_days must be more than 0, not {self.gc_days!r}; leave it out to keep what is old"
             )
-        for name in ("decay_per_day", "max_tokens", "max_money", "kept_judgements", "judgement_days"):
+        if self.decay not in FADING:
+            raise ConfigError(f"decay must be one of {', '.join(FADING)}, not {self.decay!r}")
+        for name in ("max_tokens", "max_money", "kept_judgements", "judgement_days"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)!r}")
         if self.smallest_cluster < 1:
@@ -170,6 +179,8 @@ class _Steps:
         self._judge, self._distil, self._progress = judge, distil, progress
         self._known = judgement_queue.Known(pairs=set(), outdated={})
         self._found: tuple[Sorted, int, dict[str, int]] | None = None
+        self._copies: list[Action] = []
+        """Merges of copies, written before anything is compared."""
         self._new: list[Memory] = []
         """What `merge` and `conflicts` look at."""
         self._judgements: tuple[int, judgement_queue.Kept] | None = None
@@ -235,44 +246,29 @@ class _Steps:
         self.run.finish("evidence", actions, looked_at=len(changed), head=head)
 
     def merge(self) -> None:
-        """Copies become one; whoever stood beside them is then looked at again, because they had taken its places."""
+        """Copies become one."""
         found, head, looked_at = self._conflicts_of()
-        done: list[Action] = []
-        merges = resolve_conflicts.merge(self.engine, found.duplicates)
-        while True:
-            self._gone |= {
-                body["loser"] for action in merges for kind, body in action.plans if kind == "merge"
-            }
-            again = [] if self.run.dry else found.freed(self._gone)
-            if not again:
-                break
-            self.run.write(merges)
-            done += merges
-            self.engine.index.refresh()
-            known = self._known.pairs | found.compared
-            more = resolve_conflicts.sort_conflicts(
-                self.engine, list(by_id(self.engine, again).values()), known, self._progress
-            )
-            found.add(more)
-            merges = resolve_conflicts.merge(self.engine, more.duplicates)
-        self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head, written=done)
+        pairs = [(a, b) for a, b in found.duplicates if self._gone.isdisjoint((a.id, b.id))]
+        merges = self._merged(resolve_conflicts.merge(self.engine, pairs))
+        self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head, written=self._copies)
+
+    def _merged(self, merges: list[Action]) -> list[Action]:
+        """The same; what they merge is gone for later steps."""
+        self._gone |= {body["loser"] for action in merges for kind, body in action.plans if kind == "merge"}
+        return merges
 
     def conflicts(self) -> None:
         found, head, looked_at = self._conflicts_of()
         found = resolve_conflicts.undecided(self.engine, found)
-        clear = resolve_conflicts.resolve_clear(
-            found.clear, self._gone, self.engine.now(), opposing(self.engine.setting)
-        )
-        gone = self._gone | {
-            body["old"] for action in clear for kind, body in action.plans if kind == "supersede"
-        }
+        engine, gone, halve = self.engine, self._gone, self.config.halve
         unclear, passed_over = resolve_conflicts.queue_unclear(found.unclear, gone, self._known.waiting)
         actions = [
-            *resolve_conflicts.reopened(self.engine, self._known.outdated),
-            *clear,
+            *([] if halve else resolve_conflicts.unpunished(engine, self._kept().waiting())),
+            *resolve_conflicts.reopened(engine, self._known.outdated),
+            *resolve_conflicts.resolve_clear(engine, found.clear, gone, halve=halve),
             *unclear,
-            *resolve_conflicts.revised(self.engine, self._new, gone),
         ]
+        actions += resolve_conflicts.looked_for(engine, actions)
         many = f"{counted(passed_over, 'unsure pair')} of memories that are like many others passed over"
         self.run.finish(
             "conflicts",
@@ -290,6 +286,13 @@ class _Steps:
             head, self._new = self._changed(*chosen)
             memories = [memory for memory in self._new if memory.kind in COMPARED]
             looked_at = dict.fromkeys(chosen, len(memories))
+            if "merge" in chosen:  # first, so that copies do not take the places of others
+                self._copies = self._merged(
+                    resolve_conflicts.merge(self.engine, resolve_conflicts.copies(memories))
+                )
+                self.run.write(self._copies)
+                self.engine.index.refresh()
+                memories = [memory for memory in memories if memory.id not in self._gone]
             self._known = judgement_queue.known_pairs(self.engine, memories)
             found = resolve_conflicts.sort_conflicts(self.engine, memories, self._known.pairs, self._progress)
             self._found = found, head, looked_at
@@ -298,12 +301,10 @@ class _Steps:
     def judge(self) -> None:
         config = self.config
         tokens, money = self.run.tokens, self.run.money
-        counted = self._counted()
         judgement_queue.ask(
             self.run,
             self._judge,
-            len(self._kept().waiting()) if counted is None else counted.waiting,
-            self._kept,
+            self._kept(),
             max_tokens=config.max_tokens,
             max_money=config.max_money,
         )
@@ -357,8 +358,7 @@ class _Steps:
         faded = expiry.deprecate(
             self.engine,
             self.engine.now(),
-            decay_per_day=self.config.decay_per_day,
-            waiting=lambda: self._kept().partners(),
+            decay=self.config.decay,
         )
         self._set_aside("deprecate", faded)
 
@@ -369,46 +369,23 @@ class _Steps:
             self._set_aside("prune", expiry.prune(self.engine, now, config.gc_days))
         else:
             self.run.note("prune")
-        counted = self._counted()
-        if counted is not None and counted.stays(
-            now, most=config.kept_judgements, days=config.judgement_days
-        ):
-            self.run.queued = counted.waiting
-            return
-        seq, kept = self._kept_at()
+        kept = self._kept()
         let_go = kept.let_go(now, most=config.kept_judgements, days=config.judgement_days)
         self.run.write([Action(step="prune", why="", plans=tuple(plans)) for plans in let_go])
         self.run.queued = len(kept.waiting())
-        if not (let_go or self.run.dry or self.engine.embeddings.backlog()):
-            judgement_queue.note_count(self.engine, kept.count(seq))
-
-    def _counted(self) -> judgement_queue.Count | None:
-        """How many judgements there are, if that is known without reading them; what ends by itself must be marked."""
-        return judgement_queue.counted(self.engine) if "expire" in self.config.steps else None
 
     def _kept(self) -> judgement_queue.Kept:
         """Every judgement, read again only if something was written since."""
-        return self._kept_at()[1]
-
-    def _kept_at(self) -> tuple[int, judgement_queue.Kept]:
-        """The same, and an event up to which nothing is missing from it; others may write while it is read."""
         last = self.engine.last_seq()
         if self._judgements is None or self._judgements[0] != last:
             self._judgements = last, judgement_queue.Kept(self.engine)
-        return self._judgements
+        return self._judgements[1]
 
     def _set_aside(self, step: str, actions: list[Action]) -> None:
         """Marks of one step, less what an earlier one has marked (in a dry run: would have)."""
         actions = [action for action in actions if action.memories[0] not in self._gone]
-        marked = {action.memories[0] for action in actions}
-        self._gone |= marked
-        engine, kept = self.engine, self._judgements
-        before = engine.last_seq()
-        after = before + len(actions)
+        self._gone |= {action.memories[0] for action in actions}
         self.run.finish(step, actions, looked_at=len(actions))
-        if kept is not None and kept[0] == before and engine.last_seq() == after:
-            kept[1].set_aside(marked)  # nothing else was written, so that it need not be read again
-            self._judgements = after, kept[1]
 
     def rederive(self) -> None:
         actions = expiry.rederive(self.engine)

@@ -1,10 +1,9 @@
-"""Duplicates, contradictions and updates: the clear ones by rule, the rest to the judge.
+"""Plans of the maintenance steps `merge` and `conflicts`: what rules do about pairs of memories that conflict.
 
-Duplicates are decided before contradictions, so that two near-identical memories are merged and never punished.
-
-Values and names that were revised in passing: the newer memory is linked to the older ones it brings up to date.
-
-Nothing is replaced: a turn that gave an old number says other things besides. Recall puts the newer one first.
+Rules merge only copies: the same words but for case, punctuation and articles. An update gets a link `updates` from
+the newer memory to the older one, so that recall puts the newer one first; nothing is replaced or hidden. Every other
+conflict waits for a judge, and both sides keep their confidence until somebody decides. Maintenance calls this; it
+reads through the engine and writes nothing.
 """
 
 from __future__ import annotations
@@ -17,66 +16,53 @@ import msgspec
 from skep.clock import AHEAD_SECONDS
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
-from skep.filters import Filter
-from skep.lifecycle.decisions import ByHand, best_first, contradiction_plans, merge_plans
+from skep.lifecycle.decisions import ByHand, best_first, contradiction_plans, merge_plans, reconciled
 from skep.lifecycle.judge import Case
 from skep.lifecycle.judgement_queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.maintenance_run import Action
-from skep.lifecycle.similar_memories import Union, load_current, neighbours, rows_by_id, sharing_words
-from skep.model import CURRENT, Conflict, Memory, Scope
+from skep.lifecycle.similar_memories import Union, by_id, neighbours, rows_by_id, sharing_words
+from skep.model import Conflict, Memory
 from skep.runtime import undisturbed
 from skep.semantics.find_conflicts import (
-    CANDIDATE,
     COMPARED,
     OVERLAP,
     age,
+    bare_words,
     comparable,
     holds,
     judge_many,
     older_first,
+    same_words,
 )
-from skep.semantics.link_graph import MARKED, UPDATES
-from skep.semantics.value_changes import announced, moves, moves_on, revises
+from skep.semantics.link_graph import MARKED, UPDATES, opposing
 from skep.storage.sqlite_store import Plan
-from skep.text.terms import query_terms
 
 SHORT = 12
 """Words up to which a memory is also compared with others that share most of them."""
-MERGE_SIMILARITY = 0.85
-CLEAR_DUPLICATE = 0.90
+NEAR = 0.5
+"""Similarity from which two memories are compared; a write, which looks at one memory, goes further."""
 CLEAR_CONFLICT = 0.90
+PAIRS_EACH = 2
+"""Pairs that one run compares per memory on average, the nearest first, so that its cost grows with what is new."""
+FEW_PAIRS = 10_000
+"""Pairs that every run compares where there are so many."""
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
-LENGTH_RATIO = 3.0
 MOST_WAITING = 4
 """In how many of the unsure pairs of a run a memory may be."""
+EXTRACTED = "maintenance: extracted"
+"""Source of the facts that maintenance extracts from episodes."""
+
+
+Pair = tuple[Memory, Memory]
 
 
 class Sorted(msgspec.Struct, kw_only=True):
     """Conflicts by what is to be done with them."""
 
-    duplicates: list[Conflict] = msgspec.field(default_factory=list[Conflict])
+    duplicates: list[Pair] = msgspec.field(default_factory=list[Pair])
     clear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
     unclear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
-    compared: set[str] = msgspec.field(default_factory=set[str])
-    """The pairs that were looked at."""
-    crowded: dict[str, set[str]] = msgspec.field(default_factory=dict[str, set[str]])
-    """The near ones of memories that may have more of them than were looked at."""
-
-    def add(self, more: Sorted) -> None:
-        """Take in what a further look has found."""
-        self.duplicates += more.duplicates
-        self.clear += more.clear
-        self.unclear += more.unclear
-        self.compared |= more.compared
-        self.crowded |= more.crowded
-
-    def freed(self, gone: set[str]) -> list[str]:
-        """The memories to look at again once some are gone: those had taken the places of others beside them."""
-        freed = [i for i, near in self.crowded.items() if not near.isdisjoint(gone)]
-        for memory_id in freed:
-            del self.crowded[memory_id]
-        return [memory_id for memory_id in freed if memory_id not in gone]
 
 
 def sort_conflicts(
@@ -90,7 +76,7 @@ def sort_conflicts(
     with (
         undisturbed()
     ):  # thousands of small values are made that stay; looking for garbage among them finds none
-        pairs = _pairs(engine, memories, decided, found)
+        pairs = _pairs(engine, memories, decided)
     for start in range(0, len(pairs), COMPARED):
         with undisturbed():
             judged = judge_many(pairs[start : start + COMPARED])
@@ -98,7 +84,11 @@ def sort_conflicts(
             if conflict is None:
                 pass
             elif conflict.kind == "duplicate":
-                (found.duplicates if mergeable(conflict) else found.unclear).append(conflict)
+                other = conflict.memory
+                if other is not None and mergeable(conflict.existing, other):
+                    found.duplicates.append((conflict.existing, other))
+                else:
+                    found.unclear.append(conflict)
             elif conflict.confidence >= CLEAR_CONFLICT:
                 found.clear.append(conflict)
             else:
@@ -109,16 +99,16 @@ def sort_conflicts(
 
 
 def _pairs(
-    engine: Engine, memories: Sequence[Memory], decided: set[str], found: Sorted
+    engine: Engine, memories: Sequence[Memory], decided: set[str]
 ) -> list[tuple[Memory, Memory, float]]:
     """The pairs worth comparing, each once, the older one first.
 
-    They are near in meaning, or share most of their words. What was compared and what was crowded is noted in `found`.
+    They are near in meaning, or share most of their words.
     """
     limit, now = engine.settings.conflict_candidates, engine.now()
     rows = rows_by_id(engine, (memory.id for memory in memories))
     known: dict[int, Memory] = {}
-    near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit, rows=rows, known=known)
+    near = neighbours(engine, memories, threshold=NEAR, limit=limit, rows=rows, known=known)
     alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT, rows=rows, known=known)
     pairs: dict[str, tuple[Memory, Memory, float]] = {}
     for memory in memories:
@@ -126,10 +116,8 @@ def _pairs(
             key = key_of(memory.id, other.id)
             if key not in pairs and key not in decided and comparable(memory, other):
                 pairs[key] = *_older_first(memory, other, now), similarity
-        if len(near[memory.id]) >= limit:
-            found.crowded[memory.id] = {other.id for other, _ in near[memory.id]}
-    found.compared |= pairs.keys()
-    return list(pairs.values())
+    most = max(FEW_PAIRS, PAIRS_EACH * len(memories))
+    return sorted(pairs.values(), key=lambda pair: (-pair[2], pair[0].id, pair[1].id))[:most]
 
 
 def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
@@ -140,48 +128,46 @@ def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
 
 
 def _replaces(newer: Memory, older: Memory, now: float) -> bool:
-    """Whether one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
+    """True if one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
     dated = max(newer.created_at, older.created_at) <= now + AHEAD_SECONDS
     if dated and newer.created_at != older.created_at:
         return newer.created_at > older.created_at
     return age(newer)[1] == age(older)[1] and age(newer)[2] > age(older)[2]
 
 
-def mergeable(conflict: Conflict) -> bool:
-    """Whether two duplicates may be merged by rule."""
-    a, b = conflict.existing, conflict.memory
-    if b is None or a.kind != b.kind or a.scope != b.scope or a.polarity * b.polarity == -1:
-        return False
-    if a.domain is not None and b.domain is not None and a.domain != b.domain:
-        return False
-    if (a.valid_from, a.valid_to, a.expires_at) != (b.valid_from, b.valid_to, b.expires_at):
-        return False
-    lengths = sorted((len(a.text), len(b.text)))
+def mergeable(a: Memory, b: Memory) -> bool:
+    """True if rules may merge two memories: copies of one statement, of one kind, scope, domain and time."""
     return (
-        conflict.similarity > MERGE_SIMILARITY
-        and conflict.confidence >= CLEAR_DUPLICATE
+        (a.kind, a.scope) == (b.kind, b.scope)
+        and a.polarity * b.polarity != -1
+        and _same_domain(a, b)
+        and (a.valid_from, a.valid_to, a.expires_at) == (b.valid_from, b.valid_to, b.expires_at)
         and max(a.confidence, b.confidence) > CONFIDENT
-        and lengths[1] <= LENGTH_RATIO * lengths[0]
         and not (a.pinned and b.pinned)
+        and same_words(a.text, b.text)
     )
 
 
-def merge(engine: Engine, duplicates: Sequence[Conflict]) -> list[Action]:
-    """Plan one merge per group of duplicates: the most confident stays, with all the evidence and incoming links."""
+def copies(memories: Sequence[Memory]) -> list[Pair]:
+    """Copies among some memories: each with the one to keep. Found by their words, so that many crowd out nothing."""
+    groups: dict[tuple[object, ...], list[Memory]] = {}
+    for memory in memories:
+        key = memory.kind, memory.scope, memory.polarity, *bare_words(memory.text)
+        groups.setdefault(key, []).append(memory)
+    found = (best_first(group) for group in groups.values() if len(group) > 1)
+    return [(best, other) for best, *others in found for other in others if mergeable(best, other)]
+
+
+def merge(engine: Engine, pairs: Sequence[Pair]) -> list[Action]:
+    """Plan one merge per group of copies: the most confident stays, with all the evidence and incoming links."""
     union = Union()
     memories: dict[str, Memory] = {}
-    for conflict in duplicates:
-        a, b = conflict.existing, conflict.memory
-        if b is not None:
-            memories |= {a.id: a, b.id: b}
-            union.join(a.id, b.id)
+    for a, b in pairs:
+        memories |= {a.id: a, b.id: b}
+        union.join(a.id, b.id)
     by_hand = ByHand(engine)
     by_hand.look(memories)
-    merges = [
-        _merge_group(engine, [memories[i] for i in group], by_hand)
-        for group in union.groups()
-        if len(group) > 1
-    ]
+    merges = [_merge_group(engine, [memories[i] for i in group], by_hand) for group in union.groups()]
     return [action for action in merges if action.plans]
 
 
@@ -231,35 +217,63 @@ def reopened(engine: Engine, outdated: Mapping[str, Judgement]) -> list[Action]:
 
 
 def resolve_clear(
-    conflicts: Sequence[Conflict], gone: set[str], now: float, opposing: Sequence[Plan] = ()
+    engine: Engine, conflicts: Sequence[Conflict], gone: set[str], *, halve: bool = False
 ) -> list[Action]:
-    """Plan what the rules are sure of: an update replaces, a contradiction halves both and goes to the judge.
+    """Plan for conflicts that rules are sure of: an update gets a link, and every pair waits for the judge.
 
-    With the first contradiction go the events of `opposing`, after which recalls look for such links.
+    Args:
+        engine: The bank.
+        conflicts: What the comparison is sure of.
+        gone: Memories that this run merged.
+        halve: Contradictions halve the confidence of both sides before anybody has decided (source document 003).
     """
+    now, taken = engine.now(), set(gone)
     actions: list[Action] = []
-    taken = set(gone)
-    told = tuple(opposing)
+    opposed: tuple[Plan, ...] = tuple(opposing(engine.setting))
     for conflict in sorted(conflicts, key=lambda c: (-c.confidence, c.existing.id)):
         older, newer = conflict.existing, conflict.memory
-        if newer is None or older.id in taken or newer.id in taken:
+        if newer is None or not taken.isdisjoint((older.id, newer.id)):
             continue
         if not (holds(older, now) and holds(newer, now)):  # what each says may be so in its time
             continue
-        replaces = conflict.kind == "update" and _replaces(newer, older, now)
-        if replaces and older.pinned:
-            plan: tuple[Plan, ...] = (queue_plan(case_of(conflict)),)
-            why = f"{newer.text!r} would replace {older.text!r}, which is pinned"
-        elif replaces:
-            taken.add(older.id)
-            plan = (("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason}),)
-            why = f"{newer.text!r} replaces {older.text!r}"
+        plans: list[Plan] = [queue_plan(case_of(conflict))]
+        if conflict.kind == "update" and _replaces(newer, older, now):
+            why = f"{newer.text!r} has a newer value than {older.text!r}"
+            plans.insert(0, _link(newer, older))
+            if extracted(older) and extracted(newer) and not older.pinned:
+                why = f"{newer.text!r} replaces {older.text!r}; maintenance extracted both"
+                plans = [("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason})]
+                taken.add(older.id)
         else:
-            plan = (*contradiction_plans(older, newer), *told, queue_plan(case_of(conflict)))
-            told = ()
             why = f"{newer.text!r} contradicts {older.text!r}"
-        actions.append(Action(step="conflicts", why=why, memories=(older.id, newer.id), plans=plan))
+            if halve:
+                plans = [*contradiction_plans(older, newer), *opposed, *plans]
+                opposed = ()
+        actions.append(Action(step="conflicts", why=why, memories=(older.id, newer.id), plans=tuple(plans)))
     return actions
+
+
+def extracted(memory: Memory) -> bool:
+    """True if maintenance made a fact of what episodes say; those stay when it replaces the fact."""
+    return (memory.source or "").startswith(EXTRACTED)
+
+
+def unpunished(engine: Engine, waiting: Sequence[Judgement]) -> list[Action]:
+    """Plan to give pairs that nobody has decided the confidence back that an older skep took from them."""
+    sides = by_id(engine, (i for judgement in waiting for i in (judgement.older, judgement.newer)))
+    cost = {memory.id for memory in sides.values() if memory.disputes}
+    pairs = [j for j in waiting if not cost.isdisjoint((j.older, j.newer))]
+    found = ((j, reconciled(engine, j.older, j.newer, "not decided")) for j in pairs)
+    return [
+        Action(
+            step="conflicts",
+            why=f"{judgement.older} and {judgement.newer} have their confidence back: nobody has decided",
+            memories=(judgement.older, judgement.newer),
+            plans=tuple(plans),
+        )
+        for judgement, plans in found
+        if plans
+    ]
 
 
 def queue_unclear(
@@ -305,79 +319,16 @@ def case_of(conflict: Conflict) -> Case:
     )
 
 
-KINDS = ("fact", "episode")
-SEARCHED = 32
-"""How many memories that share the words of a change are looked at."""
-
-
-def revised(engine: Engine, memories: Sequence[Memory], gone: set[str]) -> list[Action]:
-    """Plan a link from each memory that announces a change to those of its scope and kind whose value it revises.
-
-    Args:
-        engine: The bank.
-        memories: What is new; most of it announces nothing.
-        gone: What this run merged or replaced.
-    """
-    groups: dict[tuple[Scope, str], list[Memory]] = {}
-    for memory in memories:
-        if memory.kind in KINDS and memory.id not in gone and _tells(memory.text):
-            groups.setdefault((memory.scope, memory.kind), []).append(memory)
-    actions: list[Action] = []
-    for (scope, kind), group in groups.items():
-        where = Filter(scope=scope, kinds=(kind,), statuses=CURRENT)
-        queries = [_words(memory) for memory in group]
-        found = [rows.tolist() for rows in engine.index.best_by_words(queries, where, SEARCHED)]
-        own = engine.rows_of([memory.id for memory in group])
-        known = load_current(engine, {row for rows in found for row in rows})
-        for memory, rows in zip(group, found, strict=True):
-            since = memory.created_at, own[memory.id]
-            older = [
-                known[row] for row in sorted(rows) if row in known and (known[row].created_at, row) < since
-            ]
-            revises_them = [
-                each for each in older if each.id not in gone and _revises(memory.text, each.text)
-            ]
-            actions += _linked(engine, memory, revises_them)
-    if actions and not engine.setting(MARKED):
-        actions.append(
-            Action(step="conflicts", why="recall looks at what was revised", plans=(("setting", _marked()),))
-        )
-    return actions
-
-
-def _tells(text: str) -> bool:
-    """Whether a text tells that something has another value, or another name, now."""
-    return bool(announced(text)) or bool(moves(text))
-
-
-def _revises(newer: str, older: str) -> bool:
-    return revises(newer, older) or moves_on(newer, older)
-
-
-def _words(memory: Memory) -> list[str]:
-    told = (*announced(memory.text), *moves(memory.text))
-    return query_terms(" ".join(word for change in told for word in change.words))
-
-
-def _linked(engine: Engine, newer: Memory, older: Sequence[Memory]) -> list[Action]:
-    if not older:
-        return []
-    there = {link.dst for link in engine.links(newer.id, rel=UPDATES, direction="out")}
-    return [
-        Action(
-            step="conflicts",
-            why=f"{newer.text!r} has a newer value than {each.text!r}",
-            memories=(each.id, newer.id),
-            plans=(_link(newer, each),),
-        )
-        for each in older
-        if each.id not in there
-    ]
-
-
 def _link(newer: Memory, older: Memory) -> Plan:
     return ("link", {"src": newer.id, "dst": older.id, "rel": UPDATES, "strength": 1.0})
 
 
-def _marked() -> dict[str, object]:
-    return {"key": MARKED, "value": True}
+def looked_for(engine: Engine, actions: Sequence[Action]) -> list[Action]:
+    """The setting that goes with the first link of `updates`, so that recalls look for them."""
+    linked = any(
+        kind == "link" and body["rel"] == UPDATES for action in actions for kind, body in action.plans
+    )
+    if not linked or engine.setting(MARKED):
+        return []
+    setting: Plan = ("setting", {"key": MARKED, "value": True})
+    return [Action(step="conflicts", why="recall looks at what was updated", plans=(setting,))]

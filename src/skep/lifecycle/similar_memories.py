@@ -1,8 +1,6 @@
-"""The memories near others, within their own scope, with their similarity on the common scale.
+"""Memories near others by meaning or by words, within their scope; groups of them; fields that a group shares.
 
-Groups of memories that mean the same: disjoint sets, and groups by density. Pure.
-
-What something that was derived from several memories has from them. Pure.
+Every step of maintenance that compares memories calls this. It reads through the engine and writes nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
-from skep import runtime
 from skep.engine.engine import Engine
 from skep.errors import MissingExtraError
 from skep.filters import Filter
@@ -149,16 +146,12 @@ def sharing_words(
 
 
 def _few_words(text: str, most: int) -> bool:
-    """Whether a text has at most so many different words."""
-    few = None if runtime.native is None else runtime.native.few_words(text, most)
-    return len(whole_words(text)) <= most if few is None else few
+    """True if a text has at most so many different words."""
+    return len(whole_words(text)) <= most
 
 
 def _sharing(text: str, others: list[str], least: float) -> list[int]:
     """Which texts have so much in common with one; most need not be split to tell."""
-    found = None if runtime.native is None else runtime.native.alike(text, others, least)
-    if found is not None:
-        return found
     words = whole_words(text)
     needed = least * len(words)
     return [

@@ -1,9 +1,6 @@
-"""What is asked but for its words: what may be in the answer, how it is ranked, and how much of it is wanted.
+"""Recall on an open bank: the config that applies, the pipeline under one snapshot, conflict marks, a cache of answers.
 
-A caller asks in the same few ways again and again, so that checking them, and working out what applies, is worth
-doing once.
-
-Recall on an open bank: the config that applies, the pipeline, the marks that need the store, and the caches.
+`bank.read` calls `Recaller`; a hive has one of its own over several banks.
 """
 
 from __future__ import annotations
@@ -17,16 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from skep.confidence import DECAY_PER_DAY
 from skep.engine.engine import Engine
 from skep.errors import ConfigError
 from skep.filters import Filter
 from skep.model import Hit, Link, Ranked, Recalled, Stage
-from skep.recall.conflict_marks import Near, at_least, conflicts_marked, newest_first, opposes, shortened
+from skep.recall.conflict_marks import conflicts_marked
+from skep.recall.update_order import UpdateOrder
+from skep.retrieval.pipeline import narrowed
 from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.recall_config import preset as preset_named
-from skep.retrieval.score import narrowed
-from skep.runtime import spelt, undisturbed
+from skep.runtime import undisturbed
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED, UPDATES
 
 if TYPE_CHECKING:
@@ -75,8 +72,6 @@ CONFIG_KEY = "recall/config"
 NARROWING = ("limit", "tags", "kinds")
 """Keys of a deployed config that narrow a recall rather than rank it; arguments of the call override them."""
 DAY = 86_400.0
-VERDICTS = 4096
-CONFIGS = 64
 _unpack = msgspec.msgpack.Decoder().decode
 _told, _metadata = attrgetter("signals", "ranks"), attrgetter("memory.metadata")
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
@@ -101,8 +96,6 @@ class _Loaded(NamedTuple):
     """What the pipeline reads from."""
     run: Callable[..., Recalled]
     """The pipeline."""
-    ranked: Callable[..., Any]
-    """The same up to where memories are read."""
 
 
 class Recaller:
@@ -122,9 +115,7 @@ class Recaller:
         self._position: tuple[int, int] | None = None
         self._turn = -1
         """At which turn of the store the position was looked up."""
-        self._verdicts: dict[tuple[str, str, int, int, float], str] = {}
-        self._configs: dict[bytes, RecallConfig] = {}
-        """Configs that were asked for, by what was asked."""
+        self._updates = UpdateOrder(self._update_links)
         self.cache_hits = 0
 
     def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
@@ -168,21 +159,13 @@ class Recaller:
     def _merged(
         self, preset: str | None, config: Mapping[str, Any] | None, deployed: Mapping[str, Any] | None
     ) -> RecallConfig:
-        """The three layers as one config; the same few are asked for again and again, so they are kept."""
+        """The three layers as one config."""
         bank: Mapping[str, Any] = {}
         if preset is None:
             bank = deployed if deployed is not None else self.deployed()
         model = not self._engine.embeddings.embedder.instant
-        key = spelt((preset, model, bank, config))
-        known = None if key is None else self._configs.get(key)
-        if known is None:
-            ranking = {name: value for name, value in bank.items() if name not in NARROWING}
-            known = merge(preset_named(preset or "default", model=model), ranking or None, config)
-            if len(self._configs) >= CONFIGS:
-                self._configs.clear()
-            if key is not None:
-                self._configs[key] = known
-        return known
+        ranking = {name: value for name, value in bank.items() if name not in NARROWING}
+        return merge(preset_named(preset or "default", model=model), ranking or None, config)
 
     def question(
         self,
@@ -272,28 +255,13 @@ class Recaller:
             return found
 
     def rank(self, query: str, question: Question, now: float, *, reranker: Reranker | None = None) -> Ranked:
-        """The order that `answer` would give; no use is counted, and nothing is remembered of it.
-
-        Where links or the texts of the hits have a say in the order, `answer` finds it. Elsewhere no memory is read:
-        the ids come from the index.
-        """
-        config = question.config
-        if not self.one_bank or reranker is not None or config.currency or config.expand is not None:
-            return _order_of(self.answer(query, question, now, reranker=reranker, count_uses=False))
-        key = (query, question.key, False)
-        ahead = self._ahead(query, key, config, now)
-        with self._engine.snapshot():
-            kept = self._recent(key, now)
-            if kept is not None:
-                return _order_of(kept.answer)
-            (sources, _, ranked), config, vector = self._ready(config, ahead)
-            where, limit = question.at(now), question.limit
-            order, reason, _ = ranked(query, config, sources, now, where, limit, vector=vector, shown=False)
-            ids = sources.ids(order.rows) if len(order.at) else ()
-            asked = sources.asked or ahead
-        if asked is not None and asked.reason:
-            reason = _both(reason, asked.reason)
-        return Ranked(ids=tuple(ids), scores=tuple(order.score.tolist()), reason=reason)
+        """The order that `answer` gives; no use is counted."""
+        found = self.answer(query, question, now, reranker=reranker, count_uses=False)
+        return Ranked(
+            ids=tuple(hit.memory.id for hit in found.hits),
+            scores=tuple(hit.score for hit in found.hits),
+            reason=found.reason,
+        )
 
     def _ahead(
         self, query: str, key: Any, config: RecallConfig, now: float, *, again: bool = False
@@ -347,21 +315,19 @@ class Recaller:
 
         Call inside a snapshot, so that everything it reads is of one moment.
         """
-        (sources, run, _), config, vector = self._ready(config, asked)
+        (sources, run), config, vector = self._ready(config, asked)
         found = run(
             query,
             config,
             sources,
             where.now,
             where=where,
-            limit=(most := at_least(limit, config)),
+            limit=limit,
             vector=vector,
             reranker=reranker,
+            updates=self._updates,
             explain=explain,
         )
-        shown = found.hits
-        if config.currency and self._engine.setting(MARKED):
-            shown = newest_first(query, shown, lambda ids: self._engine.links_to(ids, UPDATES))
         asked = sources.asked or asked
         reason, trace = found.reason, found.trace
         if asked is not None and asked.reason:
@@ -369,40 +335,25 @@ class Recaller:
             if explain:
                 trace = (Stage(name="embedder", kept=0, note=asked.reason), *trace)
         hits = conflicts_marked(
-            shown,
-            vectors=lambda shown: sources.vectors_of([hit.memory.id for hit in shown]),
-            calibrate=self._engine.embeddings.calibrate,
+            found.hits,
+            lambda hits: sources.vectors_of([hit.memory.id for hit in hits]),
+            self._engine.embeddings.calibrate,
             now=where.now,
-            opposed=self.opposed,
-            linked=self._opposed_by_links(shown),
-            query=query if config.currency else None,
+            linked=self._opposed_by_links(found.hits),
         )
-        if len(hits) > limit < most:
-            hits = shortened(hits, limit)
-            trace = (*trace, Stage(name="limit", kept=limit, cut=len(shown) - limit)) if explain else trace
         if hits is not found.hits or reason or trace:
             found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
         return found, asked is not None and asked.passing
+
+    def _update_links(self, ids: Sequence[str]) -> Sequence[Link]:
+        """Links that say that something updates memories; few banks hold any."""
+        return self._engine.links_to(ids, UPDATES) if self._engine.setting(MARKED) else ()
 
     def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
         """Links that say that hits contradict something; few banks hold any."""
         if not hits or not self._engine.setting(OPPOSED):
             return ()
         return self._engine.links_to([hit.memory.id for hit in hits], CONTRADICTS)
-
-    def opposed(self, pairs: Sequence[Near]) -> list[str]:
-        """How the memories of pairs contradict or update one another; each judged once while both are what they are."""
-        keys = [
-            (older.text, newer.text, older.polarity, newer.polarity, similarity)
-            for older, newer, similarity in pairs
-        ]
-        fresh = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._verdicts}
-        if len(self._verdicts) + len(fresh) > VERDICTS:
-            self._verdicts.clear()
-            fresh = dict(zip(keys, pairs, strict=True))
-        if fresh:
-            self._verdicts.update(zip(fresh, opposes(list(fresh.values())), strict=True))
-        return [self._verdicts[key] for key in keys]
 
     def _recent(self, key: Any, now: float) -> _Kept | None:
         """A recent answer, if nothing was written since and it is not too old to be true."""
@@ -425,14 +376,9 @@ class Recaller:
         if self._turn == self._engine.turn():
             now, settings = where.now, self._engine.settings
             until = min(now + settings.cache_seconds, self._engine.next_boundary(now))
-            bar, rate = where.min_confidence, where.decay_per_day
-            if (
-                bar is None and rate != DECAY_PER_DAY
-            ):  # with the usual rate, time alone takes nothing out of it
-                bar = config.min_confidence
-            if bar is not None:
-                until = _fades(answer, bar, rate, until)
-            if config.temporal != "off" or config.currency:  # the times that it names have a say
+            bar = config.min_confidence if where.min_confidence is None else where.min_confidence
+            until = _fades(answer, bar, where.decay_per_day, until)
+            if config.temporal != "off":  # the times that it names have a say
                 from skep.text.dates import holds_until
 
                 until = min(until, holds_until(query, now))
@@ -441,15 +387,6 @@ class Recaller:
             self._answers[key] = _kept(now, until, answer)
             while len(self._answers) > settings.cache_entries:
                 self._answers.popitem(last=False)
-
-
-def _order_of(found: Recalled) -> Ranked:
-    """An answer without its memories."""
-    return Ranked(
-        ids=tuple([hit.memory.id for hit in found.hits]),
-        scores=tuple([hit.score for hit in found.hits]),
-        reason=found.reason,
-    )
 
 
 def _both(reason: str, more: str) -> str:
@@ -506,9 +443,9 @@ def _copied(metadata: dict[str, Any] | None) -> dict[str, Any]:
 def _load(engine: Engine) -> _Loaded:
     """What the pipeline reads from, and the pipeline."""
     with undisturbed():
-        from skep.retrieval.pipeline import ranked, run
+        from skep.retrieval.pipeline import run
         from skep.retrieval.sources import BankSources
 
         sources = BankSources(engine)
         _ = engine.index
-    return _Loaded(sources, run, ranked)
+    return _Loaded(sources, run)

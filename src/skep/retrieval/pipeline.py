@@ -1,87 +1,48 @@
-"""Disagreement: what its words and its meaning place far apart may be a distractor. It flags, nothing
-more.
+"""The recall pipeline: candidates, score, short list, updates, choice, hits.
 
-The recall pipeline: candidates, score, a second look at the short list, choice, marks.
-
-Each stage is a function from values to values. Only `Sources` touches storage, and memories are built
-only for what is returned.
+Each stage is a function from candidates to candidates. Only `Sources` touches storage, and memories are built only for
+the hits. `recall.recaller` calls `run` on a bank, `hive` on several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from skep import runtime
 from skep.filters import Filter
 from skep.model import CURRENT, STATUSES, Hit, Memory, Recalled, Stage
-from skep.retrieval import candidates as stage
-from skep.retrieval.candidates import Call, Candidates
-from skep.retrieval.query import Query, plain, understand
-from skep.retrieval.recall_config import RecallConfig
-from skep.retrieval.score import narrowed, way_of
-from skep.text.terms import query_terms
+from skep.retrieval import guidance as guide
+from skep.retrieval import levels, selection
+from skep.retrieval.candidates import Call, Candidates, of_pool, rated
+from skep.retrieval.conversation import as_conversation
+from skep.retrieval.query import Query, understand
+from skep.retrieval.score import coverage
+from skep.retrieval.succession import with_heirs
+from skep.text.unanswered_sessions import is_unanswered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skep.retrieval.recall_config import Expand
+    from skep.retrieval.recall_config import Expand, RecallConfig
     from skep.retrieval.sources import Reranker, Sources
 
-
-THRESHOLD = 0.7
-SURE = 3
-"""Both ranks within this many: never flagged."""
-
-
-def disagreement(lexical: int, semantic: int) -> float:
-    """|r_lex - r_sem| / max(r_lex, r_sem), for ranks from 1.
-
-    >>> disagreement(1, 2), disagreement(2, 20)
-    (0.5, 0.9)
-    """
-    return abs(lexical - semantic) / max(lexical, semantic)
-
-
-def disagreeing(
-    lexical: Sequence[int], semantic: Sequence[int], *, threshold: float = THRESHOLD
-) -> list[bool]:
-    """Which candidates are flagged; those in the top 3 of both rankings never are."""
-    return [
-        (one > SURE and (one - other) / one > threshold)
-        if one > other
-        else (other > SURE and (other - one) / other > threshold)
-        for one, other in zip(lexical, semantic, strict=True)
-    ]
-
-
-if TYPE_CHECKING:
+    Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
-EVIDENCE = ("coverage", "late", "semantic")
-"""The signals that say on a fixed scale how well a memory answers; scores are relative to their pool."""
-WITNESSES = 5
-"""How many of the first hits are asked."""
-SHORT = 8
-"""So many distinct terms make a short question."""
-BRIEF = 5
-"""So many make a brief one."""
-PART = 0.3
-"""The share of a brief question that makes a part of it, by the rarity of its words."""
-HALF = 0.5
-"""The share of the best hit's cosine from which a hit is near by meaning."""
-RELATED = 0.05
-"""Late interaction from which a text holds a relative of a word of the query."""
-NEARLY = 0.7
-"""The share of a cosine that is nearly as near by meaning."""
-BROUGHT = ("guidance", "bridge")
-"""Signals of hits that a question needs though it does not speak of them."""
-DISAGREEMENT = ("disagreement",)
+Updates = Callable[[Candidates, Call], Candidates]
+"""Puts the update of a memory in its place; `semantics` knows one, which `recall` hands in."""
+SURE = 3
+"""Both ranks within this many: never flagged."""
+VAIN = 0.1
+"""The share of its score that a session keeps in which nobody knew the answer."""
 AT_ONCE = 1000
-"""How many memories that links lead to are looked up at a time."""
+"""Memories at the end of links that are looked up at a time."""
+ROOM = ("k_words", "k_vectors", "reach", "shortlist")
+"""Fields of a config that say how many candidates a step takes."""
 
 
 def run(
@@ -94,24 +55,41 @@ def run(
     limit: int = 5,
     vector: Singles | None = None,
     reranker: Reranker | None = None,
+    updates: Updates | None = None,
     explain: bool = False,
 ) -> Recalled:
     """Answer one query.
 
     Args:
-        query: What is asked, in any words.
+        query: The question, in any words.
         config: How to rank, choose and flag.
         sources: The bank.
         now: Seconds since the epoch; every age and relative date counts from it.
-        where: What may be returned at all.
+        where: The memories that may be returned at all.
         limit: At most this many hits, not counting those that links bring.
         vector: The vector of the query, where the caller has it already.
         reranker: Scores the texts of the short list anew.
+        updates: Puts updates in the place of what they update, where the config asks for it.
         explain: Also return what every stage did.
     """
-    found, reason, call = ranked(
-        query, config, sources, now, where, limit, vector=vector, reranker=reranker, explain=explain
-    )
+    config = _with_room(config, limit, reranked=reranker is not None)
+    asked = understand(query, now)
+    if vector is None and config.k_vectors:
+        vector = sources.embed(asked.about)
+    call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain)
+    found = rated(_gathered(call), call)
+    if config.updates and call.where.statuses == CURRENT:
+        found = with_heirs(found, call)
+    if len(found):
+        found = _second_look(found, call)
+    if reranker is not None and len(found):
+        found = _reranked(found, call, reranker)
+    elif updates is not None and config.updates and len(found) > 1:
+        found = updates(found, call)
+    if not len(found) and asked.time_alone and config.temporal == "boost":
+        of_then = msgspec.structs.replace(config, temporal="filter")
+        return run(query, of_then, sources, now, where=where, limit=limit, vector=vector, explain=explain)
+    found, reason = _chosen(found, call, limit)
     hits, trace = _hits(found, call), found.trace or ()
     if config.expand is not None and hits:
         more = _expanded(hits, config.expand, call)
@@ -121,53 +99,26 @@ def run(
     return Recalled(hits=hits, reason=reason, trace=trace)
 
 
-def ranked(
-    query: str,
-    config: RecallConfig,
-    sources: Sources,
-    now: float,
-    where: Filter | None,
-    limit: int,
-    *,
-    vector: Singles | None = None,
-    reranker: Reranker | None = None,
-    explain: bool = False,
-    shown: bool = True,
-) -> tuple[Candidates, str, Call]:
-    """What answers one query, best first, before any memory is read; why it is less than asked for; and the call.
+def narrowed(where: Filter, config: RecallConfig) -> Filter:
+    """A filter that lets in no more than the config does; done twice, it is the same."""
+    changes: dict[str, float] = {}
+    if where.min_confidence is None and config.min_confidence > 0:
+        changes["min_confidence"] = config.min_confidence
+    if where.min_importance is None and config.min_importance > 0:
+        changes["min_importance"] = config.min_importance
+    return msgspec.structs.replace(where, **changes) if changes else where
 
-    The arguments are those of `run`. Without `shown`, signals and ranks may be missing from what is found.
+
+def _with_room(config: RecallConfig, limit: int, *, reranked: bool) -> RecallConfig:
+    """The config with room for as many hits as are asked for.
+
+    A reranker is asked about no more texts than the config says: it may cost money.
     """
-    way = way_of(config, limit, read_less=reranker is not None)
-    config = way.config
-    asked = understand(query, now) if way.reads else plain(query)
-    if vector is None and config.k_vectors:
-        vector = sources.embed(asked.about)
-    shown = shown or explain or way.again or way.barred
-    admitting = _narrow(where, asked, config, now)
-    call = Call(asked, config, sources, admitting, now, vector, explain, shown, way.fusing)
-    found = _gather(call)
-    if config.currency and call.where.statuses == CURRENT:
-        from skep.retrieval.currency import followed
-
-        found = followed(found, call)
-    if way.again and len(found.at):
-        from skep.retrieval.shortlist import second_look  # few presets want its many parts
-
-        found = second_look(found, call)
-    if reranker is not None and len(found):
-        found = _rerank(found, call, reranker)
-    found, reason = _choose(found, call, limit, barred=way.barred)
-    if not len(found.at) and asked.time_alone and config.temporal == "boost":
-        of_then, trace = msgspec.structs.replace(config, temporal="filter"), found.trace
-        found, reason, call = ranked(
-            query, of_then, sources, now, where, limit,
-            vector=vector, reranker=reranker, explain=explain, shown=shown,
-        )  # fmt: skip
-        if trace is not None:
-            then = Stage(name="time", kept=0, note=f"whatever there is of {asked.spans[0].text} answers")
-            found = msgspec.structs.replace(found, trace=(*trace, then, *(found.trace or ())))
-    return found, reason, call
+    most = min(limit, config.max_results)
+    narrow = [name for name in ROOM if 0 < getattr(config, name) < most]
+    if reranked and "shortlist" in narrow:
+        narrow.remove("shortlist")
+    return msgspec.structs.replace(config, **dict.fromkeys(narrow, most)) if narrow else config
 
 
 def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float) -> Filter:
@@ -183,52 +134,96 @@ def _narrow(where: Filter | None, asked: Query, config: RecallConfig, now: float
     return msgspec.structs.replace(base, **changes) if changes else base
 
 
-def _gather(call: Call) -> Candidates:
-    """Candidates with signals and a first score, best first."""
+def _gathered(call: Call) -> Candidates:
+    """Candidates by words and by meaning, in the order found."""
     config = call.config
-    terms = call.asked.terms if config.k_words or call.vector is None else ()
-    k_words = config.k_words or config.k_vectors
-    if config.phrase > 0 and call.asked.phrases:
-        from skep.retrieval.query import WIDELY
-
-        k_words = max(k_words, WIDELY)
-    pool = call.sources.search(terms, call.vector, call.where, k_words, config.k_vectors)
-    by_matches = config.matched_terms and call.vector is None
-    found = stage.matched(pool, call) if by_matches else stage.found_in(pool, call)
-    if not call.explain:
-        return found
-    found = found.noted(
-        "candidates",
-        cut=max(pool.words_total, pool.vectors_total, len(found)) - len(found),
-        note=f"{pool.words_total} by words, {pool.vectors_total} by meaning",
+    pool = call.sources.search(
+        call.terms, call.vector, call.where, config.k_words or config.k_vectors, config.k_vectors
     )
-    if not len(found):
+    found = of_pool(pool, call)
+    cut = max(pool.words_total, pool.vectors_total, len(found)) - len(found)
+    note = f"{pool.words_total} by words, {pool.vectors_total} by meaning"
+    return found.noted("candidates", cut=cut, note=note)
+
+
+def _second_look(found: Candidates, call: Call) -> Candidates:
+    """The best candidates by the features that the config weighs."""
+    config, unit = call.config, 1.0 / sum(call.config.weights.values())
+    if config.coverage > 0 and call.terms:
+        rows = found.rows[: config.reach]
+        held = coverage(
+            call.sources.impacts(call.terms, rows).astype(np.float64), call.sources.idf(call.terms)
+        )
+        found = found.lifted(config.coverage * unit * held, coverage=held)
+    if config.conversation:
+        found = as_conversation(found, call)
+    if config.title > 0 or config.guidance > 0:
+        texts = call.sources.texts(found.rows[: config.shortlist])
+        shown = {
+            "title": guide.titles_named(call.asked.about, [guide.title(text) for text in texts]),
+            "guidance": guide.guidance(call.asked.text, texts, found.cosine[: len(texts)]),
+        }
+        shown = {name: each for name, each in shown.items() if getattr(config, name) > 0 and each.any()}
+        if shown:
+            extra: Floats = np.zeros(len(texts))
+            for name, each in shown.items():
+                extra += unit * getattr(config, name) * each
+            found = found.lifted(extra, **shown).noted("texts", note=", ".join(shown))
+    if config.updates:
+        found = _vain_last(found, call)
+    if config.temporal == "boost" and call.asked.spans:
+        inside = _of_then(found.created_at, call)
+        then = inside.astype(np.float64)
+        found = found.lifted(config.temporal_boost * then, time=then)
+        found = found.noted("time", note=f"{int(inside.sum())} from {call.asked.spans[0].text}")
+    return found
+
+
+def _vain_last(found: Candidates, call: Call) -> Candidates:
+    """Sessions in which nobody knew the answer, behind everything else: they hold the question, and no knowledge."""
+    texts = call.sources.texts(found.rows[: call.config.shortlist])
+    vain = np.array([is_unanswered(text) for text in texts], dtype=bool)
+    if not vain.any():
         return found
-    return found.noted("matched terms" if by_matches else config.fusion, note=", ".join(found.measured))
+    extra = np.where(vain, (VAIN - 1.0) * found.score[: len(texts)], 0.0)
+    return found.lifted(extra, unanswered=vain.astype(np.float64)).noted(
+        "unanswered", note=f"{int(vain.sum())} last"
+    )
 
 
-def _rerank(found: Candidates, call: Call, reranker: Reranker) -> Candidates:
-    """The short list in the order of the reranker; what lies below it is dropped."""
+def _of_then(created_at: Floats, call: Call) -> NDArray[np.bool_]:
+    """The candidates of a time that the query names."""
+    inside = np.zeros(len(created_at), dtype=bool)
+    for span in call.asked.spans:
+        inside |= (created_at >= span.start) & (created_at < span.end)
+    return inside
+
+
+def _reranked(found: Candidates, call: Call, reranker: Reranker) -> Candidates:
+    """The short list in the order of the reranker; the candidates below it are dropped."""
     head = found.first(call.config.shortlist)
     scores = np.asarray(reranker(call.asked.text, call.sources.texts(head.rows)), dtype=np.float64)
-    return head.scored(scores, reranker=scores).noted("reranker", cut=len(found) - len(head))
+    head = replace(head, score=scores, signals=head.signals | {"reranker": scores}).ordered()
+    return head.noted("reranker", cut=len(found) - len(head))
 
 
-def _choose(found: Candidates, call: Call, limit: int, *, barred: bool) -> tuple[Candidates, str]:
-    """What is returned, and in words why it is less than asked for."""
-    if not len(found.at):
-        return found, "no memory passes the filters and shares a word or a meaning"
-    config = call.config
-    found, reason = _above_the_bar(found, call) if barred else (found, "")
-    most = min(limit, config.max_results, len(found.at))
+def _chosen(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]:
+    """The candidates that are returned, and in words why they are fewer than asked for."""
+    if not len(found):
+        return found, _why_nothing(call)
+    config, reason = call.config, ""
+    level = levels.of(found, reranked="reranker" in found.signals)
+    found = replace(found, signals=found.signals | {"level": level})
+    if config.bar != "weak":
+        kept = found.take(np.flatnonzero(level >= levels.NAMES.index(config.bar)))
+        reason = f"{len(found) - len(kept)} below the bar {config.bar!r}" if len(kept) < len(found) else ""
+        found = kept.noted("bar", cut=len(found) - len(kept))
+    most = min(limit, config.max_results, len(found))
     if config.select != "none" and len(found):
         found = _varied(found, call, most)
     kept = found.first(most)
-    if call.explain:
-        kept = kept.noted("limit", cut=len(found) - len(kept))
+    kept = kept.noted("limit", cut=len(found) - len(kept))
     if config.dynamic_k:
-        from skep.retrieval import selection
-
         count = selection.dynamic_k(kept.score, factor=config.cliff, min_results=config.min_results)
         if count < len(kept):
             cut = len(kept) - count
@@ -237,250 +232,105 @@ def _choose(found: Candidates, call: Call, limit: int, *, barred: bool) -> tuple
     return kept, reason
 
 
-def _above_the_bar(found: Candidates, call: Call) -> tuple[Candidates, str]:
-    """Only what answers enough of the query, and only what is not far behind the best."""
-    reason, config = "", call.config
-    if config.temporal == "filter" and call.asked.time_alone:  # whatever is of that time answers
-        return found, reason
-    low = config.floor > 0 and evidence(found) < config.floor
-    if low and _evidence_of_then(found, call) < config.floor:
-        return found.first(0).noted("floor", cut=len(found)), f"{len(found)} below the bar"
-    if "reranker" in found.measured:  # its scale is its own, and it has read the texts
-        return found, reason
-    if config.elsewhere > 0:
-        found, reason = _without_others(found, call)
-    if max(config.relative_floor, config.short_floor, config.brief_floor) > 0 and len(found):
-        kept = found.take(np.flatnonzero(_near(found, call)))
-        cut = len(found) - len(kept)
-        reason = reason or (f"{cut} far behind the best" if cut else "")
-        found = kept.noted("relative floor", cut=cut)
-    if config.meaning_floor > 0 and len(found) and (meant := _meant(found, call)) is not None:
-        kept = found.take(np.flatnonzero(meant))
-        cut = len(found) - len(kept)
-        reason = reason or (f"{cut} with no word and no meaning of it" if cut else "")
-        found = kept.noted("meaning floor", cut=cut)
-    return found, reason
-
-
-def _without_others(found: Candidates, call: Call) -> tuple[Candidates, str]:
-    """Without what is told of others, if it holds clearly more of the question than the rest; and whom that is about.
-
-    Of the rest nothing is left where none of the first of it is nearly as near by meaning.
-    """
-    measured, at = found.measured, found.at
-    held, late = measured.get("held", measured.get("coverage")), measured.get("late")
-    if "another" not in measured or held is None or late is None:
-        return found, ""
-    holds, cosine, another = (held[at] + late[at]) / 2, found.cosine, measured["another"][at]
-    theirs, rest = np.flatnonzero(another <= -1)[:WITNESSES], np.flatnonzero(another > -1)
-    first = rest[:WITNESSES]
-    if not len(theirs) or holds[theirs].max() - holds[first].max(initial=0.0) <= call.config.elsewhere:
-        return found, ""
-    if not len(rest) or cosine[first].max() < NEARLY * cosine[theirs].max():
-        rest = rest[:0]
-    from skep.retrieval.shortlist_features import OPENING, opening
-
-    best = theirs[holds[theirs].argmax()]
-    (text,) = call.sources.texts(found.rows[best : best + 1])
-    whom, _ = opening(text[:OPENING])
-    kept = found.take(rest).noted("elsewhere", cut=len(found) - len(rest), note=whom)
-    return kept, f"what holds most of it is about {whom}, whom the question does not name"
-
-
-def _near(found: Candidates, call: Call) -> NDArray[np.bool_]:
-    """Which hits are not far behind the best: by score, and where the question is short by score or by meaning."""
-    config, best, terms = call.config, found.score[0], len(call.asked.terms)
-    near = found.score >= config.relative_floor * best
-    short = config.short_floor if terms <= SHORT else 0.0
-    brief = config.brief_floor if terms <= BRIEF else 0.0
-    cosine = found.cosine
-    if call.asked.over_all or max(short, brief) <= config.relative_floor or not cosine[0] > 0:
-        return near
-    alike = ~(cosine < HALF * cosine[0]) | _brought(found)
-    near &= (found.score >= short * best) | alike
-    if brief > short:
-        behind = np.flatnonzero(near & ~alike & (found.score < brief * best))
-        if len(behind):
-            behind = behind[call.sources.scopes(found.rows[behind]).talk == 0]
-            near[behind[~_of_another_part(found, behind, call)]] = False
-    return near
-
-
-def _of_another_part(found: Candidates, behind: NDArray[np.int64], call: Call) -> NDArray[np.bool_]:
-    """Which hits hold a good part of the query that the best one lacks: "who sings or sleeps" asks for both."""
-    held = call.sources.impacts(call.asked.terms, found.rows[np.append(behind, 0)]) > 0
-    idf = call.sources.idf(call.asked.terms)
-    return (held[:-1] & ~held[-1]) @ idf >= PART * idf.sum()
-
-
-def _meant(found: Candidates, call: Call) -> NDArray[np.bool_] | None:
-    """Which hits have a word of the query, a relative of one, or its meaning, or belong to a conversation.
-
-    In a conversation the words of the neighbours are what a memory is about ("It was switched off the same day");
-    elsewhere they stand beside it by chance. None where it was not measured.
-    """
-    held = found.measured.get("held", found.measured.get("coverage"))
-    meaning = found.measured.get("semantic")
-    if held is None or meaning is None:
-        return None
-    meant = (held[found.at] > 0) | (meaning[found.at] >= call.config.meaning_floor) | _brought(found)
-    if "late" in found.measured:
-        meant |= found.measured["late"][found.at] >= RELATED
-    if not meant.all():
-        lacking = np.flatnonzero(~meant)
-        meant[lacking] = call.sources.scopes(found.rows[lacking]).talk != 0
-    return meant
-
-
-def _brought(found: Candidates) -> NDArray[np.bool_]:
-    """Which hits are there for another reason than to be like the question."""
-    brought = np.zeros(len(found), dtype=bool)
-    for name in BROUGHT:
-        if name in found.measured:
-            brought |= found.measured[name][found.at] > 0
-    return brought
-
-
-def evidence(found: Candidates) -> float:
-    """How well the best of the first hits answers the query, 0..1: by its words, their relatives, or its meaning."""
-    asked = found.at[:WITNESSES]
-    measures = [found.measured[name][asked].max() for name in EVIDENCE if name in found.measured]
-    return float(max(measures, default=found.score[0]))
-
-
-def _evidence_of_then(found: Candidates, call: Call) -> float:
-    """How much of the rest of the query those of the first hits hold that are of a time it names.
-
-    A memory of last month does not say that it is of last month.
-    """
-    asked = call.asked
-    if call.config.temporal == "off" or not asked.spans:
-        return 0.0
-    first = found.first(WITNESSES)
-    of_then = [asked.names_time_of(made) for made in first.created_at.tolist()]
-    named = {term for span in asked.spans for term in query_terms(span.text)}
-    rest = tuple(term for term in asked.terms if term not in named)
-    if not rest or not any(of_then):
-        return 0.0
-    idf = call.sources.idf(rest)
-    held = call.sources.impacts(rest, first.rows[of_then]) > 0
-    return float((held @ idf).max() / max(idf.sum(), 1e-9))
+def _why_nothing(call: Call) -> str:
+    """The reason for an empty answer, as a user would put it."""
+    if call.vector is None and call.asked.terms:
+        return "no memory that the filters admit shares a word with the question"
+    if not call.terms and call.vector is None:
+        return "the question has no words to look for"
+    return "nothing is stored that the filters admit"
 
 
 def _varied(found: Candidates, call: Call, most: int) -> Candidates:
-    """Without near repetitions among the best."""
-    from skep.retrieval import selection
-
+    """The short list without near repetitions."""
     config = call.config
-    reach = found.first(max(config.shortlist, most))
-    vectors = call.sources.vectors(reach.rows)
+    head = found.first(max(config.shortlist, most))
+    vectors = call.sources.vectors(head.rows)
     if config.select == "mmr":
-        picked = selection.mmr(reach.score, vectors, most, balance=config.mmr_lambda)
+        # relevance on the scale of the cosines: boosts of a product make scores up to four times smaller
+        best, nearest = head.score.max(), np.nanmax(np.append(head.cosine, 0.0))
+        relevance = head.score * (nearest / best) if best > 0 and nearest > 0 else head.score
+        picked = selection.mmr(relevance, vectors, most, balance=config.mmr_lambda)
     else:
         picked = selection.diverse(vectors, call.sources.calibrate, threshold=config.similarity)
-    return reach.take(picked).noted(config.select, cut=len(found) - len(picked))
+    return head.take(picked).noted(config.select, cut=len(found) - len(picked))
+
+
+def disagreement(lexical: int, semantic: int) -> float:
+    """|r_lex - r_sem| / max(r_lex, r_sem), for ranks from 1.
+
+    >>> disagreement(1, 2), disagreement(2, 20)
+    (0.5, 0.9)
+    """
+    return abs(lexical - semantic) / max(lexical, semantic)
+
+
+def disagreeing(lexical: Sequence[int], semantic: Sequence[int], *, threshold: float = 0.7) -> list[bool]:
+    """The candidates whose ranks by words and by meaning lie far apart; never those in the top 3 of both."""
+    return [
+        max(one, other) > SURE and disagreement(one, other) > threshold
+        for one, other in zip(lexical, semantic, strict=True)
+    ]
 
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
-    """Memories, with what explains them."""
+    """Memories, with the signals that explain them."""
     memories, heirs = call.sources.memories(found.rows), _replaced(found, call)
-    ranks, threshold = _ranks(found), call.config.disagreement
-    hits: tuple[Hit, ...] | None = None
-    if runtime.native is not None and not (heirs or found.outdated):
-        hits = runtime.native.hits(
-            Hit, memories, found.at, found.score, found.measured, ranks, DISAGREEMENT, SURE, threshold
-        )
-    return _explained(found, memories, ranks, heirs, threshold) if hits is None else hits
-
-
-def _explained(
-    found: Candidates,
-    memories: Sequence[Memory],
-    ranked: Mapping[str, NDArray[Any]],
-    heirs: Mapping[int, str],
-    threshold: float,
-) -> tuple[Hit, ...]:
-    """Hits from memories and the columns that explain them; a compiled loop does it for most answers."""
-    rows, outdated, count = found.rows.tolist(), found.outdated, len(memories)
-    signals, ranks = _listed(found.measured, found.at), _listed(ranked, found.at)
-    odd = [False] * count
+    newer = _updates_of(found, call)
+    level = found.signals.get("level", np.zeros(len(found)))
+    signals = {name: values.tolist() for name, values in found.signals.items() if name != "level"}
+    ranks = {name: values.tolist() for name, values in found.ranks.items()}
+    odd = [False] * len(found)
     if "lexical" in ranks and "semantic" in ranks:
-        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=threshold)
-    marked = bool(outdated or heirs)
-    hits = [
+        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
+    return tuple(
         Hit(
             memory=memory,
-            score=score,
-            signals=measures,
-            ranks=places,
-            flags=_flags(memory, disagreement=odd_one, outdated=row in outdated, replaces=row in heirs)
-            if marked or memory.stale or memory.status == "pending"
-            else (DISAGREEMENT if odd_one else ()),
+            score=float(found.score[at]),
+            level=levels.NAMES[int(level[at])],
+            signals={name: values[at] for name, values in signals.items()},
+            ranks={name: values[at] for name, values in ranks.items()},
+            flags=_flags(memory, disagreement=odd[at], outdated=row in newer, replaces=row in heirs),
             replaced=heirs.get(row),
+            updated_by=newer.get(row),
         )
-        for memory, row, score, measures, places, odd_one in zip(
-            memories,
-            rows,
-            found.score.tolist(),
-            _by_hit(signals, count),
-            _by_hit(ranks, count),
-            odd,
-            strict=True,
-        )
-    ]
-    return tuple(hits)
+        for at, (memory, row) in enumerate(zip(memories, found.rows.tolist(), strict=True))
+    )
 
 
 def _replaced(found: Candidates, call: Call) -> dict[int, str]:
-    """Of the rows that are there for what they replaced: the id of that."""
-    if not call.config.currency:  # nothing has looked for heirs
-        return {}
-    former = found.columns.former[found.at]
-    heirs = (former >= 0).nonzero()[0]
+    """Of the rows that stand for a replaced memory: the id of that."""
+    heirs = (found.former >= 0).nonzero()[0]
     if not heirs.size:
         return {}
-    old = call.sources.memories(former[heirs])
+    old = call.sources.memories(found.former[heirs])
     return {row: memory.id for row, memory in zip(found.rows[heirs].tolist(), old, strict=True)}
 
 
-def _ranks(found: Candidates) -> Mapping[str, NDArray[Any]]:
-    """Ranks by what was looked at: where no word was looked up, or none matched, nobody is the first by words."""
-    if "matched" in found.measured:
-        return found.places
-    return {name: places for name, places in found.places.items() if name in found.measured}
-
-
-def _listed(columns: Mapping[str, NDArray[Any]], at: NDArray[np.int64]) -> dict[str, list[Any]]:
-    """What stands at some places of columns, as lists."""
-    return {name: values[at].tolist() for name, values in columns.items()}
-
-
-def _by_hit(columns: Mapping[str, list[Any]], count: int) -> list[dict[str, Any]]:
-    """Columns of values as one mapping per hit."""
-    mappings: list[dict[str, Any]] = [{} for _ in range(count)]
-    for name, values in columns.items():
-        for mapping, value in zip(mappings, values, strict=True):
-            mapping[name] = value
-    return mappings
+def _updates_of(found: Candidates, call: Call) -> dict[int, str]:
+    """Of the rows that are surely outdated: the id of their update."""
+    rows = [row for row in found.rows.tolist() if row in found.outdated]
+    if not rows:
+        return {}
+    newer = call.sources.memories(np.array([found.outdated[row] for row in rows], dtype=np.int64))
+    return {row: memory.id for row, memory in zip(rows, newer, strict=True)}
 
 
 def _flags(
     memory: Memory, *, disagreement: bool = False, outdated: bool = False, replaces: bool = False
 ) -> tuple[str, ...]:
-    flags = DISAGREEMENT if disagreement else ()
-    if outdated:
-        flags += ("outdated",)
-    if replaces:
-        flags += ("replaces",)
-    if memory.stale:
-        flags += ("stale",)
-    return (*flags, "pending") if memory.status == "pending" else flags
+    told: Mapping[str, Any] = {
+        "disagreement": disagreement,
+        "outdated": outdated,
+        "replaces": replaces,
+        "stale": memory.stale,
+        "pending": memory.status == "pending",
+    }
+    return tuple(flag for flag, holds in told.items() if holds)
 
 
 def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
-    """What the links of the hits lead to, by way of nothing that the scope of the recall hides."""
-    from skep.retrieval.selection import expand
-
+    """The memories at the end of links of the hits, by way of nothing that the scope of the recall hides."""
     where = call.where
     rows: dict[str, int] = {}
 
@@ -495,7 +345,7 @@ def _expanded(hits: Sequence[Hit], how: Expand, call: Call) -> tuple[Hit, ...]:
         return set(_rows(ids, anything, call))
 
     seeds = {hit.memory.id: hit.score for hit in hits}
-    reached = expand(seeds, call.sources.links, how, shown=shown, walked=walked)
+    reached = selection.expand(seeds, call.sources.links, how, shown=shown, walked=walked)
     memories = call.sources.memories(np.array([rows[each.id] for each in reached], dtype=np.int64))
     return tuple(
         Hit(

@@ -1,9 +1,7 @@
-"""The recall config: how one recall ranks, chooses and flags. A frozen value that is also plain JSON.
+"""The recall config and its named presets: how one recall ranks, chooses and flags. A frozen value, also plain JSON.
 
-A config is checked as it is built, and then only read: negative or not-a-number weights, weights that are all zero and
-intervals that are upside down are refused. `from_dict` also names unknown keys, with the key that was probably meant.
-
-Named recall configs: one pipeline, every ranker. `default` is the one the quality benchmark chose.
+A config is checked as it is built: negative or not-a-number weights, weights that are all zero and intervals that are
+upside down are refused. `from_dict` also names unknown keys, with the key that was probably meant.
 """
 
 from __future__ import annotations
@@ -22,14 +20,16 @@ from skep.errors import ConfigError, did_you_mean
 # first config, which took longer than the recall.
 
 
-Fusion = Literal["weighted", "minmax", "rrf", "product"]
+Fusion = Literal["weighted", "rrf", "product"]
 Choice = Literal["none", "mmr", "diversity"]
 Temporal = Literal["off", "boost", "filter"]
 Basis = Literal["created_at", "last_used_at"]
 Direction = Literal["out", "in", "both"]
+Level = Literal["weak", "likely", "strong"]
 
 SIGNALS: tuple[str, ...] = (
     "semantic",
+    "words",
     "lexical",
     "recency",
     "importance",
@@ -39,8 +39,17 @@ SIGNALS: tuple[str, ...] = (
     "usage",
 )
 """The signals a weight may be given to."""
-QUERY_SIGNALS: tuple[str, ...] = ("semantic", "lexical")
-"""Those that depend on the query; only these may be fused by rank."""
+QUERY_SIGNALS: tuple[str, ...] = ("semantic", "lexical", "words")
+"""Those that depend on the query. `lexical` is BM25 as a share of the best candidate, `words` as a share of the most
+that a text could score."""
+RANKED_SIGNALS: tuple[str, ...] = ("semantic", "lexical")
+"""Those that may be fused by rank."""
+_RETIRED = """
+    late close numbers contrast peers subject another author phrase bridge wanted thread home echo context window
+    floor relative_floor short_floor brief_floor meaning_floor elsewhere currency
+"""
+RETIRED = frozenset(_RETIRED.split())
+"""Fields of earlier versions. A config that a bank holds may still name them; they are left out."""
 
 
 class Expand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,51 +98,20 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     recency_rate: float = 0.1
     """Per day: recency is exp(-rate * age)."""
     recency_basis: Basis = "created_at"
-    late: float = 0.0
-    """Weight of late interaction (each query word against its closest word of the text); 0 leaves it out."""
-    close: float = 0.0
-    """Weight of the words of the query, or their relatives, standing close together in a memory."""
     coverage: float = 0.0
-    """Weight of how much of the query a memory holds, rare words counting more."""
-    numbers: float = 0.0
-    """Weight of holding the numbers, dates and versions that the query names."""
-    contrast: float = 0.0
-    """Weight of the cosine once what the whole short list has in common is taken away."""
-    peers: float = 0.0
-    """Weight of being like another memory that ranks high."""
-    subject: float = 0.0
-    """Weight of the query's names standing at the head of a memory."""
-    another: float = 0.0
-    """Weight against opening with somebody else than the query asks about, where several are spoken of."""
-    author: float = 0.0
-    """Weight of the query naming the agent that wrote a memory."""
+    """Weight of the share of the question that a memory holds, rare words counting more."""
     title: float = 0.0
-    """Weight of the query naming what a memory is headed with."""
-    phrase: float = 0.0
-    """Weight of holding word for word what stands in quotes in the query."""
-    bridge: float = 0.0
-    """Weight of being headed with what the first hits name and the query does not: the second hop."""
-    wanted: float = 0.0
-    """Weight of holding what the question is for: a time for "when", a number for "how many"."""
-    thread: float = 0.0
-    """Weight of following, in the same session, a memory that ranks higher; needs `context`."""
-    home: float = 0.0
-    """Weight of belonging to the user, project and session that most of the first hits belong to."""
-    echo: float = 0.0
-    """Weight of holding words that the first hits share and the query has not."""
+    """Weight of the query naming the title of a memory."""
     guidance: float = 0.0
-    """Weight of saying how to answer: a standing instruction for such questions, or a preference where advice is
-    asked."""
-    reach: int = 200
-    """How many of the best candidates are scored again by words: context, coverage. At least as many as hits are asked
-    for."""
+    """Weight of a standing instruction ("always … when I ask about …") for such questions, and of preferences where
+    advice is asked."""
+    conversation: bool = False
+    """Read a turn of a conversation with its neighbours, its speaker and its order; see `retrieval.conversation`."""
+    reach: int = 150
+    """How many of the best candidates have their words read one by one. At least as many as hits are asked for."""
     shortlist: int = 50
-    """How many of the best candidates have their texts read: late interaction, peers, subject, a reranker. At least as
-    many as hits are asked for, but for the reranker."""
-    context: float = 0.0
-    """Weight of the words of the neighbours in time within the same scope; 0 leaves it out."""
-    window: int = 2
-    """How many neighbours on either side `context` reads."""
+    """How many of the best candidates have their texts read, by the pipeline or a reranker. At least as many as hits
+    are asked for, but for the reranker."""
     temporal: Temporal = "off"
     """What the times named in a query do: nothing, lift memories of that time, or admit only those."""
     temporal_boost: float = 0.15
@@ -148,21 +126,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How many times the usual gap is a cliff."""
     min_results: int = 1
     max_results: int = 1000
-    floor: float = 0.0
-    """Nothing is returned where the best evidence for the query (0..1) is below this; 0 never abstains."""
-    relative_floor: float = 0.0
-    """Hits scoring below this share of the best are withheld."""
-    short_floor: float = 0.0
-    """The same for short questions, which one memory often answers alone: hits below this share of the best are
-    withheld if they are not half as near by meaning either."""
-    brief_floor: float = 0.0
-    """The same for the shortest questions, outside conversations, where hits do not explain one another."""
-    meaning_floor: float = 0.0
-    """Hits that hold no word of the query and no relative of one are withheld if their cosine (calibrated) is below
-    this; they are there for the words of their neighbours. Needs `context`, `coverage` or `numbers`."""
-    elsewhere: float = 0.0
-    """What is told of others than the query asks about is withheld where it holds so much more of it (0..1) than
-    everything else; 0 never looks. Needs `late`, and `context`, `coverage` or `numbers`."""
+    bar: Level = "weak"
+    """Withhold hits below this level; nothing is withheld by default."""
     min_confidence: float = 0.3
     """Stored confidence below which nothing is recalled; what has faded is, until maintenance sets it aside."""
     min_importance: float = 0.0
@@ -170,8 +135,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     # Marks
     disagreement: float = 0.7
     """How far the ranks by words and by meaning may lie apart before a hit is flagged; 1 never flags."""
-    currency: bool = False
-    """Newest first among hits that give different values for the same thing."""
+    updates: bool = False
+    """A memory that another one updates stands behind it; the other way round where the question asks for before."""
     expand: Expand | None = None
 
     def __post_init__(self) -> None:
@@ -235,13 +200,15 @@ def merge(
     Only the keys that are given override. Weights are replaced as a whole, because half of one blend and
     half of another mean nothing; who says how short questions are cut, but nothing of the shortest, means those too.
     """
+    if bank:
+        bank = {key: value for key, value in bank.items() if key not in RETIRED and value != "minmax"}
     if not bank and not call:
         return preset
     given: dict[str, Any] = {}
     for layer in (bank, call):
         if layer:
             _known(layer, RecallConfig.__struct_fields__, "recall config")
-            given |= {"brief_floor": 0.0, **layer} if "short_floor" in layer else layer
+            given |= layer
     if all(
         type(value) in _PLAIN and type(value) is type(getattr(preset, key)) for key, value in given.items()
     ):
@@ -261,10 +228,10 @@ def _weights(config: RecallConfig) -> None:
             "all weights are 0, so every memory would score alike; give at least one signal a weight"
         )
     if config.fusion == "rrf":
-        priors = [key for key, value in config.weights.items() if value and key not in QUERY_SIGNALS]
+        priors = [key for key, value in config.weights.items() if value and key not in RANKED_SIGNALS]
         if priors:
             raise ConfigError(
-                f"rrf fuses only rankings that depend on the query ({', '.join(QUERY_SIGNALS)}); "
+                f"rrf fuses only rankings that depend on the query ({', '.join(RANKED_SIGNALS)}); "
                 f"{', '.join(priors)} would drown them: use fusion 'weighted' for priors"
             )
     if config.fusion == "product" and not config.weights.get("semantic"):
@@ -291,6 +258,7 @@ _CHOICES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("select", get_args(Choice)),
     ("temporal", get_args(Temporal)),
     ("recency_basis", get_args(Basis)),
+    ("bar", get_args(Level)),
 )
 _MANY = 1_000_000
 _RANGES: tuple[tuple[str, float, float], ...] = (
@@ -298,39 +266,17 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("k_vectors", 0, _MANY),
     ("rrf_k", 1, _MANY),
     ("recency_rate", 0, 1000),
-    ("late", 0, 10),
-    ("close", 0, 10),
     ("coverage", 0, 10),
-    ("numbers", 0, 10),
-    ("contrast", 0, 10),
-    ("peers", 0, 10),
-    ("subject", 0, 10),
-    ("another", 0, 10),
-    ("author", 0, 10),
     ("title", 0, 10),
-    ("phrase", 0, 10),
-    ("bridge", 0, 10),
-    ("wanted", 0, 10),
-    ("thread", 0, 10),
-    ("home", 0, 10),
-    ("echo", 0, 10),
     ("guidance", 0, 10),
     ("reach", 1, 10_000),
     ("shortlist", 1, 10_000),
-    ("context", 0, 10),
-    ("window", 1, 50),
     ("temporal_boost", 0, 10),
     ("mmr_lambda", 0, 1),
     ("similarity", 0, 1),
     ("cliff", 0, _MANY),
     ("min_results", 0, _MANY),
     ("max_results", 1, _MANY),
-    ("floor", 0, 1),
-    ("relative_floor", 0, 1),
-    ("short_floor", 0, 1),
-    ("brief_floor", 0, 1),
-    ("meaning_floor", 0, 1),
-    ("elsewhere", 0, 1),
     ("min_confidence", 0, 1),
     ("min_importance", 0, 1),
     ("disagreement", 0, 1),
@@ -376,43 +322,21 @@ PRESETS: dict[str, RecallConfig] = {
         ),
         RecallConfig(
             name="default",
-            fusion="minmax",
-            weights={"lexical": 1.0, "semantic": 0.4, "recency": 0.1},
-            context=0.6,
-            reach=150,
-            coverage=0.3,
-            late=0.5,
-            close=0.4,
-            numbers=0.4,
-            contrast=0.4,
-            peers=0.4,
-            subject=0.3,
-            another=0.3,
-            author=0.5,
+            weights={"words": 1.0, "semantic": 1.0},
+            coverage=0.2,
             title=0.5,
-            phrase=1.0,
-            bridge=0.5,
-            wanted=0.2,
-            guidance=1.0,
-            thread=0.4,
-            home=0.6,
-            echo=0.1,
+            guidance=0.5,
+            conversation=True,
             temporal="boost",
-            temporal_boost=0.4,
-            currency=True,
-            floor=0.2,
-            relative_floor=0.25,
-            short_floor=0.4,
-            brief_floor=0.6,
-            meaning_floor=0.2,
-            elsewhere=0.2,
+            temporal_boost=0.15,
+            updates=True,
         ),
     )
 }
 """Every preset by name."""
 
 
-BY_MODEL = {"default": {"semantic": 0.8}}
+BY_MODEL = {"default": {"semantic": 1.5}}
 """Weights of presets where vectors come from a model that reads whole texts: it knows more than a sum of words."""
 
 

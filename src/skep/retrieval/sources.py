@@ -1,19 +1,17 @@
-"""What a recall asks of the bank. Only this protocol touches storage; everything after it is values.
+"""`Sources`: everything that a recall asks of a bank, and its two implementations.
 
-The bank as a recall sees it: the store, the index and the embedder behind one protocol.
-
-The sources of a recall over a list of memories in RAM: for tests, measurements and small snapshots.
+`BankSources` reads one open engine; `InMemorySources` a list of memories, for tests and measurements. Nothing else in
+this room touches storage.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from skep.embedding.static_table import word_table
 from skep.engine.engine import Engine
 from skep.filters import Filter
 from skep.model import REPLACED, Link, Memory
@@ -77,16 +75,6 @@ class Pool(Protocol):
         ...
 
     @property
-    def lines(self) -> Floats | None:
-        """All of it as lines of one array, as compiled loops take it: see `storage.segments`; None elsewhere."""
-        ...
-
-    @property
-    def scale(self) -> tuple[Any, ...] | None:
-        """What `Sources.calibrate` does to its cosines: points and their heights; empty for nothing, None if more."""
-        ...
-
-    @property
     def words_total(self) -> int:
         """How many memories matched a word, before the cut."""
         ...
@@ -117,43 +105,8 @@ class Scopes(NamedTuple):
     """User, project and session."""
 
 
-class Tokens(Protocol):
-    """Word pieces with vectors, for late interaction; the bundled embedder is one."""
-
-    def tokens(self, text: str) -> list[int]:
-        """The pieces of a text that carry meaning, in order."""
-        ...
-
-    def pieces(self, texts: Sequence[str], most: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The first `most` pieces of each text that carry meaning, text after text, and how many each has."""
-        ...
-
-    def closest(
-        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
-    ) -> Singles:
-        """The highest cosine of each piece asked for (rows) in each stretch of `block` pieces of a text (columns)."""
-        ...
-
-    def token_vectors(self, ids: Sequence[int]) -> Singles:
-        """One unit row per piece."""
-        ...
-
-    def token_weights(self, ids: Sequence[int]) -> Singles:
-        """How much each piece counts."""
-        ...
-
-    def calibrate(self, cosine: float) -> float:
-        """A raw cosine of sums of these rows on the common scale."""
-        ...
-
-
 class Sources(Protocol):
     """The bank as a recall sees it. Rows are the integer keys of the index."""
-
-    @property
-    def tokens(self) -> Tokens | None:
-        """The table for late interaction: the embedder's own, or the bundled one; None without an embedder."""
-        ...
 
     def embed(self, text: str) -> Singles | None:
         """The unit vector of a query; None without an embedder, or for a text with nothing to embed."""
@@ -214,10 +167,6 @@ class Sources(Protocol):
         """The scope of each row as keys."""
         ...
 
-    def authors(self, rows: Ints) -> list[str]:
-        """The agent that wrote each row; empty where none is named."""
-        ...
-
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""
         ...
@@ -241,8 +190,6 @@ DEFAULT_TRUST = 1.0
 NOTHING = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
 MIX = 0x9E3779B97F4A7C15
 """An odd number: two keys become one by multiplying and adding."""
-MOST_NAMES = 4096
-"""Authors whose names are remembered; the memory is emptied when it is full."""
 FEW = 16
 """So few texts are read as whole memories: the best candidates are likely to be the hits."""
 
@@ -254,7 +201,6 @@ class BankSources:
         self._engine = engine
         self.asked: Asked | None = None
         """What became of the question that was last embedded here."""
-        self._names: dict[int, str] = {0: ""}
         self._begin()
 
     def _begin(self) -> None:
@@ -265,12 +211,6 @@ class BankSources:
         self._impacts: Singles = NOTHING[1]
         self._idf: dict[tuple[str, ...], Floats] = {}
         self._memories: dict[int, Memory] = {}
-
-    @property
-    def tokens(self) -> Tokens | None:
-        """The table for late interaction: the embedder's own, or the bundled one."""
-
-        return word_table(self._engine.embeddings.embedder)
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""
@@ -291,14 +231,7 @@ class BankSources:
     ) -> Pool_index:
         """Candidates by words and by meaning under one filter. Every recall begins with it."""
         self._begin()
-        pool = self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
-        if vector is not None:
-            asked = self.asked
-            if asked is not None and asked.vector is vector:
-                pool.scale = asked.scale
-            else:
-                pool.scale = self._engine.embeddings.scale()
-        return pool
+        return self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
 
     def replaced(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, count: int
@@ -386,20 +319,6 @@ class BankSources:
         place = user * np.uint64(MIX) + project
         return Scopes(place, np.where(session > 0, place * np.uint64(MIX) + session, 0))
 
-    def authors(self, rows: Ints) -> list[str]:
-        """The agent that wrote each row. Of every agent one row is read, and only once."""
-        (keys,) = self._engine.index.columns(("agent",), rows)
-        if not keys.any():
-            return [""] * len(rows)
-        listed: list[int] = keys.tolist()
-        if len(self._names) > MOST_NAMES:
-            self._names = {0: ""}
-        new = {key: row for key, row in zip(listed, rows.tolist(), strict=True) if key not in self._names}
-        if new:
-            found = self._engine.use_counts(list(new.values()))
-            self._names.update((key, found[row][3] or "") for key, row in new.items() if row in found)
-        return [self._names.get(key, "") for key in listed]
-
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""
 
@@ -428,11 +347,8 @@ class BankSources:
         return list(map(self._read(asked).__getitem__, asked))
 
     def ids(self, rows: Ints) -> list[str]:
-        """The id of each row, from the index; what it does not know, it takes from the store."""
-        found = self._engine.index.ids(rows)
-        if not all(found):
-            found = [memory.id for memory in self.memories(rows)]
-        return found
+        """The id of each row."""
+        return [memory.id for memory in self.memories(rows)]
 
     def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
         """Memories by row, these among them; each is read once for a query."""
@@ -467,7 +383,6 @@ DAY = 86_400.0
 class ArrayPool(NamedTuple):
     """A pool as plain arrays."""
 
-    lines = scale = None
     rows: Ints
     words: Floats
     cosine: Singles
@@ -540,11 +455,6 @@ class InMemorySources:
             if previous >= 0 and memory.created_at - self.all[previous].created_at <= HOUR:
                 self._before[row] = previous
                 self._after[previous] = row
-
-    @property
-    def tokens(self) -> Tokens | None:
-        """The table for late interaction: the embedder's own, or the bundled one."""
-        return None if self.embedder is None else word_table(self.embedder)
 
     def embed(self, text: str) -> Singles | None:
         """The unit vector of a query."""
@@ -675,10 +585,6 @@ class InMemorySources:
             place=keys([(scope.user, scope.project) for scope in listed]),
             talk=keys([(s.user, s.project, s.session) if s.session else (None, None) for s in listed]),
         )
-
-    def authors(self, rows: Ints) -> list[str]:
-        """The agent that wrote each row."""
-        return [memory.agent or "" for memory in self.memories(rows)]
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""

@@ -1,4 +1,7 @@
-"""Writing a memory while looking at what is already there."""
+"""One write by a policy for conflicts: store, confirm what is repeated, replace what is outdated, or refuse.
+
+The façade (`bank/`), learning and capture call this. It reads and writes through the engine alone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,15 @@ from skep.engine.engine import Engine
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
 from skep.runtime import uncollected
-from skep.semantics.find_conflicts import ContradictionFn, find_for, holds, refused, repeats, replaces
+from skep.semantics.find_conflicts import (
+    ContradictionFn,
+    find_for,
+    holds,
+    refused,
+    repeats,
+    replaces,
+    same_words,
+)
 from skep.storage.memory_rows import searched_text
 from skep.storage.sqlite_store import Plan
 
@@ -87,6 +98,12 @@ def remember(
 def _by_policy(engine: Engine, body: Body, on_conflict: OnConflict, conflicts_of: _Look) -> Remembered:
     if on_conflict == "warn":
         conflicts = conflicts_of()
+        memory = draft(body, engine.now())
+        ends = "ttl" in body  # what ends by itself prolongs nothing that stays
+        kept = None if ends else next((c.existing for c in conflicts if _is_copy(c.existing, memory)), None)
+        if kept is not None:
+            engine.write(_confirming(engine, kept, memory, body))
+            return Remembered(memory=engine.memory(kept.id), conflicts=conflicts, action="confirmed")
         return _stored(engine, engine.write([("remember", body)])[1], conflicts)
     if on_conflict == "raise":
         conflicts, _events, changes = decided(
@@ -264,7 +281,7 @@ def _superseding(
     now = engine.now()
     memory = draft(body, now)
     mine = [c for c in conflicts if c.existing.scope == memory.scope]
-    repeated = [c for c in mine if repeats(c)]
+    repeated = [c for c in mine if repeats(c, memory)]
     outdated = [
         c.existing.id
         for c in mine
@@ -272,16 +289,62 @@ def _superseding(
     ]
     if repeated:
         kept = repeated[0].existing
-        by = body.get("agent") or engine.actor
-        plans: list[Plan] = [("confirm", {"memory": kept.id, "by": by})]
-        evidence = body.get("evidence")
-        if evidence:
-            plans.append(("evidence", {"memory": kept.id, "sources": evidence}))
+        plans = _confirming(engine, kept, memory, body)
         plans += [("supersede", {"old": old, "new": kept.id}) for old in outdated if old != kept.id]
         return _Answer(conflicts=conflicts, kept=kept.id), plans
     plans = [("remember", body)]
     plans += [("supersede", _replacing(old)) for old in outdated]
     return _Answer(conflicts=conflicts, replaces=bool(outdated)), plans
+
+
+def _is_copy(existing: Memory, memory: Memory) -> bool:
+    """True if a memory is the same statement as a stored one: same words, kind and scope, at the same time."""
+
+    def where(m: Memory) -> tuple[object, ...]:
+        return m.kind, m.scope, m.polarity, m.level, m.valid_from, m.valid_to, m.expires_at
+
+    if memory.kind == "episode":  # what happened twice are two episodes
+        return False
+    domains = {existing.domain, memory.domain} - {None}
+    return len(domains) < 2 and where(existing) == where(memory) and same_words(existing.text, memory.text)
+
+
+def _confirming(engine: Engine, kept: Memory, memory: Memory, body: Body) -> list[Plan]:
+    """The events by which a repeated statement confirms the stored one; what only the repeat says is kept."""
+    plans: list[Plan] = [("confirm", {"memory": kept.id, "by": body.get("agent") or engine.actor})]
+    if memory.evidence:
+        plans.append(("evidence", {"memory": kept.id, "sources": list(memory.evidence)}))
+    sources = list(kept.metadata.get("sources", ()))
+    if memory.source not in (None, kept.source, *sources):
+        memory = msgspec.structs.replace(
+            memory, metadata={**memory.metadata, "sources": [*sources, memory.source]}
+        )
+        kept = msgspec.structs.replace(
+            kept, metadata={k: v for k, v in kept.metadata.items() if k != "sources"}
+        )
+    changes = noted(kept, [memory])
+    if changes:
+        plans.append(("revise", {"memory": kept.id, "changes": changes}))
+    return plans
+
+
+def noted(winner: Memory, losers: Sequence[Memory]) -> dict[str, object]:
+    """What the winner takes over from its copies: tags, importance, and what only they say of themselves."""
+    every = (winner, *losers)
+    changes: dict[str, object] = {}
+    tags = list(dict.fromkeys(tag for m in every for tag in m.tags))
+    if tags != list(winner.tags):
+        changes["tags"] = tags
+    if (importance := max(m.importance for m in every)) > winner.importance:
+        changes["importance"] = importance
+    for name in ("title", "domain"):
+        said = list(dict.fromkeys(value for m in every if (value := getattr(m, name)) is not None))
+        if len(said) == 1 and getattr(winner, name) is None:
+            changes[name] = said[0]
+    metadata = {key: value for m in reversed(every) for key, value in m.metadata.items()}
+    if metadata.keys() != winner.metadata.keys():
+        changes["metadata"] = metadata
+    return changes
 
 
 def _replacing(old: str) -> Callable[[Sequence[str]], dict[str, object]]:

@@ -1,4 +1,7 @@
-"""Taking one text apart: words, stems, negation scopes, numbers in base units."""
+"""One sentence taken apart: words, stems, the scope of negations, numbers in base units, whether it asks.
+
+`evidence` calls this. It is a function of the text, remembered for the last few thousand texts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from functools import lru_cache
 from itertools import compress, islice
 from typing import NamedTuple
 
-from skep import runtime
 from skep.runtime import lazy
 from skep.semantics import lexicon as lx
 
@@ -328,16 +330,7 @@ def _is_question(text: str, words: Sequence[str]) -> bool:
 @lru_cache(maxsize=4096)
 def analyse(text: str) -> Text:
     """Take a text apart: words, stems, what is negated, numbers in base units."""
-    plain = None if runtime.native is None else runtime.native.take_apart(text, _words, MAX_TOKENS)
-    if plain is not None and len(plain) > 2:
-        words, stems, content, told, bag, stem_bag, capital, marks, does = plain
-        negated, negations, cancels = _scopes(words) if does & DENIES else ((False,) * len(words), 0, 0)
-        question, whole = _is_question(text, words), len(words) < MAX_TOKENS
-        return Text(
-            words, stems, content, told, bag, stem_bag, tuple(negated), capital, negations, cancels, {}, question,
-            marks, whole, bool(does & NUMBERS),
-        )  # fmt: skip
-    words, capital = plain or _split(text)
+    words, capital = _split(text)
     quantities: dict[int, Quantity] = {}
     known = [*map(_words.__getitem__, words)]
     met = {does for does, _, _ in known}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from skep import runtime
 from skep.errors import CorruptBankError
 from skep.filters import Filter
 from skep.model import ANY, SHARED, Event, Memory, Scope
@@ -215,12 +214,8 @@ def together(held: Sequence[Any]) -> str | None:
 def memories_of(
     rows: list[tuple[Any, ...]], fingerprint: str | None, now: float = NEVER
 ) -> dict[int, Memory]:
-    """Memories by row from rows of `SELECT`; see `memory_of`, which a compiled loop spares most of them."""
-    if runtime.native is None:
-        return {row[-1]: memory_of(row, fingerprint, now) for row in rows}
-    return runtime.native.memories(
-        rows, fingerprint, now, memory_of, Memory, SHARED, _scope, _known, _labels, _decode, _USUAL
-    )
+    """Memories by row from rows of `SELECT`; see `memory_of`."""
+    return {row[-1]: memory_of(row, fingerprint, now) for row in rows}
 
 
 @lru_cache(maxsize=1 << 9)

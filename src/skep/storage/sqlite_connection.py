@@ -34,7 +34,6 @@ from skep.errors import (
     ReadOnlyError,
     StorageError,
 )
-from skep.runtime import native
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -227,10 +226,10 @@ def from_anywhere(path: str) -> str:
 class Place:
     """The file that a name led to, and whether it still does. Every write and every recall asks."""
 
-    __slots__ = ("_file", "_name", "_path")
+    __slots__ = ("_file", "_path")
 
     def __init__(self, path: str) -> None:
-        self._path, self._name = path, os.fsencode(path)
+        self._path = path
         self._file = _file_at(path)
 
     def holds(self) -> bool:
@@ -238,8 +237,6 @@ class Place:
         file = self._file
         if file is None:
             return True
-        if native is not None:
-            return native.lies_at(self._name, *file)
         try:
             return _file_at(self._path) == file
         except OSError:

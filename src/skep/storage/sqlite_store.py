@@ -29,7 +29,7 @@ from skep.storage.memory_rows import searched_text
 from skep.storage.queries import Reads
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
 from skep.storage.sqlite_file import actor_of, claim_actor, connect, copy_file, migrate, prepare
-from skep.storage.vectors import Space
+from skep.storage.vectors import Made, Space
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
 """The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
 
-Embed = Callable[[Sequence[str], Sequence[Space]], Mapping[int, Sequence[bytes]]]
+Embed = Callable[[Sequence[str], Sequence[Space]], Mapping[int, Made]]
 """Gives vectors of texts, per space."""
 
 READER_SECONDS = 2.0
@@ -327,14 +327,14 @@ class SqliteStore(Reads):
     ) -> None:
         """Store the vectors of texts, as far as they can be made at once; the rest is queued."""
         spaces = self.spaces()
-        vectors: Mapping[int, Sequence[bytes]] = embed(texts, spaces) if embed is not None else {}
+        vectors: Mapping[int, Made] = embed(texts, spaces) if embed is not None else {}
         for space in spaces:
             made = vectors.get(space.number)
-            if made is None:
-                self.vectors.queue(space.number, rows)
+            if made is None or made.drafts:
+                self.vectors.queue(space.number, rows, made.vectors if made is not None else None)
                 changes.waiting = changes.waiting or space.state == "active"
                 continue
-            store(space.number, rows, made)
+            store(space.number, rows, made.vectors)
             if space.state == "active":
                 changes.embedder = space.fingerprint
 

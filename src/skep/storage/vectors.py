@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from skep.runtime import native
 from skep.storage.memory_rows import searched_text
 from skep.storage.sqlite_connection import Connection
 
@@ -40,15 +39,6 @@ def packed(vectors: Singles) -> list[bytes]:
     return [whole] if len(vectors) == 1 else [whole[at : at + size] for at in range(0, len(whole), size)]
 
 
-def packed_one(vector: object, dim: int) -> bytes | None:
-    """What `packed` gives of the one row of a write, in one pass; None where it is not sound, or has to be looked at.
-
-    So it has without the compiled loops: numpy takes a call for every step, and each costs more than the step. And so
-    it has where its length is near a bound of `packed`: sums of another precision may fall on the other side of it.
-    """
-    return None if native is None else native.halved(vector, dim, NEAR_UNIT / 2)
-
-
 def unpacked(vectors: Sequence[bytes | None], dim: int) -> Singles:
     """Stored vectors as rows; what is missing or of another length becomes a row of zeros."""
     import numpy as np
@@ -70,6 +60,19 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     dim: int
     spec: str | None
     state: str
+
+    @property
+    def name(self) -> str:
+        """The embedder as a reader knows it."""
+        return self.spec or self.fingerprint
+
+
+class Made(NamedTuple):
+    """The vectors of the texts of one write in one space."""
+
+    vectors: Sequence[bytes]
+    drafts: bool = False
+    """True where they only stand in until the texts, which are queued, are embedded."""
 
 
 class Vectors:
@@ -115,11 +118,17 @@ class Vectors:
         pairs = [(first | row, vectors[at]) for at, row in enumerate(rows)]
         self._c.insert_each("INSERT INTO halves(key, vector) VALUES(?,?)", pairs)
 
-    def queue(self, space: int, rows: Iterable[int]) -> None:
-        """Queue rows; what they had in this space is outdated and goes."""
+    def queue(self, space: int, rows: Iterable[int], drafts: Sequence[bytes] | None = None) -> None:
+        """Queue rows; their outdated vectors in this space go, or make way for drafts until they are embedded."""
         rows = list(rows)
         db = self._c.db
-        db.executemany("DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
+        if drafts is None:
+            db.executemany("DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
+        else:
+            db.executemany(
+                "INSERT OR REPLACE INTO halves(key, vector) VALUES(?,?)",
+                [((space << SHIFT) | row, vector) for row, vector in zip(rows, drafts, strict=True)],
+            )
         db.executemany(
             "INSERT OR REPLACE INTO pending(space, row) VALUES(?,?)", [(space, row) for row in rows]
         )

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.index.index import Pool
-    from skep.retrieval.sources import Tokens
 
 
 KEY = "tuning/evaluation/"
@@ -305,13 +304,6 @@ class SteadySources(BankSources):
         super().__init__(bank.engine)
         self._kept: dict[tuple[Any, ...], Any] = {}
         self._memories: dict[int, Memory] = {}
-        table = super().tokens
-        self._tokens = SteadyTokens(table) if table is not None else None
-
-    @property
-    def tokens(self) -> Tokens | None:
-        """The table for late interaction."""
-        return self._tokens
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""
@@ -354,47 +346,6 @@ class SteadySources(BankSources):
             found = super().memories(np.array(missing, dtype=np.int64))
             self._memories.update(zip(missing, found, strict=True))
         return [self._memories[row] for row in wanted]
-
-
-class SteadyTokens:
-    """Word pieces, each text cut once."""
-
-    def __init__(self, table: Tokens) -> None:
-        self._table = table
-        self._pieces: dict[tuple[str, int], NDArray[np.int32]] = {}
-
-    def tokens(self, text: str) -> list[int]:
-        """The pieces of a text that carry meaning, in order."""
-        return self._table.tokens(text)
-
-    def pieces(self, texts: Sequence[str], most: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The first `most` pieces of each text that carry meaning, text after text, and how many each has."""
-        import numpy as np
-
-        for text in texts:
-            if (text, most) not in self._pieces:
-                self._pieces[text, most] = self._table.pieces([text], most)[0]
-        found = [self._pieces[text, most] for text in texts]
-        flat = np.concatenate(found) if found else np.zeros(0, np.int32)
-        return flat, np.array([len(each) for each in found], dtype=np.int32)
-
-    def closest(
-        self, asked: Sequence[int], pieces: NDArray[np.int32], lengths: NDArray[np.int32], block: int
-    ) -> Singles:
-        """The highest cosine of each piece asked for (rows) in each stretch of pieces (columns)."""
-        return self._table.closest(asked, pieces, lengths, block)
-
-    def token_vectors(self, ids: Sequence[int]) -> Singles:
-        """One unit row per piece."""
-        return self._table.token_vectors(ids)
-
-    def token_weights(self, ids: Sequence[int]) -> Singles:
-        """How much each piece counts."""
-        return self._table.token_weights(ids)
-
-    def calibrate(self, cosine: float) -> float:
-        """A raw cosine of sums of these rows on the common scale."""
-        return self._table.calibrate(cosine)
 
 
 class SteadySearcher:
