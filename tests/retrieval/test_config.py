@@ -114,7 +114,9 @@ def test_weights_are_replaced_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RETIRED))
-def test_a_field_of_an_earlier_version_is_left_out_of_what_a_bank_holds_and_refused_in_a_call(name: str) -> None:
+def test_a_field_of_an_earlier_version_is_left_out_of_what_a_bank_holds_and_refused_in_a_call(
+    name: str,
+) -> None:
     assert merge(preset("default"), {name: 0.5, "cliff": 2.0}) == replace(preset("default"), cliff=2.0)
     with pytest.raises(ConfigError, match=f"unknown key '{name}'"):
         merge(preset("default"), None, {name: 0.5})
@@ -170,7 +172,15 @@ def test_a_merged_config_is_the_one_read_from_all_of_its_fields(given: dict[str,
 
 
 @pytest.mark.parametrize(
-    "given", [{"k_words": True}, {"k_words": "7"}, {"similarity": 2.0}, {"bar": "sure"}, {"select": "all"}, {"name": 3}]
+    "given",
+    [
+        {"k_words": True},
+        {"k_words": "7"},
+        {"similarity": 2.0},
+        {"bar": "sure"},
+        {"select": "all"},
+        {"name": 3},
+    ],
 )
 def test_a_merge_refuses_what_a_config_refuses(given: dict[str, object]) -> None:
     with pytest.raises(ConfigError):

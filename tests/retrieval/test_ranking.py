@@ -27,7 +27,9 @@ def candidates(count: int, **fields: Any) -> Candidates:
     none = np.zeros(count)
     given: dict[str, Any] = {
         "rows": np.arange(count),
-        **dict.fromkeys(("words", "cosine", "created_at", "importance", "confidence", "last_evidence_at"), none),
+        **dict.fromkeys(
+            ("words", "cosine", "created_at", "importance", "confidence", "last_evidence_at"), none
+        ),
         "former": np.full(count, -1),
         "score": none,
     }

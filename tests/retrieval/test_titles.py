@@ -55,7 +55,9 @@ def test_a_title_must_stand_in_the_query_word_for_word() -> None:
 
 
 def test_a_title_that_several_have_tells_less() -> None:
-    assert titles_named("What did Ana say?", [title("Ana: yes"), title("Ana: no"), title("Bea: no")]).tolist() == [
+    assert titles_named(
+        "What did Ana say?", [title("Ana: yes"), title("Ana: no"), title("Bea: no")]
+    ).tolist() == [
         0.5,
         0.5,
         0.0,
