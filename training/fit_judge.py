@@ -1,33 +1,38 @@
 """Fit the comparer of memories (`skep.semantics.pair_judge`) on the topic files, and measure it on writers left out.
 
 Two kinds of rows: labelled pairs, and every note of a topic with its nearest earlier notes, where `replaces` tells the
-true updates. The two come with different shares of updates, so a column that says "this is a labelled pair" takes part
-in the fit and is left out afterwards. Needs scikit-learn.
+true updates. The two come with different shares of updates, so columns that say "this is a labelled pair" take part
+in the fit of the link and are left out afterwards. Needs scikit-learn.
 
-    python -m training.fit_judge                 # writes src/skep/semantics/data/judge.npy
-    python -m training.fit_judge --left-out      # figures, writer by writer
-    python -m training.fit_judge --vectors base.npy   # other vectors of the same texts, in the order of `texts_of`
+The bundled encoder was tuned on these topics, so its similarities are too good here. `--plain` gives the vectors of the
+published weights for the similarity of verdicts.
+
+    python -m training.fit_judge                            # writes src/skep/semantics/data/judge.npy
+    python -m training.fit_judge --left-out 3               # figures, three groups of writers left out in turn
+    python -m training.fit_judge --vectors a.npy --plain b.npy    # in the order of `texts_of`
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from skep.embedding.minilm import MiniLMEmbedder
 from skep.semantics import pair_judge
 from training.templates import template_pairs
 from training.topics import Topic, read_topics
 
 NEAREST = 10
 """Earlier notes that a note is paired with."""
-LABELS = ("same", "updates", "contradicts", "both")
-STRENGTH = 0.1
+LINK_STRENGTH, VERDICT_STRENGTH = 0.1, 1.0
 """The inverse of the penalty on weights."""
+NOTE_WEIGHT, TEMPLATE_WEIGHT = 0.3, 2.0
+"""What a pair of notes, and one of the templates, counts in the fit of verdicts; a labelled pair counts 1."""
 WORDS = 320
 WRITERS = 5
 """A word has a weight of its own if so many writers use it."""
@@ -99,29 +104,44 @@ class Columns(NamedTuple):
     """The features of all rows."""
 
     words: Array
+    near: Array
+    """Of the similarity on the common scale."""
     vectors: Array
     source: Array
-    """Columns that tell labelled pairs and templates from notes; they take part in the fit alone."""
+    """Columns that tell labelled pairs and templates from notes; they take part in the fit of the link alone."""
 
 
-def columns_of(rows: Sequence[Row], vectors: dict[str, Array]) -> Columns:
+def columns_of(
+    rows: Sequence[Row],
+    vectors: dict[str, Array],
+    plain: dict[str, Array],
+    calibrate: Callable[[float], float],
+) -> Columns:
+    """The features of rows; the similarity of verdicts is that of the `plain` vectors."""
     words: list[Array] = []
     for start in range(0, len(rows), pair_judge.BATCH):
         part = rows[start : start + pair_judge.BATCH]
         words.append(pair_judge.word_columns([r.earlier for r in part], [r.later for r in part]))
-    one, other = (
-        np.array([vectors[text] for text in texts])
-        for texts in zip(*[(r.earlier, r.later) for r in rows], strict=True)
+    one = np.array([vectors[row.earlier] for row in rows])
+    other = np.array([vectors[row.later] for row in rows])
+    cosine = np.einsum("ij,ij->i", one, other)
+    similarity = np.array(
+        [calibrate(float(plain[row.earlier] @ plain[row.later])) for row in rows], np.float32
     )
-    near = pair_judge.cosine_features(np.einsum("ij,ij->i", one, other))
+    raw = pair_judge.cosine_features(cosine)
     sources: list[Array] = []
     for name in ("pairs", "templates"):
         told = np.array([[row.source == name] for row in rows], np.float32)
-        sources += [told, told * near]
-    return Columns(np.concatenate(words), pair_judge.vector_features(one, other), np.concatenate(sources, 1))
+        sources += [told, told * raw]
+    return Columns(
+        np.concatenate(words),
+        pair_judge.cosine_features(similarity),
+        pair_judge.vector_features(one, other),
+        np.concatenate(sources, 1),
+    )
 
 
-def fit(x: Array, y: Array, weight: Array | None = None, strength: float = STRENGTH) -> Array:
+def fit(x: Array, y: Array, weight: Array, strength: float) -> Array:
     """Weights of a logistic regression, one row per class (one row for two classes), the bias last."""
     from sklearn.linear_model import LogisticRegression
 
@@ -132,11 +152,11 @@ def fit(x: Array, y: Array, weight: Array | None = None, strength: float = STREN
 def targets(rows: Sequence[Row]) -> tuple[Array, Array]:
     """For the link 0, 1 or -1 (takes no part), and the number of the label."""
     link = np.array([-1 if row.label == "contradicts" else row.label == "updates" for row in rows], int)
-    return link, np.array([LABELS.index(row.label) for row in rows])
+    return link, np.array([pair_judge.KINDS.index(row.label) for row in rows])
 
 
 class Heads(NamedTuple):
-    """Weights without the columns of the source: link and verdict, with vectors and by words alone."""
+    """Weights without the columns of the source: link and verdict, each with and without vectors."""
 
     link: Array
     verdict: Array
@@ -148,69 +168,62 @@ def fit_heads(columns: Columns, rows: Sequence[Row], chosen: Array) -> Heads:
     """Fit all heads on some rows."""
     link, label = targets(rows)
     linked = chosen & (link >= 0)
-    weight = np.array([0.5 if row.source == "templates" else 1.0 for row in rows], np.float32)
-    half = np.where([row.source == "notes" for row in rows], 0.3, weight).astype(np.float32)
-    full = np.concatenate([columns.words, columns.vectors], 1)
+    source = np.array([row.source for row in rows])
+    of_link = np.where(source == "templates", 0.5, 1.0).astype(np.float32)
+    of_verdict = np.ones(len(rows), np.float32)
+    of_verdict[source == "notes"], of_verdict[source == "templates"] = NOTE_WEIGHT, TEMPLATE_WEIGHT
     extra = columns.source.shape[1]
 
-    def without(found: Array) -> Array:
-        return np.concatenate([found[:, : -extra - 1], found[:, -1:]], 1)
+    def without(found: Array, columns: int) -> Array:
+        return np.concatenate([found[:, : -columns - 1], found[:, -1:]], 1)
 
-    told = np.concatenate([full, columns.source], 1)
-    few = np.concatenate([columns.words, columns.source[:, [0, columns.source.shape[1] // 2]]], 1)
-    words = fit(few[linked], link[linked], weight[linked])
+    told = np.concatenate([columns.words, columns.vectors, columns.source], 1)
+    told_words = np.concatenate([columns.words, columns.source[:, [0, extra // 2]]], 1)
+    near = np.concatenate([columns.words, columns.near], 1)
     return Heads(
-        without(fit(told[linked], link[linked], weight[linked])),
-        fit(full[chosen], label[chosen], half[chosen]),
-        np.concatenate([words[:, :-3], words[:, -1:]], 1),
-        fit(columns.words[chosen], label[chosen], half[chosen]),
+        without(fit(told[linked], link[linked], of_link[linked], LINK_STRENGTH), extra),
+        fit(near[chosen], label[chosen], of_verdict[chosen], VERDICT_STRENGTH),
+        without(fit(told_words[linked], link[linked], of_link[linked], LINK_STRENGTH), 2),
+        fit(columns.words[chosen], label[chosen], of_verdict[chosen], VERDICT_STRENGTH),
     )
 
 
-def score(weights: Array, x: Array) -> Array:
-    """Logits."""
-    return x @ weights[:, :-1].T + weights[:, -1]
-
-
 def saved(heads: Heads, columns: Columns) -> Array:
-    """The weights as `pair_judge` reads them."""
-    gap = columns.vectors.shape[1]
+    """The weights as `pair_judge` reads them: the columns of words, of the vectors, the bias."""
+    size = columns.words.shape[1] + columns.vectors.shape[1]
 
     def wide(found: Array) -> Array:
-        return np.concatenate([found[:, :-1], np.zeros((len(found), gap), np.float32), found[:, -1:]], 1)
+        gap = np.zeros((len(found), size + 1 - found.shape[1]), np.float32)
+        return np.concatenate([found[:, :-1], gap, found[:, -1:]], 1)
 
-    return np.concatenate(
-        [heads.link, heads.verdict, wide(heads.link_words), wide(heads.verdict_words)]
-    ).astype(np.float16)
+    return np.concatenate([wide(head) for head in heads]).astype(np.float16)
 
 
 def main() -> None:
     """Fit and write, or measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--vectors", type=Path)
+    parser.add_argument("--vectors", type=Path, help="of the bundled encoder, if they have been made")
+    parser.add_argument("--plain", type=Path, help="vectors of an encoder that was not tuned on the topics")
     parser.add_argument(
         "--left-out", type=int, default=0, metavar="FOLDS", help="measure on writers left out"
     )
+    parser.add_argument("--seed", type=int, default=1, help="which writers are left out together")
     args = parser.parse_args()
     topics = read_topics()
     texts = texts_of(topics)
-    if args.vectors is None:
-        from skep.embedding.minilm import MiniLMEmbedder
-
-        made = MiniLMEmbedder().embed(texts)
-    else:
-        made = np.load(args.vectors)
+    embedder = MiniLMEmbedder()
+    made = embedder.embed(texts) if args.vectors is None else np.load(args.vectors)
     vectors = dict(zip(texts, made, strict=True))
+    plain = vectors if args.plain is None else dict(zip(texts, np.load(args.plain), strict=True))
     rows = rows_of(topics, vectors)
-    (OUT / "judge_words.txt").write_text("\n".join(vocabulary(rows)) + "\n", encoding="utf-8")
-    columns = columns_of(rows, vectors)
     if args.left_out:
         from training.measure_judge import report
 
-        print(report(rows, columns, args.left_out))
+        report(rows, columns_of(rows, vectors, plain, embedder.calibrate), args.left_out, args.seed)
         return
-    heads = fit_heads(columns, rows, np.ones(len(rows), bool))
-    np.save(OUT / "judge.npy", saved(heads, columns))
+    (OUT / "judge_words.txt").write_text("\n".join(vocabulary(rows)) + "\n", encoding="utf-8")
+    columns = columns_of(rows, vectors, plain, embedder.calibrate)
+    np.save(OUT / "judge.npy", saved(fit_heads(columns, rows, np.ones(len(rows), bool)), columns))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.maintenance.planted import planted
 from skep import runtime
 from skep.bank.bank import Bank
-from skep.semantics.compare_texts import compare
+from skep.semantics.pair_judge import judge
 
 CORPORA = (
     "msc_personas", "locomo_obs", "so_titles", "hotpot_distractor", "commits", "debian", "wordnet", "rules", "realmem",
@@ -56,7 +56,7 @@ def texts(root: Path | None, count: int, seed: int = 0) -> list[str]:
 
 def measure(root: Path | None, size: int, new: int, rounds: int = ROUNDS, turns: int = 20) -> dict[str, Any]:
     """A bank of one size in a file: maintained with nothing new, and in rounds with some new memories."""
-    compare("warm", "the model is loaded once per process", similarity=0.5)
+    judge("warm", "the weights are loaded once per process", 0.5)
     load = round(os.getloadavg()[0], 1)
     every = texts(root, size + (rounds + 1) * new)
     there = len(every) - (rounds + 1) * new

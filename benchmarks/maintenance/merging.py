@@ -11,9 +11,7 @@ from typing import Any
 
 from benchmarks.maintenance.planted import Planted, planted
 from skep.bank.bank import Bank
-from skep.embedding.embedder import default_embedder
-from skep.lifecycle.resolve_conflicts import MERGE_SIMILARITY
-from skep.semantics.compare_texts import compare
+from skep.semantics.find_conflicts import same_words
 
 
 def planted_copies(originals: int, seed: int, *, edits: int = 1) -> dict[str, Any]:
@@ -66,14 +64,9 @@ def labelled_pairs(root: Path) -> dict[str, Any]:
     """Precision and recall of merging without asking, per source of the mixed set."""
     with gzip.open(root / "conv" / "pairmix3" / "pairs.jsonl.gz", "rt", encoding="utf-8") as lines:
         pairs = [json.loads(line) for line in lines]
-    embedder = default_embedder()
-    left = embedder.embed([pair["a"] for pair in pairs])
-    right = embedder.embed([pair["b"] for pair in pairs])
     tally: dict[str, Counter[str]] = {}
-    for pair, a, b in zip(pairs, left, right, strict=True):
-        similarity = embedder.calibrate(float(a @ b))
-        verdict = compare(pair["a"], pair["b"], similarity=similarity)
-        merged = verdict.kind == "duplicate" and verdict.clear and similarity > MERGE_SIMILARITY
+    for pair in pairs:
+        merged = same_words(pair["a"], pair["b"])
         here = tally.setdefault(pair["source"], Counter())
         here["pairs"] += 1
         here["duplicates"] += pair["label"] == "duplicate"

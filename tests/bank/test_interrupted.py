@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import numpy as np
 import pytest
 
 from skep.bank.bank import Bank
 from skep.clock import pack
-from skep.embedding.static_table import HashingEmbedder, StaticEmbedder
+from skep.embedding.static_table import HashingEmbedder
 from skep.index import row_table
 from skep.model import Event
-from skep.semantics.pair_model import WordTable
 from skep.storage import full_text
 from skep.storage.full_text import TAIL
 from skep.storage.sqlite_connection import Connection
@@ -138,27 +136,3 @@ def test_words_and_rows_are_of_one_moment(bank_path: Path, monkeypatch: pytest.M
 
         monkeypatch.setattr(full_text, "waiting", revised)
         assert [found.text for found in bank.find("alpha")] == ["alpha"]
-
-
-def test_threads_share_the_vectors_of_words() -> None:
-    embedder = StaticEmbedder()
-    mean = np.zeros(embedder.dim, np.float32)
-    table, alone = (WordTable({}, 1.0, mean, embedder) for _ in range(2))
-    words = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "klmnprst"]
-    failed: list[BaseException] = []
-
-    def ask(start: int) -> None:
-        try:
-            for i in range(start, len(words), 2):
-                table.rows(words[i : i + 3])
-        except Exception as error:  # noqa: BLE001 - shown below
-            failed.append(error)
-
-    threads = [threading.Thread(target=ask, args=(start,)) for start in (0, 1, 0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert failed == []
-    np.testing.assert_allclose(table.rows(words), alone.rows(words), atol=1e-6)

@@ -115,18 +115,6 @@ def test_inflected_forms_meet_in_one_stem(forms: tuple[str, ...]) -> None:
     assert len({lx.stem(f) for f in forms}) == 1
 
 
-def test_opposites_are_known_in_both_orders_and_by_prefix() -> None:
-    pairs = [
-        ("enable", "disable"),
-        ("open", "close"),
-        ("happy", "unhappy"),
-        ("valid", "invalid"),
-        ("more", "less"),
-    ]
-
-    assert all(lx.opposed(lx.stem(a), lx.stem(b)) and lx.opposed(lx.stem(b), lx.stem(a)) for a, b in pairs)
-
-
 @given(st.text())
 def test_any_text_can_be_taken_apart(text: str) -> None:
     found = analyse(text)

@@ -12,7 +12,6 @@ SUPPORTED = [
     (FULL, "The nightly build failed: the disk on node 3 was full once more"),
     (FULL, "The nightly build failed because node 3 had a full disk"),
     (FULL + " again", FULL),
-    ("Ada bought a tent in May", "Note: in May, Ada purchased a tent"),
     ("Ada moved to Oslo", "Long talk with the team. Ada has moved to Oslo and likes it there. We had lunch."),
     ("Deploys need two approvals. The canary runs for ten minutes.",
      "The canary runs for ten minutes. As ever, deploys need two approvals."),

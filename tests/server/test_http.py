@@ -14,17 +14,31 @@ import pytest
 
 pytest.importorskip("starlette", reason="the http extra is not installed")
 
+import uvicorn
 from everything import build
 from mcp_wire import META
 
 from skep.bank.bank import Bank
 from skep.errors import ConfigError
-from skep.server.mcp.http import create_app, refusal, serve_http
-from skep.server.mcp.protocol import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from skep.server.mcp.http import (
+    MAX_SESSIONS,
+    SESSION_SECONDS,
+    ImpatientProtocol,
+    create_app,
+    refusal,
+    serve_http,
+)
+from skep.server.mcp.protocol import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+)
 from skep.server.mcp.start import Banks
 from skep.server.mcp.tool_profiles import build_server
 
-TOKEN = "let me in"
+TOKEN = "let-me-in-0123456789"
 BASE = {
     "host": "127.0.0.1:8420",
     "accept": "application/json, text/event-stream",
@@ -345,3 +359,105 @@ def test_a_subscriber_over_http_hears_of_another_process(tmp_path: Path) -> None
         server.close()
         banks.close()
     assert frames[1]["params"]["uri"] == f"memory://{known}"
+
+
+@pytest.mark.parametrize("token", ["", "   ", "short", "sixteen letters with spaces"])
+def test_a_token_that_is_no_protection_is_refused(token: str) -> None:
+    with pytest.raises(ConfigError, match="at least 16 characters"):
+        serve_http(build(), token=token)
+
+
+def test_a_server_answers_to_the_names_it_was_given() -> None:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    client = web(hosts=("localhost", "Memory.example"))
+
+    assert asyncio.run(client.ask("initialize", params, host="memory.example:80")).status == 200
+    assert asyncio.run(client.ask("initialize", params, host="other.example")).status == 403
+
+
+@pytest.mark.parametrize("identity", [[1], {"a": 1}, None, True, 1.5])
+def test_a_cancellation_of_no_id_is_refused_in_words(identity: object) -> None:
+    async def story() -> Answer:
+        client = web()
+        told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": identity}}
+        return await client.send(told, mcp_session_id=await client.initialize())
+
+    answer = asyncio.run(story())
+    assert (answer.status, answer.frames[0]["error"]["code"]) == (400, INVALID_REQUEST)
+
+
+def test_an_idle_session_ends_and_one_in_use_does_not() -> None:
+    now = 0.0
+
+    async def story() -> list[int]:
+        nonlocal now
+        client = web(clock=lambda: now)
+        idle, used = await client.initialize(), await client.initialize()
+        now = SESSION_SECONDS * 0.9
+        await client.ask("ping", mcp_session_id=used)
+        now = SESSION_SECONDS * 1.1
+        return [(await client.ask("ping", mcp_session_id=one)).status for one in (idle, used)]
+
+    assert asyncio.run(story()) == [404, 200]
+
+
+def test_too_many_sessions_push_out_the_one_that_waited_longest() -> None:
+    async def story() -> list[int]:
+        client = web()
+        first, second = await client.initialize(), await client.initialize()
+        await client.ask("ping", mcp_session_id=first)
+        for _ in range(MAX_SESSIONS - 1):
+            await client.initialize()
+        return [(await client.ask("ping", mcp_session_id=one)).status for one in (first, second)]
+
+    assert asyncio.run(story()) == [200, 404]
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"])
+def test_a_connection_that_never_finishes_its_request_is_closed(sent: bytes) -> None:
+    class Hasty(ImpatientProtocol):
+        seconds = 0.05
+
+    async def story() -> bytes:
+        config = uvicorn.Config(create_app(build(), token=TOKEN), port=0, http=Hasty, log_level="error")
+        server = uvicorn.Server(config)
+        config.load()
+        listening = await asyncio.get_running_loop().create_server(
+            lambda: Hasty(config=config, server_state=server.server_state, app_state={}), "127.0.0.1", 0
+        )
+        async with listening:
+            reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+            writer.write(sent)
+            try:
+                return await asyncio.wait_for(reader.read(), 30)
+            finally:
+                writer.close()
+
+    assert asyncio.run(story()) == b""
+
+
+def test_a_recall_sent_after_a_remember_sees_it_before_that_is_answered(tmp_path: Path) -> None:
+    banks = Banks(str(tmp_path / "bank.skep"), environ={}, start=tmp_path, local=False)
+    server = build_server("default", banks, version="1")
+
+    async def story() -> list[str]:
+        client = Web(create_app(server, token=TOKEN))
+        session = await client.initialize()
+        found: list[str] = []
+        for number in range(5):
+            word = f"drink{number}"
+            calls = [("remember", {"text": f"Ana likes {word}"}), ("recall", {"query": word})]
+            bodies = [
+                {"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": {"name": name, "arguments": given}}
+                for name, given in calls
+            ]  # fmt: skip
+            _, answer = await asyncio.gather(*(client.send(one, mcp_session_id=session) for one in bodies))
+            found.append(answer.frames[-1]["result"]["content"][0]["text"])
+        return found
+
+    try:
+        texts = asyncio.run(story())
+    finally:
+        server.close()
+        banks.close()
+    assert [f"drink{number}" in text for number, text in enumerate(texts)] == [True] * 5

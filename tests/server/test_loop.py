@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from everything import build
@@ -15,10 +16,13 @@ from skep.server.mcp.protocol import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
     UNSUPPORTED_VERSION,
     Envelope,
 )
+from skep.server.mcp.start import Banks
 from skep.server.mcp.tool_calls import Call, no_bank
+from skep.server.mcp.tool_profiles import build_server
 
 
 def frame(message: dict[str, Any]) -> bytes:
@@ -212,6 +216,36 @@ def test_what_was_asked_before_the_client_left_is_still_answered() -> None:
     ) + frame({"id": 2, "method": "tools/call", "params": {"name": "wait", "arguments": {"steps": 10}}})
 
     assert {1, 2} == {message["id"] for message in run_frames(build(), frames)}
+
+
+def test_an_id_with_half_a_surrogate_ends_no_connection() -> None:
+    frames = b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}\n' + frame({"id": 2, "method": "ping"})
+
+    first, second = run_frames(build(), frames)
+
+    assert (first["error"]["code"], first["id"]) == (PARSE_ERROR, None)
+    assert second["result"] == {}
+
+
+def test_a_recall_sent_after_a_remember_sees_it_before_that_is_answered(
+    connect: Callable[..., Client], tmp_path: Path
+) -> None:
+    banks = Banks(str(tmp_path / "bank.skep"), environ={}, start=tmp_path)
+    client = connect(build_server("default", banks, version="1"))
+    client.initialize()
+
+    recalls: list[int] = []
+    for number in range(20):
+        text = f"Ana likes drink{number}"
+        client.start("tools/call", {"name": "remember", "arguments": {"text": text}})
+        recalls.append(
+            client.start("tools/call", {"name": "recall", "arguments": {"query": f"drink{number}"}})
+        )
+    found = [client.wait(one)["result"]["content"][0]["text"] for one in recalls]
+    client.close()
+    banks.close()
+
+    assert [f"drink{number}" in text for number, text in enumerate(found)] == [True] * 20
 
 
 def test_two_thousand_calls_at_once_get_two_thousand_right_answers(client: Client) -> None:

@@ -55,6 +55,7 @@ def test_a_frame_without_method_is_an_answer() -> None:
         (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":[1]}', INVALID_REQUEST, 5),
         (b'{"jsonrpc":"2.0","id":6,"method":"ping","params":{"x":"\\ud800"}}', PARSE_ERROR, 6),
         (b'{"jsonrpc":"2.0","id":6,"method":"ping","params":{"x":"\xff"}}', PARSE_ERROR, 6),
+        (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', PARSE_ERROR, None),
         (b"[" * 100_000, PARSE_ERROR, None),
     ],
 )

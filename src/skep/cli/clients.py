@@ -257,6 +257,7 @@ def audit(path: Path, source: str | None, as_json: bool) -> None:
 @click.option("--port", type=click.IntRange(1, 65535), default=8420, show_default=True, help="With --http.")
 @click.option("--token", envvar="SKEP_MCP_TOKEN", help="With --http: the bearer token; else one is made up.")
 @click.option("--no-auth", is_flag=True, help="With --http on the loopback address: ask for no token.")
+@click.option("--allow-host", "hosts", multiple=True, help="With --http: a host name that clients may use.")
 @click.option("--origin", "origins", multiple=True, help="With --http: a web origin that may connect.")
 @click.pass_context
 def mcp(
@@ -270,6 +271,7 @@ def mcp(
     port: int,
     token: str | None,
     no_auth: bool,
+    hosts: tuple[str, ...],
     origins: tuple[str, ...],
 ) -> None:
     """Serve the bank to an agent over MCP, on standard input and output or over HTTP."""
@@ -280,21 +282,17 @@ def mcp(
     if not http:
         serve_plain(Plain(chosen, profile), {**os.environ, **({"SKEP_JUDGE": judge} if judge else {})})
         return
-    with Serving(chosen, profile, judge, os.environ, local=False) as serving:
-        _serve_http(serving.server, host=host, port=port, token=token, no_auth=no_auth, origins=origins)
-
-
-def _serve_http(
-    server: object, *, host: str, port: int, token: str | None, no_auth: bool, origins: tuple[str, ...]
-) -> None:
-    from skep.server.mcp.http import serve_http
-    from skep.server.mcp.session import Server
-
-    assert isinstance(server, Server)
     if no_auth:
         token = None
+    elif token is None and "SKEP_MCP_TOKEN" in os.environ:
+        token = ""  # set but empty: refused in words, as --token "" is
     elif token is None:
         token = secrets.token_urlsafe(32)
         click.echo(f"bearer token: {token}", err=True)
-    click.echo(f"serving http://{host}:{port}/mcp", err=True)
-    serve_http(server, host=host, port=port, token=token, origins=origins)
+    if host in ("0.0.0.0", "::") and not hosts:
+        click.echo("only requests to localhost are answered; --allow-host NAME adds a name", err=True)
+    from skep.server.mcp.http import serve_http
+
+    with Serving(chosen, profile, judge, os.environ, local=False) as serving:
+        click.echo(f"serving http://{host}:{port}/mcp", err=True)
+        serve_http(serving.server, host=host, port=port, token=token, allowed_hosts=hosts, origins=origins)

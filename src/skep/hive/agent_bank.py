@@ -127,7 +127,7 @@ class AgentBank(Wholly):
                 c for c in conflicts if c.existing.scope == draft.scope
             ]  # nothing else is replaced or confirmed
             repeated = next((c.existing for c in mine if c.kind == "duplicate"), None)
-            surely = next((c.existing for c in mine if repeats(c)), None)
+            surely = next((c.existing for c in mine if repeats(c, draft)), None)
             if surely is not None and on_conflict == "supersede":
                 return self._confirmed(surely, conflicts, item.redactions)
             if on_conflict in ("ignore", "supersede"):  # an agent's own word, but not against confirmed ones

@@ -22,10 +22,11 @@ from skep.lifecycle.maintenance_run import Action, Run
 from skep.lifecycle.maintenance_run import counted as counted_report
 from skep.lifecycle.similar_memories import by_id, standing
 from skep.model import Event, Memory
+from skep.semantics.find_conflicts import JUDGEMENTS, key_of
 from skep.semantics.link_graph import chain
 from skep.storage.sqlite_store import Plan
 
-PREFIX = "judgement/"
+PREFIX = JUDGEMENTS
 DAY = 86_400.0
 
 
@@ -46,11 +47,6 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decode = msgspec.json.Decoder(Judgement).decode
-
-
-def key_of(a: str, b: str) -> str:
-    """The setting that holds the judgement on two memories."""
-    return PREFIX + "|".join(sorted((a, b)))
 
 
 def words_of(a: Memory, b: Memory) -> str:

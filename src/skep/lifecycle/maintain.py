@@ -267,7 +267,6 @@ class _Steps:
             *resolve_conflicts.reopened(engine, self._known.outdated),
             *resolve_conflicts.resolve_clear(engine, found.clear, gone, halve=halve),
             *unclear,
-            *resolve_conflicts.revised(engine, self._new, gone, self._known.pairs),
         ]
         actions += resolve_conflicts.looked_for(engine, actions)
         many = f"{counted(passed_over, 'unsure pair')} of memories that are like many others passed over"

@@ -16,16 +16,14 @@ import msgspec
 from skep.clock import AHEAD_SECONDS
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
-from skep.filters import Filter
 from skep.lifecycle.decisions import ByHand, best_first, contradiction_plans, merge_plans, reconciled
 from skep.lifecycle.judge import Case
 from skep.lifecycle.judgement_queue import Judgement, dropped, key_of, queue_plan
 from skep.lifecycle.maintenance_run import Action
-from skep.lifecycle.similar_memories import Union, by_id, load_current, neighbours, rows_by_id, sharing_words
-from skep.model import CURRENT, Conflict, Memory, Scope
+from skep.lifecycle.similar_memories import Union, by_id, neighbours, rows_by_id, sharing_words
+from skep.model import Conflict, Memory
 from skep.runtime import undisturbed
 from skep.semantics.find_conflicts import (
-    CANDIDATE,
     COMPARED,
     OVERLAP,
     age,
@@ -37,12 +35,12 @@ from skep.semantics.find_conflicts import (
     same_words,
 )
 from skep.semantics.link_graph import MARKED, UPDATES, opposing
-from skep.semantics.value_changes import announced, moves, moves_on, revises
 from skep.storage.sqlite_store import Plan
-from skep.text.terms import query_terms
 
 SHORT = 12
 """Words up to which a memory is also compared with others that share most of them."""
+NEAR = 0.5
+"""Similarity from which two memories are compared; a write, which looks at one memory, goes further."""
 CLEAR_CONFLICT = 0.90
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
@@ -106,7 +104,7 @@ def _pairs(
     limit, now = engine.settings.conflict_candidates, engine.now()
     rows = rows_by_id(engine, (memory.id for memory in memories))
     known: dict[int, Memory] = {}
-    near = neighbours(engine, memories, threshold=CANDIDATE, limit=limit, rows=rows, known=known)
+    near = neighbours(engine, memories, threshold=NEAR, limit=limit, rows=rows, known=known)
     alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT, rows=rows, known=known)
     pairs: dict[str, tuple[Memory, Memory, float]] = {}
     for memory in memories:
@@ -314,68 +312,6 @@ def case_of(conflict: Conflict) -> Case:
         similarity=conflict.similarity,
         confidence=conflict.confidence,
     )
-
-
-KINDS = ("fact", "episode")
-SEARCHED = 32
-"""How many memories that share the words of a change are looked at."""
-
-
-def revised(engine: Engine, memories: Sequence[Memory], gone: set[str], known: set[str]) -> list[Action]:
-    """Plan a link from each memory that announces a change to those of its scope and kind whose value it revises.
-
-    Args:
-        engine: The bank.
-        memories: What is new; most of it announces nothing.
-        gone: What this run merged.
-        known: Keys of pairs that wait or were decided: what somebody said about them stands.
-    """
-    groups: dict[tuple[Scope, str], list[Memory]] = {}
-    for memory in memories:
-        if memory.kind in KINDS and memory.id not in gone and (announced(memory.text) or moves(memory.text)):
-            groups.setdefault((memory.scope, memory.kind), []).append(memory)
-    actions: list[Action] = []
-    for (scope, kind), group in groups.items():
-        where = Filter(scope=scope, kinds=(kind,), statuses=CURRENT)
-        found = [
-            rows.tolist() for rows in engine.index.best_by_words(list(map(_words, group)), where, SEARCHED)
-        ]
-        own = engine.rows_of([memory.id for memory in group])
-        there = load_current(engine, {row for rows in found for row in rows})
-        for memory, rows in zip(group, found, strict=True):
-            since = memory.created_at, own[memory.id]
-            older = [
-                there[row] for row in sorted(rows) if row in there and (there[row].created_at, row) < since
-            ]
-            actions += _linked(engine, memory, [m for m in older if m.id not in gone], known)
-    return actions
-
-
-def _words(memory: Memory) -> list[str]:
-    told = (*announced(memory.text), *moves(memory.text))
-    return query_terms(" ".join(word for change in told for word in change.words))
-
-
-def _linked(engine: Engine, newer: Memory, older: Sequence[Memory], known: set[str]) -> list[Action]:
-    revises_them = [
-        each
-        for each in older
-        if key_of(newer.id, each.id) not in known
-        and (revises(newer.text, each.text) or moves_on(newer.text, each.text))
-    ]
-    if not revises_them:
-        return []
-    there = {link.dst for link in engine.links(newer.id, rel=UPDATES, direction="out")}
-    return [
-        Action(
-            step="conflicts",
-            why=f"{newer.text!r} has a newer value than {each.text!r}",
-            memories=(each.id, newer.id),
-            plans=(_link(newer, each),),
-        )
-        for each in revises_them
-        if each.id not in there
-    ]
 
 
 def _link(newer: Memory, older: Memory) -> Plan:

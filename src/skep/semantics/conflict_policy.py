@@ -280,7 +280,7 @@ def _superseding(
     now = engine.now()
     memory = draft(body, now)
     mine = [c for c in conflicts if c.existing.scope == memory.scope]
-    repeated = [c for c in mine if repeats(c)]
+    repeated = [c for c in mine if repeats(c, memory)]
     outdated = [
         c.existing.id
         for c in mine

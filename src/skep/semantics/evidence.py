@@ -1,22 +1,21 @@
-"""Whether a sentence tells something that is worth knowing by itself, later, and to somebody who was not there.
+"""Sentences as knowledge: which of them are worth keeping, and which are evidence for a fact.
 
 >>> telling("Ana: We deploy with the blue-green script")
 True
 >>> [telling(said) for said in ("Thanks, that worked!", "user: run the tests", "It is raining today", "I'll look")]
 [False, False, False, False]
 
-Much of what is said again and again is none of that: greetings and thanks, requests, what somebody is about to do or
-feels, guesses, what holds today only, and what begins with a "he" or a "this" that nothing in the sentence explains.
-
-Whether one text says what another says, so that it counts as evidence for it.
+A sentence is worth keeping if it tells something by itself, later, and to somebody who was not there. Greetings,
+requests, plans, feelings, guesses, what holds today only, and a "he" or "this" without its noun are not.
 
 >>> supports("Deploys need two approvals", "Note from the audit: deploys need two approvals, as ever", similarity=0.9)
 True
 >>> supports("Deploys need two approvals", "If the budget is cut, deploys need two approvals", similarity=0.9)
 False
 
-This has a direction: who says more than a fact supports it, who says less does not. It is strict: what is asked,
-planned, doubted or only holds under a condition is no evidence, nor is the same said of somebody or something else.
+Evidence has a direction (entailment): who says more than a fact supports it, who says less does not. It is strict: what
+is asked, planned, doubted or conditional is no evidence, nor is the same said of somebody or something else. Lifecycle
+steps call this; it is a function of the texts.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ from typing import NamedTuple
 
 from skep.runtime import lazy
 from skep.semantics import lexicon as lx
-from skep.semantics.compare_texts import Asked, Verdict, compare_many
+from skep.semantics.pair_judge import Pair, Verdict, judge_many
 from skep.semantics.parse_text import Text, analyse
-from skep.semantics.same_statement import FILLERS
 
 LEAST, EXCLAIMED = 2, 4
 """A sentence needs so many words that carry meaning, an exclamation more; who speaks of themselves is one of them."""
@@ -195,8 +193,8 @@ def telling(sentence: str) -> bool:
     return enough and (own or any(word[0].isalpha() for word in words))
 
 
-AGAINST = ("contradiction", "update")
-"""Verdicts on two texts of which one does not let the other stand."""
+AGAINST, SURE = 0.7, 0.9
+"""Probabilities from which a sentence speaks against a fact, and from which it says the same in other words."""
 MOST_SENTENCES = 16
 """Of a longer text only so many sentences are looked at."""
 _SENTENCE = re.compile(r"((?<=[.!?。！？])\s+|\n+)")
@@ -231,7 +229,10 @@ ENDED = lx.word_set("formerly previously longer anymore until used")
 """Words that say that something is over."""
 
 
-REPEATED = FILLERS | lx.word_set("again anew once")
+REPEATED = lx.word_set(
+    """really actually just currently still simply basically very quite also already indeed presently
+    again anew once"""
+)
 """Words a fact may have that its evidence need not repeat."""
 SPEAKING = (lx.PERSONAL, lx.word_set("he his him"), lx.word_set("she her hers"))
 """Words for the people a sentence may be about; what one of them does is no evidence of what another does."""
@@ -325,43 +326,33 @@ def supports(fact: str, text: str, *, similarity: float) -> bool:
 
 
 def supports_many(asked: Sequence[Said]) -> list[bool]:
-    """`supports` for many pairs; what words alone can settle is settled first, the rest is compared at once."""
+    """`supports` for many pairs; words alone settle most, and the comparer is asked for the rest at once."""
     found = [True] * len(asked)
-    open_: list[tuple[int, list[tuple[Asked, bool]]]] = []
+    open_: list[tuple[int, list[tuple[Pair, bool]]]] = []
     for place, each in enumerate(asked):
         parts = sentences(each.fact)
         found[place] = bool(parts)
         for part in parts:
             ways = [
-                (Asked(part, said, each.similarity), whole)
+                (Pair(part, said, each.similarity), whole)
                 for said in statements(each.text)
                 if (whole := _may(analyse(part), analyse(said))) is not None
             ]
             if not ways:
                 found[place] = False
                 break
-            open_.append((place, ways))
+            if not any(whole for _, whole in ways):
+                open_.append((place, ways))
     open_ = [(place, ways) for place, ways in open_ if found[place]]
-    if not open_:
-        return found
-    pairs = {_unordered(each): each for _, ways in open_ for each, _ in ways}
-    verdicts = dict(zip(pairs, compare_many(list(pairs.values())), strict=True))
+    pairs = list(dict.fromkeys(pair for _, ways in open_ for pair, _ in ways))
+    verdicts = dict(zip(pairs, judge_many(pairs), strict=True))
     for place, ways in open_:
-        found[place] = found[place] and any(
-            _says(verdicts[_unordered(each)], whole=whole) for each, whole in ways
-        )
+        found[place] = found[place] and any(_says(verdicts[pair]) for pair, _ in ways)
     return found
 
 
-def _unordered(asked: Asked) -> tuple[str, str]:
-    """Two texts whichever comes first: a comparison has no direction."""
-    return (asked.a, asked.b) if asked.a <= asked.b else (asked.b, asked.a)
-
-
-def _says(verdict: Verdict, *, whole: bool) -> bool:
-    if verdict.kind in AGAINST:
-        return False
-    return whole or (verdict.kind == "duplicate" and verdict.clear)
+def _says(verdict: Verdict) -> bool:
+    return verdict.kind == "same" and verdict.probability >= SURE
 
 
 def against(fact: str, text: str, *, similarity: float) -> bool:
@@ -369,7 +360,8 @@ def against(fact: str, text: str, *, similarity: float) -> bool:
     about = analyse(fact)
     near = [said for said in statements(text) if _share(about, analyse(said)) >= HELD]
     return any(
-        each.kind in AGAINST for each in compare_many([Asked(fact, said, similarity) for said in near])
+        each.kind in ("updates", "contradicts") and each.probability >= AGAINST
+        for each in judge_many([Pair(fact, said, similarity) for said in near])
     )
 
 

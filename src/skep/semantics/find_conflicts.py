@@ -1,7 +1,12 @@
-"""Which stored memories a memory does not go together with.
+"""The stored memories that a memory repeats, updates or contradicts.
 
-Candidates come through the index (near in meaning, or sharing most words), so that a scan of the bank stays far from
-quadratic; each pair is then judged by `compare`.
+Candidates come through the index (near in meaning, or sharing most words), so that a scan of a bank stays far from
+quadratic; the comparer (`pair_judge`) judges each pair. The write path, maintenance, recall and the hive call this; it
+reads through the engine and writes nothing.
+
+Memories of one scope are compared, and with shared ones. Documents are compared with documents. Other tags (both have
+some, and none in common) or another kind do not switch this off, but then only what is SURE counts. A pair that
+somebody has decided (`settled`) does not come up again.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -21,6 +26,7 @@ from skep.engine.engine import Engine
 from skep.filters import Filter
 from skep.model import CURRENT, Conflict, Memory, Scope
 from skep.runtime import lazy, undisturbed
+from skep.semantics.link_graph import CONTRADICTS, other_end
 from skep.storage.memory_rows import searched_text
 from skep.text.terms import query_terms
 
@@ -28,30 +34,33 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from skep.semantics.compare_texts import Verdict
+    from skep.semantics.pair_judge import Verdict
 
 
+STATED = ("fact", "procedure", "episode")
+"""Kinds that may say the same, or not go together, whichever they are."""
 ContradictionFn = Callable[[Memory, Memory], bool]
-"""Asked about a stored and a new memory when the rules say nothing; True means they contradict."""
-CANDIDATE = 0.80
+"""Asked about a stored and a new memory when the comparer says nothing; True means they contradict."""
+CANDIDATE = 0.3
 """Similarity on the common scale from which two memories are compared."""
 OVERLAP = 0.5
 """Share of words in common from which two memories are compared whatever their similarity."""
-ALIKE = 0.4
-"""The same, and similarity, where both are there: a name of two words is much of a short text."""
-TOLD = 0.58
-"""Similarity from which two memories are compared if one tells of a change: "moved from Rome to Oslo"."""
-DUPLICATE = 0.95
-"""Similarity from which a memory that repeats another need not be stored again."""
-SURE = 0.90
-"""How sure that has to be: the same words in another order are as similar as can be, and may say the opposite."""
-LIKELY = 1 / 3
-"""How sure a contradiction or an update has to be to count as one: the likeliest of three is. What may hold beside the
-other (who speaks French may speak German) is not."""
+REPORTED = 0.65
+"""Probability from which the verdict of the comparer is a conflict. Below that it says nothing."""
+LIKELY = 0.75
+"""Probability from which an update or a contradiction replaces the older memory, if that is asked for."""
+SURE = 0.9
+"""The same for repetitions in other words, for memories with other tags or of another kind, and for maintenance."""
+CONFLICTS: dict[str, Literal["duplicate", "contradiction", "update"]] = {
+    "same": "duplicate",
+    "updates": "update",
+    "contradicts": "contradiction",
+}
+"""Verdicts that are conflicts, and their names."""
+JUDGEMENTS = "judgement/"
+"""How the names of the settings begin that hold judgements on pairs."""
 COMPARED = 1024
 """Pairs that are compared at once where many are."""
-FILLERS = frozenset(["a", "an", "the", "is", "are", "am", "was", "were", "be"])
-"""Words that copies of one statement may differ in."""
 _WORD = lazy(r"\w+")
 
 
@@ -71,7 +80,7 @@ def find_for(
         engine: The bank.
         memory: The memory; one that is not stored has no id.
         threshold: The similarity from which two memories are compared.
-        contradiction_fn: Asked about pairs on which the rules say nothing.
+        contradiction_fn: Asked about pairs on which the comparer says nothing.
         limit: How many near memories to compare with.
         shared: Whether memories without a scope count as well.
         vector: What the embedder makes of it, where the caller has that already. Without one, and where a slow embedder
@@ -92,9 +101,9 @@ def _surest_first(judged: Iterable[Conflict | None]) -> list[Conflict]:
     return sorted(found, key=lambda c: (-c.confidence, c.existing.id))
 
 
-def repeats(conflict: Conflict) -> bool:
-    """Whether a memory so surely says what is stored that it need not be stored again."""
-    return conflict.kind == "duplicate" and conflict.similarity >= DUPLICATE and conflict.confidence >= SURE
+def repeats(conflict: Conflict, memory: Memory) -> bool:
+    """Whether a memory is the same statement as a stored one, so that it need not be stored again."""
+    return conflict.kind == "duplicate" and same_words(conflict.existing.text, memory.text)
 
 
 def replaces(conflict: Conflict) -> bool:
@@ -124,27 +133,18 @@ def judge_many(
     pairs: Sequence[tuple[Memory, Memory, float]], contradiction_fn: ContradictionFn | None = None
 ) -> list[Conflict | None]:
     """The conflicts of pairs of a stored memory and another, given how near they are; all are compared at once."""
-    from skep.semantics.compare_texts import (
-        Asked,
-        compare_many,  # its tables are read when something is to be compared
-    )
+    from skep.semantics.pair_judge import Pair  # its weights are read when something is to be compared
+    from skep.semantics.pair_judge import judge_many as verdicts_of
 
-    verdicts = compare_many(
-        [
-            Asked(
-                existing.text,
-                memory.text,
-                similarity,
-                existing.polarity,
-                memory.polarity,
-                "b" if memory.created_at >= existing.created_at else "a",
-            )
-            for existing, memory, similarity in pairs
-        ]
-    )
+    asked: list[Pair] = []
+    for existing, memory, similarity in pairs:
+        earlier, later = (
+            (existing, memory) if memory.created_at >= existing.created_at else (memory, existing)
+        )
+        asked.append(Pair(earlier.text, later.text, similarity, existing.polarity * memory.polarity))
     return [
         _conflict(existing, memory, similarity, verdict, contradiction_fn)
-        for (existing, memory, similarity), verdict in zip(pairs, verdicts, strict=True)
+        for (existing, memory, similarity), verdict in zip(pairs, verdicts_of(asked), strict=True)
     ]
 
 
@@ -155,34 +155,53 @@ def _conflict(
     verdict: Verdict,
     contradiction_fn: ContradictionFn | None,
 ) -> Conflict | None:
-    verdict = _summaries_repeat(existing, memory, verdict)
-    if verdict.kind == "neutral":
+    kind, reason, confidence = CONFLICTS.get(verdict.kind), verdict.reason, verdict.probability
+    if confidence < (REPORTED if kind != "duplicate" and _alike(existing, memory) else SURE):
+        kind = None
+    related = memory.id in existing.evidence or existing.id in memory.evidence
+    if (
+        kind is not None and related and existing.level != memory.level
+    ):  # a summary never contradicts its sources
+        kind, reason = "duplicate", "similarity"
+    if kind is None:
         if contradiction_fn is None or not contradiction_fn(existing, memory):
             return None
-        return Conflict(
-            existing=existing,
-            memory=memory if memory.id else None,
-            kind="contradiction",
-            similarity=similarity,
-            reason="custom",
-            confidence=1.0,
-        )
+        kind, reason, confidence = "contradiction", "custom", 1.0
     return Conflict(
         existing=existing,
         memory=memory if memory.id else None,
-        kind=verdict.kind,
+        kind=kind,
         similarity=similarity,
-        reason=verdict.reason,
-        confidence=verdict.confidence,
+        reason=reason,
+        confidence=confidence,
     )
 
 
-def _summaries_repeat(existing: Memory, memory: Memory, verdict: Verdict) -> Verdict:
-    """A summary repeats its sources; it never contradicts them."""
-    related = memory.id in existing.evidence or existing.id in memory.evidence
-    if verdict.kind != "neutral" and related and existing.level != memory.level:
-        return msgspec.structs.replace(verdict, kind="duplicate", reason="similarity")
-    return verdict
+def _alike(a: Memory, b: Memory) -> bool:
+    """Whether two memories are of one kind, and no tags set them apart."""
+    return a.kind == b.kind and (not a.tags or not b.tags or not set(a.tags).isdisjoint(b.tags))
+
+
+def key_of(a: str, b: str) -> str:
+    """The setting that holds the judgement on two memories."""
+    return JUDGEMENTS + "|".join(sorted((a, b)))
+
+
+def settled(engine: Engine, memory_id: str, others: Iterable[str]) -> set[str]:
+    """Those of some memories that somebody has judged together with this one: such a pair is not raised again.
+
+    A decision is that of a judge or of a person (`resolve`), or a link `contradicts`, which says that both stay.
+    """
+    if not memory_id:
+        return set()
+    linked = {other_end(link, memory_id) for link in engine.links(memory_id, rel=CONTRADICTS)}
+    found: set[str] = set()
+    for each in others:
+        judgement = None if each in linked else engine.setting(key_of(memory_id, each))
+        decided = isinstance(judgement, Mapping) and judgement.get("decision") is not None  # pyright: ignore[reportUnknownMemberType]
+        if each in linked or decided:
+            found.add(each)
+    return found
 
 
 def scan(
@@ -276,7 +295,7 @@ def _candidates(
     where = Filter(
         scope=memory.scope if not memory.scope.shared else Scope(),
         include_shared=shared,
-        kinds=(memory.kind,),
+        kinds=("document",) if memory.kind == "document" else STATED,
         statuses=CURRENT,
     )
     index = engine.index
@@ -292,29 +311,24 @@ def _candidates(
         apart = [row for row, similarity in similar.items() if similarity < threshold]
         mine = whole_words(text)
         for row, theirs in engine.texts_of(apart).items():
-            if not worth_comparing(mine, whole_words(theirs), similar[row]):
+            if in_common(mine, whole_words(theirs)) < OVERLAP:
                 del similar[row]
         stored = engine.memories(list(similar))
+    decided = settled(engine, memory.id, [each.id for each in stored.values()])
     return [
         (stored[row], similarity)
         for row, similarity in similar.items()
         if row in stored
         and stored[row].id != memory.id
+        and stored[row].id not in decided
         and stored[row].status in CURRENT
         and comparable(stored[row], memory)
     ]
 
 
 def worth_comparing(mine: set[str], theirs: set[str], similarity: float) -> bool:
-    """Whether two texts that are not near by meaning alone may still be about the same."""
-    shared = in_common(mine, theirs)
-    if shared >= OVERLAP or min(shared, similarity) >= ALIKE:
-        return True
-    if similarity < TOLD:
-        return False
-    from skep.semantics.lexicon import UPDATE_MARKERS
-
-    return not UPDATE_MARKERS.isdisjoint(mine) or not UPDATE_MARKERS.isdisjoint(theirs)
+    """Whether two texts may be about the same: near in meaning, or sharing most of their words."""
+    return similarity >= CANDIDATE or in_common(mine, theirs) >= OVERLAP
 
 
 def _near_by_table(text: str, others: Mapping[int, str], rows: Sequence[int]) -> list[float]:
@@ -327,14 +341,12 @@ def _near_by_table(text: str, others: Mapping[int, str], rows: Sequence[int]) ->
 
 
 def comparable(a: Memory, b: Memory) -> bool:
-    """Whether two memories may be in conflict at all: neither replaced the other, and no tags set them apart."""
-    if a.id in (b.superseded_by, b.merged_into) or b.id in (a.superseded_by, a.merged_into):
-        return False
-    return not a.tags or not b.tags or bool(set(a.tags) & set(b.tags)) or same_words(a.text, b.text)
+    """Whether two memories may be in conflict at all: neither replaced the other."""
+    return a.id not in (b.superseded_by, b.merged_into) and b.id not in (a.superseded_by, a.merged_into)
 
 
 def same_words(a: str, b: str) -> bool:
-    """Whether two texts are one but for case, outer punctuation and articles; the order of words counts.
+    """Whether two texts are one statement but for case, punctuation, articles and fillers; the order of words counts.
 
     >>> same_words("The build takes 9 minutes.", "the build takes 9 minutes")
     True
@@ -344,11 +356,11 @@ def same_words(a: str, b: str) -> bool:
     return bare_words(a) == bare_words(b)
 
 
-def bare_words(text: str) -> list[str]:
-    """Words of a text in order, folded, without articles and outer punctuation."""
-    words = (word.strip(".,;:!\"'“”„()") for word in text.casefold().replace("’", "'").split())
-    found = [word for word in words if word]
-    return [word for word in found if word not in FILLERS] or found
+def bare_words(text: str) -> tuple[str, ...]:
+    """The words of a statement in order; see `pair_judge.statement`."""
+    from skep.semantics.pair_judge import statement
+
+    return statement(text)
 
 
 def whole_words(text: str) -> set[str]:

@@ -1,16 +1,13 @@
-"""The closed word lists of the pair comparison: negators, opposites, numbers, units, markers.
+"""Closed English word lists by which `parse_text` and `evidence` read a sentence: negators, numbers, units, moods.
 
-Small and written by hand, except for the list of opposites in `data/antonyms.txt`, which comes from WordNet.
+Written by hand. The comparer of memories (`pair_judge`) does without them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
 from functools import lru_cache
-
-from skep.text.terms import SEVERAL
 
 DATA = os.path.join(os.path.dirname(__file__), "data")
 
@@ -34,6 +31,7 @@ NEGATORS: frozenset[str] = (
     word_set("""not no never none nobody nothing nowhere neither nor cannot without hardly scarcely barely rarely seldom
     zero nil nope""")
 )
+
 CANCELLERS: frozenset[str] = (
     word_set("""revert reverts reverted reverting undo undoes undid undone rollback cancel cancels cancelled canceled
     fail fails failed refuse refuses refused deny denies denied avoid avoids avoided avoiding lack lacks lacked
@@ -41,99 +39,43 @@ CANCELLERS: frozenset[str] = (
     unable unlike false untrue wrong incorrect myth ban bans banned except excluding quit quits
     don't dont refrain refrains unlikely absence absent reject rejects rejected drop drops dropped""")
 )
+
 SENTENCE_ENDS: frozenset[str] = word_set(". ; ? !")
+
 CLAUSE_ENDS: frozenset[str] = word_set(": ( ) but however although though because while")
 
 HEDGES: frozenset[str] = word_set(
     "may might could maybe perhaps possibly probably likely seems seem sometimes often usually some many"
 )
-UPDATE_MARKERS: frozenset[str] = word_set(
-    """now anymore longer currently previously formerly instead changed change changes switched switch
-    moved move migrated migrate replaced replace replaces updated update became become becomes
-    increased increase decreased decrease grew extended extend rescheduled postponed renamed
-    upgraded downgraded relocated succeeded appointed promoted since latest newest today already
-    reached raised lowered reduced expanded shifted"""
-)
+
 QUESTION_WORDS: frozenset[str] = word_set(
     "what how why who whom whose which where when is are do does did can could should would will has have am"
 )
+
 WH_WORDS: frozenset[str] = word_set("what how why who whom whose which where when")
-INDEFINITE: frozenset[str] = word_set(
-    "a an some someone somebody something two three four five several many people there another one few"
-)
+
 PERSONAL: frozenset[str] = word_set("i my we our me us")
+
 MOODS: tuple[frozenset[str], ...] = (
     word_set("would could should might must may want wants wanted hope hopes plan plans try trying if"),
     word_set("was were had did used been"),
     word_set("will shall going"),
 )
 """Words that shift when or whether something holds; one group in only one of two texts keeps them apart."""
-PERSONS: frozenset[str] = word_set(
-    "i my we our he his she her it its they their you your this that these those"
-)
-MANY_VALUED: frozenset[str] = SEVERAL | word_set("has have had own go went")
-"""Words whose objects do not replace each other: who speaks German may speak French too."""
-LINKING_VERBS: frozenset[str] = word_set("is are was were has have had")
-SAYING: frozenset[str] = LINKING_VERBS | word_set(
-    "be must should may can will needs need does do returns takes runs uses use"
-)
-"""Words by which a sentence begins to say something of what it is about."""
-NUMBERED: frozenset[str] = word_set(
-    """version release build revision port room step chapter phase sprint ticket issue pr task node server host shard
-    worker level line page section item question channel gate floor team group track plan option milestone week day bus
-    train flight platform migration experiment epoch batch job invoice"""
-)
-"""Things of which several are told apart by a number after the word."""
-NAMED: frozenset[str] = NUMBERED | word_set(
-    """error code function method class module file folder test table column field endpoint route flag setting variable
-    package script image container bucket queue topic branch"""
-)
-"""Things that may be named by an identifier after the word."""
-VERSIONED: frozenset[str] = word_set("version release build revision")
-"""Things of which the next takes the place of the one before."""
-DEFINITE: frozenset[tuple[str, ...]] = frozenset(
-    (word,) for word in word_set("the our my your his her their its")
-)
-"""The first word of what only one thing is."""
-WITHIN: frozenset[str] = word_set("in during for of")
-"""Words before the time that something is about."""
-DONE: frozenset[str] = word_set(
-    """fixed ran met merged reviewed tested shipped visited attended watched finished completed talked spoke called
-    discussed walked cooked ate bought sold sent received paid found reported closed debugged deployed released"""
-)
-"""Words with which a note begins that tells what somebody did."""
-FAULTS: frozenset[str] = word_set(
-    "bug bugs error errors crash crashes exception failure timeout typo leak deadlock"
-)
-"""What is somewhere where something went wrong."""
-COMPARING: frozenset[str] = word_set("than over before after above below under")
-"""Words whose two sides cannot change places."""
-DIRECTED: frozenset[str] = COMPARING | word_set(
-    """reports manager manages boss supervisor supervises mentor mentors owner owns parent father mother son daughter
-    leads beats beat defeats defeated replaces replaced precedes follows depends inherits extends imports wraps
-    contains pays hired fired"""
-)
-"""The same with words of relations that lead from one to the other."""
-UNIVERSAL: frozenset[str] = word_set("all every always only both entire whole everyone everything most each")
 
-EXCLUSIVE: tuple[frozenset[str], ...] = (
-    word_set("january february march april may june july august september october november december"),
-    word_set("monday tuesday wednesday thursday friday saturday sunday"),
-    word_set("red blue green yellow orange purple pink brown black white gray grey"),
-    word_set("north south east west northern southern eastern western"),
-    word_set("first second third fourth fifth sixth seventh eighth ninth tenth last"),
-    word_set("spring summer autumn fall winter"),
-    word_set("morning afternoon evening night noon midnight"),
-    word_set("hourly daily weekly monthly quarterly yearly annually"),
+MONTHS: frozenset[str] = word_set(
+    """january february march april may june july august september october november december
+    jan feb mar apr jun jul aug sep oct nov dec"""
 )
-MONTHS: frozenset[str] = EXCLUSIVE[0] | word_set("jan feb mar apr jun jul aug sep oct nov dec")
 
 _SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
 seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"""
+
 NUMBER_WORDS: dict[str, float] = {
     word: float(value)
     for word, value in zip(_SMALL.split(), (*range(21), 30, 40, 50, 60, 70, 80, 90), strict=True)
 } | {"dozen": 12.0, "half": 0.5, "couple": 2.0, "pair": 2.0, "twice": 2.0, "once": 1.0}
+
 MULTIPLIERS: dict[str, float] = {
     "hundred": 1e2,
     "thousand": 1e3,
@@ -254,7 +196,6 @@ exactly approximately; online offline; wireless wired; busy idle; busy free; fin
 finished started; black white; dead living; empty crowded; deserted crowded
 """
 
-
 PASTS: str = """
 became become; began begin; bent bend; bit bite; blew blow; bled bleed; bound bind; bought buy; bred breed; broke
 break; brought bring; built build; burnt burn; came come; caught catch; chose choose; clung cling; crept creep; dealt
@@ -273,10 +214,7 @@ thrown throw; worn wear; written write; begun begin; drawn draw; sung sing; swum
 fly; frozen freeze
 """
 """Irregular past forms and what they come from."""
-UNCHANGED: frozenset[str] = word_set(
-    "shut put set cut hit let cost read hurt quit spread split bet shed cast beat"
-)
-"""Verbs whose past looks like their present."""
+
 PLURALS: str = """children child; people person; men man; women woman; feet foot; teeth tooth; mice mouse; wives wife;
 knives knife; lives life; leaves leaf; halves half; shelves shelf; indices index; criteria criterion; matrices matrix"""
 
@@ -319,15 +257,11 @@ prod production; dev development; auth authentication
 """
 """Everyday words that may stand for each other in most sentences, beside those of `data/synonyms.txt`."""
 
-COLLECTIVE: frozenset[str] = word_set(
-    "staff personnel crew clothing luggage equipment information info data people"
-)
-"""Words that look like one and may stand for many."""
-
 _DOUBLED = word_set("bb dd gg mm nn pp rr tt")
-_NOTHING: frozenset[str] = frozenset()
+
 _SILENT_E = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]$")
 """One vowel, one consonant: English would have doubled it, so an "e" was dropped ("hop" from "hoping")."""
+
 _KEEPS_E = re.compile(r"[^aeiou]*[aeiouy][^aeiou]e$")
 
 
@@ -372,49 +306,6 @@ def listed(name: str) -> set[tuple[str, str]]:
     return {(stem(pair[0]), stem(pair[1])) for pair in pairs if len(pair) == 2}
 
 
-@lru_cache(maxsize=2)
-def _stems(name: str) -> list[str]:
-    """The lines of a file of stems, in order: each stem, and those that it is listed with."""
-    with open(os.path.join(DATA, f"{name}.stems"), encoding="utf-8") as file:
-        return file.read().partition("\n")[2].splitlines()
-
-
-def _listed_with(word: str, name: str) -> frozenset[str]:
-    """The stems that one is listed with; a table of all of them would take ten times as long as the lines."""
-    lines = _stems(name)
-    at = bisect_left(lines, f"{word} ")
-    found = lines[at].split() if at < len(lines) else []
-    return frozenset(found[1:]) if found and found[0] == word else _NOTHING
-
-
-@lru_cache(maxsize=65536)
-def antonyms(word: str) -> frozenset[str]:
-    """The opposites of a stem."""
-    return _listed_with(word, "antonyms")
-
-
-def opposed_among(these: frozenset[str], those: frozenset[str]) -> list[tuple[str, str]]:
-    """The pairs of one stem of these and one of those that are opposites.
-
-    >>> opposed_among(frozenset({"tea", "happi"}), frozenset({"coffee", "unhappi"}))
-    [('happi', 'unhappi')]
-    """
-    found = {(one, other) for one in these if (others := antonyms(one)) for other in others & those}
-    denied = [(one, those) for one in these if one.startswith(_PREFIXES)]  # mostly nothing is
-    denied += [(other, these) for other in those if other.startswith(_PREFIXES)]
-    for word, others in denied:
-        for rest in _without_prefix(word):
-            if rest in others:
-                found.add((word, rest) if others is those else (rest, word))
-    return sorted(found)
-
-
-def _without_prefix(word: str) -> list[str]:
-    """What is left of a word without a prefix that negates."""
-    rests = [word.removeprefix(prefix) for prefix in _PREFIXES if word.startswith(prefix)]
-    return [rest for rest in rests if len(rest) >= SHORTEST]
-
-
 @lru_cache(maxsize=1)
 def _irregular() -> tuple[dict[str, str], dict[str, str]]:
     tables = [dict(entry.split() for entry in listed.split(";")) for listed in (PASTS, PLURALS)]
@@ -434,52 +325,3 @@ def lemma(word: str) -> tuple[str, bool]:
     if word in plurals:
         return stem(plurals[word]), False
     return stem(word), len(word) > 4 and word.endswith("ed")
-
-
-def plural(word: str) -> bool:
-    """Whether a word looks like several things; a verb with an "s" does too.
-
-    >>> plural("dogs"), plural("children"), plural("glass")
-    (True, True, False)
-    """
-    if word in _irregular()[1]:
-        return True
-    return len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
-
-
-@lru_cache(maxsize=65536)
-def synonyms(word: str) -> frozenset[str]:
-    """The stems that may stand for one."""
-    return _listed_with(word, "synonyms")
-
-
-SHORTEST = 5
-"""Letters that a word has at least where a prefix negates it: "inside" is no opposite of "side"."""
-_PREFIXES = ("un", "in", "im", "il", "ir", "non", "dis", "mis", "anti", "de")
-
-
-def negated_form(a: str, b: str) -> bool:
-    """Whether one word is the other with a negating prefix.
-
-    >>> negated_form("happy", "unhappy"), negated_form("side", "inside")
-    (True, False)
-    """
-    short, long = (a, b) if len(a) < len(b) else (b, a)
-    if len(short) < SHORTEST or not long.endswith(short):
-        return False
-    return long[: len(long) - len(short)] in _PREFIXES
-
-
-@lru_cache(maxsize=1)
-def exclusive_groups() -> dict[str, int]:
-    """Stem to the group of which only one member can hold at a time (months, weekdays, colours)."""
-    return {stem(w): i for i, group in enumerate(EXCLUSIVE) for w in group}
-
-
-def opposed(a: str, b: str) -> bool:
-    """Whether two stems are opposites.
-
-    >>> opposed(stem("enable"), stem("disable")), opposed(stem("enable"), stem("allow"))
-    (True, False)
-    """
-    return b in antonyms(a) or negated_form(a, b)

@@ -16,9 +16,10 @@ import os
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from skep.runtime import lazy
+from skep.semantics.lexicon import MONTHS, NUMBER_WORDS, word_set
 from skep.text.terms import SEVERAL as SEVERAL_VALUES
 from skep.text.terms import STOP, stem
 
@@ -40,23 +41,20 @@ _SENTENCE_START = lazy(r"(?:^|[.!?:;]\s+|\n)[\"(]?(?=\w)")
 WORD, CONTENT, NUMBER, NAME, DATE, SEVERAL = 1, 2, 4, 8, 16, 32
 """Bits that say what a word is: any word, not a stop word, a number, a name or identifier, a day or month, a relation
 that holds several values ("speaks")."""
-NEGATIONS = frozenset(
+NEGATIONS = word_set(
     """no not never none nobody nothing neither nor cannot without avoid stop stopped
-    nie nicht kein keine keinen nunca sin ni pas""".split()
+    nie nicht kein keine keinen nunca sin ni pas"""
 )
 _NUMBER_WORDS = {
-    word: str(value)
-    for value, word in enumerate(
-        """two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
-        eighteen nineteen twenty""".split(),
-        2,
-    )
+    word: f"{value:g}" for word, value in NUMBER_WORDS.items() if 2 <= value <= 20 and value == int(value)
 }
-_CALENDAR = frozenset(
-    """january february march april may june july august september october november december
-    jan feb mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday
-    mondays tuesdays wednesdays thursdays fridays saturdays sundays mon tue wed thu fri sat sun""".split()
+_CALENDAR = MONTHS | word_set(
+    """sept monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays
+    saturdays sundays mon tue wed thu fri sat sun"""
 )
+
+
+_SEVERAL_STEMS = frozenset(map(stem, SEVERAL_VALUES))
 
 
 class Reading(NamedTuple):
@@ -138,7 +136,7 @@ def _kind(raw: str, word: str, *, opens: bool) -> tuple[int, str]:
         return WORD, root
     named = not raw[1:].islower() and len(raw) > 1 and raw[1:] != raw[1:].lower()
     named = named or (raw[0].isupper() and not opens) or not {"_", "/", ".", "@"}.isdisjoint(raw)
-    return WORD | CONTENT | (NAME if named else 0) | (SEVERAL if word in SEVERAL_VALUES else 0), root
+    return WORD | CONTENT | (NAME if named else 0) | (SEVERAL if root in _SEVERAL_STEMS else 0), root
 
 
 FEATURES = (
@@ -153,7 +151,7 @@ FEATURES = (
     "negation_x_shared", "numbers_x_shared", "names_x_shared", "dates_x_shared", "first_x_shared",
     "replaced_number", "replaced_name", "negation_alone", "contained", "elaborated", "subject_replaced", "subject_kept",
     "plain", "plain_subject", "plain_other_subject", "plain_number", "plain_negation", "plain_several", "several",
-    "opposites", "plain_opposites", "plain_level", "plain_name", "plain_date",
+    "opposites", "plain_opposites", "plain_level", "plain_name", "plain_date", "one_number", "one_word", "early",
 )  # fmt: skip
 """Names of the columns of `word_features`."""
 
@@ -217,13 +215,13 @@ def word_features(table: Table, one: NDArray[np.intp], other: NDArray[np.intp]) 
     mine, theirs = table.bits[one], table.bits[other]
     both = mine & theirs
 
-    def count(bits: NDArray[np.uint8]) -> Floats:
+    def count(bits: NDArray[Any]) -> Floats:
         return np.count_nonzero(bits, axis=1).astype(np.float32)
 
     def each(bit: int) -> Floats:
         return np.count_nonzero(table.bits & bit, axis=1).astype(np.float32)
 
-    words, content, numbers, names, dates = (each(bit) for bit in (WORD, CONTENT, NUMBER, NAME, DATE))
+    words, content, numbers, dates = (each(bit) for bit in (WORD, CONTENT, NUMBER, DATE))
     shared, shared_all = count(both & CONTENT), count(both & WORD)
     same_numbers, same_names, same_dates = (count(both & bit) for bit in (NUMBER, NAME, DATE))
     names_mine = count(mine & NAME & ~(theirs << 3))
@@ -247,13 +245,14 @@ def word_features(table: Table, one: NDArray[np.intp], other: NDArray[np.intp]) 
     denied, denies = table.negations[one], table.negations[other]
     parity = (denied + denies) % 2 == 1
     subject = (table.first[one] == table.first[other]) & (table.first[one] != 0)
-    pairs = zip(one.tolist(), other.tolist(), strict=True)
+    pairs: list[tuple[int, int]] = list(zip(one.tolist(), other.tolist(), strict=True))
     opposed = np.array([not table.opposites[a].isdisjoint(table.words[b]) for a, b in pairs], bool)
     rows = np.arange(len(one))
     kept = ((mine[rows, table.column[other]] & CONTENT) > 0) & (table.first[other] != 0)
     left_alone = ((theirs[rows, table.column[one]] & CONTENT) > 0) & (table.first[one] != 0)
     plain = (2 * (prefix + suffix) >= longest) & (replaced > 0)
     several = count(both & SEVERAL) > 0
+    single = (places == 1) & plain & ~several & ~parity
     all_shared = shared_all / np.maximum(words[one] + words[other] - shared_all, 1)
     columns = (
         overlap, all_shared, shared / np.maximum(content[one], 1), shared / np.maximum(content[other], 1),
@@ -275,6 +274,7 @@ def word_features(table: Table, one: NDArray[np.intp], other: NDArray[np.intp]) 
         (shared == content[one]) & (content[other] > shared), ~kept & ~left_alone, kept,
         plain, plain & subject, plain & ~subject, plain & numbers_differ, plain & parity, plain & several, several,
         opposed, opposed & plain, plain & level, plain & names_differ, plain & dates_differ,
+        single & numbers_differ & (prefix >= 3), single & ~numbers_differ & (prefix >= 2), single & (prefix < 2),
     )  # fmt: skip
     return np.stack(columns, axis=1).astype(np.float32)
 
@@ -419,11 +419,16 @@ def _certain(pair: Pair) -> Verdict | None:
 
 
 def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
-    """The verdicts of the model."""
+    """The verdicts of the model.
+
+    Where one word of a sentence is replaced, the similarity only tells how near the old and the new value are ("ruff",
+    "flake8"); words alone decide then.
+    """
     import numpy as np
 
     words = word_columns([pair.earlier for pair in pairs], [pair.later for pair in pairs])
-    known = np.array([pair.similarity is not None for pair in pairs])
+    replaced = words[:, [FEATURES.index(name) for name in ("one_number", "one_word", "early")]].any(1)
+    known = np.array([pair.similarity is not None for pair in pairs]) & ~replaced
     near = cosine_features(np.array([pair.similarity or 0.0 for pair in pairs], np.float32))
     size = words.shape[1]
     logits = np.empty((len(pairs), len(KINDS)), np.float32)
@@ -435,14 +440,17 @@ def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
     logits -= logits.max(1, keepdims=True)
     chances = np.exp(logits)
     chances /= chances.sum(1, keepdims=True)
-    reordered, parity, numbers = (
-        words[:, FEATURES.index(name)] > 0 for name in ("reordered", "negation_parity", "numbers_differ")
+    reordered, parity, numbers, several = (
+        words[:, FEATURES.index(name)] > 0
+        for name in ("reordered", "negation_parity", "numbers_differ", "plain_several")
     )
     verdicts: list[Verdict] = []
     for row, (same, updates, contradicts, both) in enumerate(chances.tolist()):
         against = updates + contradicts
         if reordered[row] and same >= max(against, both):
             verdicts.append(Verdict("both", 1 - same, "similarity"))
+        elif several[row] and not parity[row] and against >= both:  # who speaks French may speak German
+            verdicts.append(Verdict("both", against, "value"))
         elif against >= max(same, both):
             reason: Reason = "negation" if parity[row] else "number" if numbers[row] else "value"
             verdicts.append(Verdict("updates" if updates >= contradicts else "contradicts", against, reason))
@@ -454,10 +462,11 @@ def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
 
 
 _OPENING = lazy(
-    r"(?i)\s*(?:(?:note|reminder|fyi|info|important|remember|btw|by the way|for the record|please note)\b[\s,:-]*(?:that\b)?\s*)+"
+    r"(?i)\s*(?:(?:note|reminder|fyi|info|important|remember|btw|by the way|for the record|please note)\b"
+    r"[\s,:-]*(?:that\b)?\s*)+"
 )
 _MARK = lazy(r"[^\w\s.,;:!?'\"()\-\u2018\u2019\u201c\u201d\u2013\u2014`]|(?<![\w)])[-\u2013](?=\d)|\?")
-FILLERS = frozenset("a an the really very just also currently please actually".split())
+FILLERS = word_set("a an the really very just also currently please actually")
 """Words without which a statement is the same."""
 
 
@@ -493,4 +502,6 @@ def _opposites() -> dict[int, tuple[int, ...]]:
     """Words that mean the opposite of another, as hashes of stems."""
     with open(os.path.join(_DATA, "opposites.txt"), encoding="utf-8") as file:
         lines = [line.split() for line in file if not line.startswith("#")]
-    return {zlib.crc32(one.encode()): tuple(zlib.crc32(each.encode()) for each in rest) for one, *rest in lines}
+    return {
+        zlib.crc32(one.encode()): tuple(zlib.crc32(each.encode()) for each in rest) for one, *rest in lines
+    }

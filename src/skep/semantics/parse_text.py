@@ -1,4 +1,7 @@
-"""Taking one text apart: words, stems, negation scopes, numbers in base units."""
+"""One sentence taken apart: words, stems, the scope of negations, numbers in base units, whether it asks.
+
+`evidence` calls this. It is a function of the text, remembered for the last few thousand texts.
+"""
 
 from __future__ import annotations
 

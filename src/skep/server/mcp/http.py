@@ -1,12 +1,15 @@
-"""The streamable HTTP transport: one POST per message, and a stream of events only where one is needed.
+"""The streamable HTTP transport of `skep mcp --http`, on Starlette and uvicorn (extra `http`).
 
-A request that emits nothing is answered as plain JSON; the first notification turns its answer into a stream.
-Session-era clients carry `Mcp-Session-Id`; stateless ones carry their envelope in the body and in headers.
+One POST carries one message. A request that emits nothing is answered as plain JSON; the first notification turns its
+answer into a stream of events. Clients of the session era carry `Mcp-Session-Id`; stateless ones carry their envelope
+in the body and in headers. Within a session a request waits for the writes that were sent before it.
 
-`skep mcp --http`: the MCP endpoint on Starlette, closed to everybody but its owner.
+The server listens on the loopback address unless told otherwise. A web page that the user visits could reach that
+address too, so the `Host` and `Origin` of every request are checked, and a bearer token is asked for. Sessions end
+after an idle hour, and a connection whose request does not arrive in time is closed.
 
-It listens on the loopback address unless told otherwise. A web page that the user visits could reach that
-address too, so the `Host` and `Origin` of every request are checked, and a bearer token is asked for.
+The official SDK is not used here: its server has a session layer of its own, and both transports of skep share one
+(`session.py`), with subscriptions, both eras and questions to the client; it also imports a second of modules.
 """
 
 from __future__ import annotations
@@ -15,13 +18,10 @@ import asyncio
 import hmac
 import queue
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
-
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request as HttpRequest
-from starlette.responses import Response, StreamingResponse
 
 from skep.errors import ConfigError, MissingExtraError
 from skep.server.mcp.protocol import (
@@ -45,6 +45,7 @@ from skep.server.mcp.protocol import (
     Params,
     Request,
     RpcError,
+    cancelled_id,
     check_headers,
     failure,
     is_stateless,
@@ -54,17 +55,31 @@ from skep.server.mcp.protocol import (
     response,
     unsupported,
 )
-from skep.server.mcp.session import SESSION_ONLY, STATELESS_ONLY, Server, Session
+from skep.server.mcp.session import SESSION_ONLY, SLOW, STATELESS_ONLY, Server, Session
 from skep.server.mcp.stdio import ANSWER_TIMEOUT
 from skep.server.mcp.tool_calls import Cancelled, ToolError
 
-if TYPE_CHECKING:
+try:
+    import uvicorn
     from starlette.applications import Starlette
-
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request as HttpRequest
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import Route
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as error:
+    raise MissingExtraError("the HTTP server", "http") from error
 
 SESSION_HEADER: Final = "mcp-session-id"
 MAX_SESSIONS: Final = 256
+SESSION_SECONDS: Final = 3600.0
+"""How long a session may be idle before it ends."""
+MAX_CONNECTIONS: Final = 512
+REQUEST_SECONDS: Final = 30.0
+"""How long the head of a request may take to arrive, and its body after that."""
 KEEPALIVE: Final = 15.0
+MIN_TOKEN: Final = 16
+"""Characters of the shortest token that is not guessed in time."""
 STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -96,13 +111,20 @@ class Stream:
 class HttpSession:
     """One client of the session era."""
 
-    def __init__(self, identity: str) -> None:
+    def __init__(self, identity: str, now: float) -> None:
         self.id = identity
+        self.used_at = now
+        self.last_write: asyncio.Future[bytes] | None = None
         self.standing: Stream | None = None
         """The stream of an open GET, if there is one."""
         self.session = Session(self._notify)
         self.flights: dict[Id, HttpFlight] = {}
         self.pending: dict[Id, Callable[[Answer | None], None]] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request or a stream of it is open."""
+        return bool(self.flights) or self.standing is not None
 
     def _notify(self, method: str, params: Params) -> None:
         if self.standing is not None:
@@ -145,12 +167,17 @@ class HttpFlight:
 class Endpoint:
     """The one address that speaks the protocol."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
         self._server = server
+        self._clock = clock
         self._sessions: dict[str, HttpSession] = {}
+        """Least recently used first."""
 
     async def handle(self, http: HttpRequest) -> Response:
         """Answer one HTTP request."""
+        oldest = self._clock() - SESSION_SECONDS
+        for idle in [one for one in self._sessions.values() if one.used_at < oldest and not one.busy]:
+            self._drop(idle.id)
         if http.method == "POST":
             return await self._post(http)
         if http.headers.get(VERSION_HEADER) in STATELESS_VERSIONS:
@@ -166,7 +193,11 @@ class Endpoint:
     async def _post(self, http: HttpRequest) -> Response:
         if not http.headers.get("content-type", "").lower().startswith(JSON_TYPE):
             return _plain(415, "Content-Type must be application/json")
-        body = await _body(http)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                body = await _body(http)
+        except TimeoutError:
+            return _plain(408, f"the message did not arrive within {REQUEST_SECONDS:g} seconds")
         if body is None:
             return _plain(413, f"message longer than {MAX_FRAME} bytes")
         message = parse(body)
@@ -211,7 +242,7 @@ class Endpoint:
 
     async def _post_session(self, http: HttpRequest, message: Message) -> Response:
         if isinstance(message, Request) and message.method == "initialize":
-            owner = HttpSession(secrets.token_urlsafe(24))
+            owner = HttpSession(secrets.token_urlsafe(24), self._clock())
             answer = await self._run(http, message, owner.session, HttpFlight(owner), owner)
             if owner.session.envelope is not None:
                 while len(self._sessions) >= MAX_SESSIONS:
@@ -229,9 +260,11 @@ class Endpoint:
             return Response(status_code=202)
         if not isinstance(message, Request):
             if isinstance(message, Notification) and message.method == "notifications/cancelled":
-                flight = owner.flights.get(message.params.get("requestId", ""))
-                if flight is not None:
-                    flight.withdrawn = True
+                identity = cancelled_id(message)
+                if identity is None:
+                    return _plain(400, "requestId must be a string or an integer")
+                if identity in owner.flights:
+                    owner.flights[identity].withdrawn = True
             return Response(status_code=202)
         if message.id in owner.flights:
             taken = RpcError(INVALID_REQUEST, f"request id {message.id!r} is already in use")
@@ -245,8 +278,12 @@ class Endpoint:
         identity = http.headers.get(SESSION_HEADER)
         if identity is None:
             return _plain(400, f"missing {SESSION_HEADER}; send initialize first")
-        owner = self._sessions.get(identity)
-        return owner if owner is not None else _plain(404, "no such session; send initialize again")
+        owner = self._sessions.pop(identity, None)
+        if owner is None:
+            return _plain(404, "no such session; send initialize again")
+        self._sessions[identity] = owner
+        owner.used_at = self._clock()
+        return owner
 
     def _drop(self, identity: str) -> None:
         owner = self._sessions.pop(identity)
@@ -283,7 +320,10 @@ class Endpoint:
                 if owner is not None:
                     owner.flights.pop(asked.id, None)
 
-        done = asyncio.ensure_future(run_in_threadpool(work))
+        before = owner.last_write if owner is not None and asked.method in SLOW else None
+        done = asyncio.ensure_future(_in_turn(before, work))
+        if owner is not None and self._server.writes(asked):
+            owner.last_write = done
         first = asyncio.ensure_future(flight.stream.frames.get())
         left = asyncio.ensure_future(_until_gone(http)) if owner is None else None
         waiting: list[asyncio.Future[Any]] = [done, first]
@@ -352,6 +392,13 @@ class Endpoint:
         )
 
 
+async def _in_turn(before: asyncio.Future[bytes] | None, work: Callable[[], bytes]) -> bytes:
+    """Do the work of a request on a thread, after the write that its session sent before it."""
+    if before is not None:
+        await asyncio.wait([before])
+    return await run_in_threadpool(work)
+
+
 async def _drain(stream: Stream, close: Callable[[], None]) -> AsyncIterator[bytes]:
     """Pass frames on until the end, with a comment now and then so that proxies keep the line open."""
     try:
@@ -410,6 +457,20 @@ def is_loopback(host: str) -> bool:
     return host.strip("[]").lower() in LOOPBACK
 
 
+def check_token(token: str) -> None:
+    """Refuse a bearer token that is no protection.
+
+    Raises:
+        ConfigError: It is blank, short or holds white space.
+    """
+    if len(token) < MIN_TOKEN or any(character.isspace() for character in token):
+        state = "blank" if not token.strip() else "too short, or holds white space"
+        raise ConfigError(
+            f"the bearer token is {state}; give at least {MIN_TOKEN} characters without spaces with --token or "
+            "SKEP_MCP_TOKEN, or neither: then one is made up and printed"
+        )
+
+
 def host_of(value: str) -> str:
     """The host part of a `Host` header, without port and brackets."""
     return (urlsplit(f"//{value}").hostname or "").lower()
@@ -433,9 +494,9 @@ def refusal(
     except ValueError:
         return 400, "malformed Host or Origin"
     if host not in hosts:
-        return 403, "this server does not answer to that host name"
+        return 403, "this server does not answer to that host name; `skep mcp --allow-host NAME` adds one"
     if origin is not None and origin not in origins and origin_host not in hosts:
-        return 403, "requests from that origin are not allowed"
+        return 403, "requests from that origin are not allowed; `skep mcp --origin ORIGIN` adds one"
     if token is not None:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), token.encode()):
@@ -450,29 +511,58 @@ def create_app(
     hosts: Sequence[str] = LOOPBACK,
     origins: Sequence[str] = (),
     path: str = "/mcp",
+    clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
     """The web application: one endpoint, guarded.
 
     Raises:
-        MissingExtraError: Starlette is not installed.
+        ConfigError: The token is no protection.
     """
-    try:
-        from starlette.applications import Starlette
-        from starlette.routing import Route
-    except ImportError as error:
-        raise MissingExtraError("the HTTP server", "http") from error
-
-    endpoint = Endpoint(server)
+    if token is not None:
+        check_token(token)
+    endpoint = Endpoint(server, clock)
     names = tuple(name.lower() for name in hosts)
 
     async def handle(request: HttpRequest) -> Response:
         reason = refusal(dict(request.headers), token=token, hosts=names, origins=origins)
         if reason is not None:
             extra = {"www-authenticate": "Bearer"} if reason[0] == 401 else {}
-            return Response(reason[1], status_code=reason[0], headers=extra)
+            return Response(reason[1], status_code=reason[0], headers=extra, media_type="text/plain")
         return await endpoint.handle(request)
 
     return Starlette(routes=[Route(path, handle, methods=["GET", "POST", "DELETE"])])
+
+
+class ImpatientProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1, which closes a connection when the head of its next request does not arrive in time."""
+
+    seconds = REQUEST_SECONDS
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._set_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request."""
+        super().data_received(data)
+        self._set_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        super().connection_lost(exc)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _set_deadline(self) -> None:
+        cycle: Any = self.cycle  # None before the first request
+        waiting = cycle is None or cycle.response_complete
+        if waiting and self._deadline is None:
+            self._deadline = self.loop.call_later(self.seconds, self.transport.close)
+        elif not waiting and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 def serve_http(
@@ -481,23 +571,36 @@ def serve_http(
     host: str = "127.0.0.1",
     port: int = 8420,
     token: str | None,
+    allowed_hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
     path: str = "/mcp",
 ) -> None:
     """Serve until interrupted.
 
+    Args:
+        server: What is offered.
+        host: The address to listen on.
+        port: And its port.
+        token: The bearer token to ask for; None asks for none.
+        allowed_hosts: Names by which clients address this server, besides `host` and the loopback names.
+        origins: Web origins that may connect.
+        path: Where the endpoint lies.
+
     Raises:
-        ConfigError: No token was given although the address can be reached from other machines.
-        MissingExtraError: Starlette or uvicorn is not installed.
+        ConfigError: The token is no protection, or there is none although other machines reach the address.
     """
     if token is None and not is_loopback(host):
         raise ConfigError(
             "--no-auth is only possible on the loopback address; give a token, or leave --host out"
         )
-    hosts = LOOPBACK if is_loopback(host) else (*LOOPBACK, host)
+    hosts = (*LOOPBACK, host, *allowed_hosts)
     app = create_app(server, token=token, hosts=hosts, origins=origins, path=path)
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise MissingExtraError("the HTTP server", "http") from error
-    uvicorn.run(app, host=host, port=port, log_level="warning", ws="none")
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        http=ImpatientProtocol,
+        ws="none",
+        limit_concurrency=MAX_CONNECTIONS,
+    )

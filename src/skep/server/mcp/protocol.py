@@ -148,7 +148,19 @@ def _object(value: object) -> Params | None:
 
 
 def _plain_id(value: object) -> Id | None:
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+    """An id that an answer can carry; None if it holds half of a surrogate pair."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    try:
+        _encode(value)
+    except UnicodeEncodeError:
+        return None
+    return value
+
+
+def cancelled_id(told: Notification) -> Id | None:
+    """The request that `notifications/cancelled` withdraws; None if its id is neither text nor a whole number."""
+    return _plain_id(told.params.get("requestId"))
 
 
 def _explain(frame: bytes, error: Exception) -> Malformed:

@@ -339,6 +339,12 @@ class Server:
         call.check()
         return self._shape(request.method, result) if envelope.stateless else result
 
+    def writes(self, request: Request) -> bool:
+        """Whether later requests of the same client wait for this one, so that they see what it wrote."""
+        name: Any = request.params.get("name")
+        found = self.registry.tools.get(name) if isinstance(name, str) else None
+        return request.method == "tools/call" and found is not None and not (found.reads or found.long)
+
     def guarded(self, work: Callable[[], Params]) -> Params:
         """Run `work`; a defect of ours ends this one request with an internal error, never the server."""
         try:

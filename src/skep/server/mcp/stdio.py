@@ -1,8 +1,8 @@
 """The stdio transport: one frame per line, answered as soon as its answer is ready.
 
-One thread reads. What needs no bank is answered there and then; the rest goes to a few workers, so that a
-slow tool holds up neither a ping nor a cancellation. Standard output carries frames and nothing else: while
-we serve, whatever else prints goes to standard error.
+One thread reads. Requests that need no bank are answered there and then; the others go to a few workers, so that a
+slow tool holds up neither a ping nor a cancellation. A request waits for the writes that were sent before it, so a
+recall sees what was remembered just before. Standard output carries frames only: other prints go to standard error.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from skep.server.mcp.protocol import (
     Params,
     Request,
     RpcError,
+    cancelled_id,
     failure,
     notification,
     parse,
@@ -56,6 +57,9 @@ class Flight:
     def __init__(self, connection: Connection, asked: Request) -> None:
         self.request_ = asked
         self.withdrawn = False
+        self.after: Flight | None = None
+        """The write that was sent before it, and that it waits for."""
+        self.done = threading.Event()
         self._connection = connection
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -110,6 +114,7 @@ class Connection:
         self._pending: dict[Id, Callable[[Answer | None], None]] = {}
         self._asked = 0
         self._jobs: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
+        self._last_write: Flight | None = None
         self._workers: list[threading.Thread] = []
         self._idle = 0
 
@@ -176,6 +181,9 @@ class Connection:
             self._serve(flight)
 
     def _hand_over(self, flight: Flight) -> None:
+        flight.after = self._last_write
+        if self._server.writes(flight.request_):
+            self._last_write = flight
         with self._lock:
             if self._idle == 0 and len(self._workers) < WORKERS:
                 worker = threading.Thread(
@@ -189,7 +197,13 @@ class Connection:
 
     def _work(self) -> None:
         while (flight := self._jobs.get()) is not None:
-            self._serve(flight)
+            if flight.after is not None:  # jobs come in order, so a worker has begun that write already
+                flight.after.done.wait()
+                flight.after = None
+            try:
+                self._serve(flight)
+            finally:
+                flight.done.set()
             with self._lock:
                 self._idle += 1
 
@@ -224,8 +238,8 @@ class Connection:
 
     def _on_notification(self, told: Notification) -> None:
         if told.method == "notifications/cancelled":
-            identity: Any = told.params.get("requestId")
-            if not isinstance(identity, int | str):
+            identity = cancelled_id(told)
+            if identity is None:
                 return
             with self._lock:
                 flight = self._flights.get(identity)

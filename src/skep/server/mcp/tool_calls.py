@@ -313,6 +313,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     destroys: bool = False
     repeats: bool = False
     """Calling it twice changes nothing more than calling it once."""
+    long: bool = False
+    """It may take minutes, so later calls do not wait for what it writes."""
 
     def wire(self) -> Params:
         """Its entry in `tools/list`."""
@@ -469,6 +471,7 @@ def tool(
     reads: bool = False,
     destroys: bool = False,
     repeats: bool = False,
+    long: bool = False,
     output: Params | None = None,
 ) -> Tool:
     """Make a tool of a function; name, description and schema come from the function itself."""
@@ -496,6 +499,7 @@ def tool(
         reads=reads,
         destroys=destroys,
         repeats=repeats,
+        long=long,
     )
 
 

@@ -457,7 +457,7 @@ def learning_tools(judge: Sequence[str] | None = None) -> list[Tool]:
     """The tools of this module that the full profile adds."""
     return [
         tool(recommend, title="What worked before", reads=True),
-        tool(maintain_with(judge), title="Clean up", destroys=True, repeats=True),
+        tool(maintain_with(judge), title="Clean up", destroys=True, repeats=True, long=True),
         tool(pending_judgements, title="Questions that wait", reads=True),
         tool(resolve_judgement, title="Answer a question", destroys=True, repeats=True),
     ]
