@@ -89,7 +89,8 @@ def main() -> None:
     full = sentence_vectors(weights, [bundled_wordpiece().ids(text) for text in texts])
     near = np.einsum("ij,ij->i", full, MiniLMEmbedder(args.out).embed(texts))
     print(
-        f"{len(body):,} bytes, {about['fingerprint']}; cosine to the full weights {near.mean():.4f}, least {near.min():.4f}"
+        f"{len(body):,} bytes, {about['fingerprint']}; cosine to the full weights {near.mean():.4f},"
+        f" least {near.min():.4f}"
     )
 
 

@@ -260,7 +260,9 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WORDS_ALONE = "words alone"
-"""Begins the part of a `reason` that says why meaning did not count."""
+"""Begins the part of a `reason` that tells why meaning did not count."""
+NOT_READ = "not read by"
+"""Stands in a `reason` while memories wait for the model of the bank."""
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):

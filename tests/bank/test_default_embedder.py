@@ -8,8 +8,10 @@ from pathlib import Path
 
 import apsw
 import pytest
+from click.testing import CliRunner
 
 from skep import Bank
+from skep.cli.app import app
 from skep.config import Settings
 
 QUIET = Settings(embed_when_read=False)
@@ -102,7 +104,7 @@ def test_a_bank_from_before_the_model_answers_as_ever_until_the_model_has_read_i
     with Bank.open(bank_path) as bank:
         answer = bank.recall("cat printer")
         assert answer.hits[0].memory.text == CAT["text"]
-        assert "static answers until minilm has read 51 memories more" in answer.reason
+        assert "51 memories not read by minilm yet; static answers until then" in answer.reason
         assert bank.status().embedder.startswith("static-")
         assert bank.status().reembedding == 51
 
@@ -156,6 +158,7 @@ def test_a_past_state_is_searched_with_the_model(bank_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from skep import Bank
+from skep.cli.app import app
 from skep.embedding import embedding_queue
 
 step = embedding_queue.EmbedWorker.run_once
@@ -186,3 +189,25 @@ def test_a_kill_in_the_middle_of_reading_loses_nothing(bank_path: Path) -> None:
         assert len(bank.find(limit=200).memories) == 150
         assert best(bank, "the door of house 149").startswith("The door of house")
         assert [finding for finding in bank.doctor(deep=True) if finding.level == "error"] == []
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_ranking_knows_which_kind_of_vectors_answers_now(bank_path: Path) -> None:
+    made_before_the_model(bank_path)
+
+    with Bank.open(bank_path) as bank:
+        bank.recall("cat")
+        assert not bank.engine.embeddings.model
+        bank.reembed()
+        assert bank.engine.embeddings.model
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_a_search_from_the_command_line_says_what_is_not_read_yet(bank_path: Path) -> None:
+    with Bank.open(bank_path, settings=QUIET) as bank:
+        bank.remember_many([*MANY, CAT])
+
+    done = CliRunner().invoke(app, ["--bank", str(bank_path), "search", "printer"])
+
+    assert CAT["text"] in done.stdout
+    assert "51 memories not read by minilm yet" in done.stderr

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -125,3 +128,36 @@ def test_a_missing_or_damaged_file_says_how_to_get_another(tmp_path: Path) -> No
     (tmp_path / "minilm.bin").write_bytes(b"short")
     with pytest.raises(EmbedderUnavailableError, match="5 bytes instead of"):
         cut.embed(["a cat"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_can_embed_though_a_thread_was_embedding_when_it_was_forked() -> None:
+    script = """
+import os, threading
+from skep.embedding.minilm import bundled_minilm
+model = bundled_minilm()
+model.embed(["warm"])
+stop = threading.Event()
+def work():
+    count = 0
+    while not stop.is_set():
+        model.embed([f"text {(count := count + 1)} {word}" for word in range(20)])
+thread = threading.Thread(target=work)
+thread.start()
+for number in range(5):
+    child = os.fork()
+    if not child:
+        os._exit(int(model.embed([f"child {number}"]).shape != (1, 384)))
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+thread.join()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -300,6 +300,27 @@ def test_short_replies_and_commands_make_no_episode() -> None:
     assert episodes(turns, "3") == []
 
 
+def test_a_question_that_nobody_could_answer_makes_no_episode() -> None:
+    asked = "Do we have the customs number of Skyline Freight?"
+    vain = Turn(id="1", asked=asked, answered="I don't have a customs number of Skyline Freight stored.")
+    told = Turn(id="2", asked=asked, answered="I had none stored, but the contract says EORI 4711.")
+
+    assert episodes([vain, told], None) == [told]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "<skep-memory>\n- [a-1] the port is 5433\n</skep-memory>",
+        "<hook_context>&lt;skep-memory&gt;\n- [a-1] the port is 5433\n&lt;/skep-memory&gt;</hook_context>",
+        "&lt;skep-memory&gt;\n- [a-1] the port is 5433\n&lt;/skep-memory&gt;",
+        "<hook_context><skep-memory>the port is 5433",
+    ],
+)
+def test_what_skep_put_into_a_prompt_is_taken_out_in_every_form(block: str) -> None:
+    assert without_private(f"Which port? {block}") == "Which port?"
+
+
 def test_a_session_becomes_episodes_once_and_without_secrets(bank_path: Path, transcript: Path) -> None:
     payload = Payload(
         hook_event_name="Stop", session_id="s1", transcript_path=str(transcript), cwd="/project"

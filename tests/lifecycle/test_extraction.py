@@ -199,12 +199,37 @@ def test_small_talk_requests_and_what_holds_today_only_become_no_facts(bank: Ban
     assert set(facts(bank)) == {"This repo uses pnpm."}
 
 
+def test_a_convention_that_a_user_states_once_is_a_fact(bank: Bank, clock: Clock) -> None:
+    (stated, *_) = tell(
+        bank,
+        clock,
+        "User: we use pnpm here, not npm. Can you install lodash?\nAssistant: Installed it with pnpm.",
+        "User: where are the keys?\nAssistant: We always use Vault for keys.",
+        "User: please run the tests\nAssistant: All of them pass.",
+    )
+    bank.maintain()
+    assert {text: fact.evidence for text, fact in facts(bank).items()} == {
+        "We use pnpm here, not npm.": (stated.id,)
+    }
+
+    tell(bank, clock, "User: we use pnpm here, not npm! Fix the lockfile please.\nAssistant: Fixed.")
+    bank.maintain()
+    assert list(facts(bank)) == ["We use pnpm here, not npm."]
+
+
+def test_who_speaks_of_themselves_is_named_in_the_fact(bank: Bank, clock: Clock) -> None:
+    tell(bank, clock, "user: I live in Oslo with my cat.", "user: Right. I live in Oslo with my cat.")
+    bank.maintain()
+    assert list(facts(bank)) == ["The user lives in Oslo with the user's cat."]
+
+
 def test_what_two_people_say_of_themselves_is_not_one_fact(bank: Bank, clock: Clock) -> None:
     said = "I moved to Berlin in May and work from home."
     told = tell(bank, clock, *(f"{who}: Right. {said}" for who in ("Ana", "Bob", "Ana", "Bob")))
     bank.maintain(MaintainConfig(steps=("embed", "extract")))
     assert {text: set(fact.evidence) for text, fact in facts(bank).items()} == {
-        f"{who}: {said}": {told[n].id, told[n + 2].id} for n, who in enumerate(("Ana", "Bob"))
+        f"{who} moved to Berlin in May and work from home.": {told[n].id, told[n + 2].id}
+        for n, who in enumerate(("Ana", "Bob"))
     }
 
 

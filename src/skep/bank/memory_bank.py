@@ -301,7 +301,7 @@ class MemoryBank(Protocol):
     def learn(
         self,
         task: str,
-        outcome: str | bool,
+        outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,

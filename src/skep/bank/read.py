@@ -289,7 +289,7 @@ class Reading(History):
         if as_of is not None:
             then = msgspec.structs.asdict(asking) | {"limit": asking.most(deployed), "reranker": reranker}
             return getattr(self.as_of(clean_time("as_of", as_of)), verb)(query, **then, **more)
-        told = asking.spelt(deployed, self._engine.embeddings.embedder.instant)
+        told = asking.spelt(deployed, self._engine.embeddings.model)
         question = None if told is None else self._questions.get(told)
         if question is None:
             question = self._question(asking, deployed)

@@ -100,7 +100,7 @@ class Living(Reading):
     def learn(
         self,
         task: str,
-        outcome: str | bool,
+        outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
@@ -115,7 +115,7 @@ class Living(Reading):
 
         Args:
             task: What was to be done.
-            outcome: `"success"` or `"failure"`, or a truth value.
+            outcome: `"success"` or `"failure"`, a truth value, or a grade from 0.0 to 1.0.
             used: Ids of the memories that were used; one alone may be given as it is.
             metrics: Figures worth keeping.
             task_type: The kind of task, for recommending.
@@ -128,9 +128,10 @@ class Living(Reading):
         from skep.lifecycle.learn import learn
 
         success = SUCCESS.get(outcome) if isinstance(outcome, str) else outcome
-        if not isinstance(success, bool):
+        if not isinstance(success, bool | float) or not 0 <= success <= 1:
             raise InvalidInputError(
-                f"outcome must be 'success' or 'failure', got {outcome!r}", field="outcome"
+                f"outcome must be 'success' or 'failure', or a grade from 0.0 to 1.0, got {outcome!r}",
+                field="outcome",
             )
         limit = self._engine.settings.text_limit
         if recalled is not None and not isinstance(recalled, Recalled):  # pyright: ignore

@@ -122,7 +122,7 @@ class Writing(Base):
             metadata: Anything else, as JSON.
             on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
-                refuses. With an embedder that is not instant, all of them go by words alone.
+                refuses. With an embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
             contradiction_fn: Asked about pairs on which the built-in rules say nothing.
             redact: Take secrets and personal data out first, from text, title, source, domain, tags and metadata; the
                 kinds that were found are in the result. True takes out what the bank's setting `redact/kinds` names (by

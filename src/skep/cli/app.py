@@ -289,8 +289,8 @@ def memory_line(memory: Memory) -> str:
 
 
 @contextlib.contextmanager
-def progress_bar(label: str) -> Generator[Callable[[int, int], None]]:
-    """A progress bar on standard error; nothing when it is not a terminal."""
+def progress_bar(label: str, *, percent: bool = False) -> Generator[Callable[[int, int], None]]:
+    """A progress bar on standard error, in counts or per cent; nothing when it is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -300,7 +300,8 @@ def progress_bar(label: str) -> Generator[Callable[[int, int], None]]:
         nonlocal shown
         width = 30
         filled = width if total == 0 else width * done // total
-        line = f"\r{label} [{'#' * filled}{'-' * (width - filled)}] {done:,}/{total:,}"
+        told = f"{100 * done // max(1, total)} %" if percent else f"{done:,}/{total:,}"
+        line = f"\r{label} [{'#' * filled}{'-' * (width - filled)}] {told}"
         sys.stderr.write(line)
         sys.stderr.flush()
         shown = len(line)

@@ -252,7 +252,7 @@ def _once(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    with progress_bar("maintaining") as progress:
+    with progress_bar("maintaining", percent=True) as progress:
         report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
     if as_json:
         print_json(report)
@@ -391,9 +391,17 @@ def redact(
 commands = [redact]
 
 
+def _graded(outcome: str) -> str | float:
+    """An outcome as it is, or as a grade where it is a number."""
+    try:
+        return float(outcome)
+    except ValueError:
+        return outcome
+
+
 @click.command()
 @click.argument("task")
-@click.argument("outcome", type=click.Choice(["success", "failure"]))
+@click.argument("outcome")
 @click.option("--used", multiple=True, help="The id of a memory that was used; may be repeated.")
 @click.option("--lesson", help="What was learnt, in words.")
 @click.option("--task-type", help="The kind of task.")
@@ -417,7 +425,10 @@ def learn(
     bank_path: str | None,
     as_json: bool,
 ) -> None:
-    """Record that TASK ended in OUTCOME, and learn from it."""
+    """Record that TASK ended in OUTCOME, and learn from it.
+
+    OUTCOME is success, failure, or a grade from 0 to 1.
+    """
     figures: dict[str, float] = {}
     for metric in metrics:
         name, _, value = metric.partition("=")
@@ -428,7 +439,7 @@ def learn(
     with open_bank(bank_path) as bank:
         learned = bank.learn(
             task,
-            outcome,
+            _graded(outcome),
             used=used,
             metrics=figures,
             task_type=task_type,

@@ -32,7 +32,7 @@ from skep.cli.app import (
 )
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
-from skep.model import KINDS, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked
+from skep.model import KINDS, NOT_READ, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked
 from skep.private_parts import whole_lines, without_private
 from skep.validation import CLEARED
 
@@ -275,7 +275,7 @@ def search(
     if explain:
         for stage in found.trace:
             click.echo(click.style(stage_line(stage), dim=True), err=True)
-    if not found.hits or WORDS_ALONE in found.reason:
+    if not found.hits or WORDS_ALONE in found.reason or NOT_READ in found.reason:
         click.echo(found.reason or "nothing found", err=True)
 
 
@@ -285,7 +285,7 @@ def _show_order(found: Ranked, *, as_json: bool) -> None:
         return
     for memory_id, score in found:
         click.echo(f"{memory_id}  {score:.3f}")
-    if not found or WORDS_ALONE in found.reason:
+    if not found or WORDS_ALONE in found.reason or NOT_READ in found.reason:
         click.echo(found.reason or "nothing found", err=True)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from skep import runtime
 from skep.embedding.calibration import Calibration
 from skep.errors import EmbedderUnavailableError
 from skep.runtime import undisturbed
@@ -179,6 +180,11 @@ class MiniLMEmbedder:
         self.calibration = Calibration(about["knots"])
         self._recent: OrderedDict[str, Floats] = OrderedDict()
         self._lock = threading.Lock()
+        runtime.watch(self)
+
+    def forked(self) -> None:
+        """In a child: whoever held the lock is not here."""
+        self._lock = threading.Lock()
 
     @property
     def fingerprint(self) -> str:
@@ -263,7 +269,7 @@ class MiniLMEmbedder:
             longest = len(rows[waiting[-1]])
             batch = waiting[-max(1, TOKENS // longest) :]
             del waiting[-len(batch) :]
-            with one_thread():
+            with _openblas().one_thread():
                 out[batch] = model.encode([rows[at] for at in batch])
         return out
 
@@ -319,17 +325,9 @@ def _draft_map(folder: str, inputs: int) -> Floats:
         raise EmbedderUnavailableError(f"{path} is missing or damaged; {REINSTALL}") from error
 
 
-_loading = threading.Lock()
-
-
-def _model(folder: str) -> _Model:
-    """The weights of a folder, read once for as long as the process lives: several banks share them."""
-    with _loading:
-        return _read(folder)
-
-
 @lru_cache(maxsize=2)
-def _read(folder: str) -> _Model:
+def _model(folder: str) -> _Model:
+    """The weights of a folder, kept for as long as the process lives: several banks share them."""
     with undisturbed():
         import numpy as np
 
@@ -378,52 +376,53 @@ def _read(folder: str) -> _Model:
     return _Model(plain["word"], scales["word"], plain["position"], norm("norm"), layers)
 
 
-class _Blas(NamedTuple):
-    """The two calls of OpenBLAS that say how many threads it uses."""
+class _OpenBlas:
+    """The OpenBLAS that came with numpy. Where numpy has another library, that is left as it is."""
 
-    get: Callable[[], int]
-    set: Callable[[int], None]
+    NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
+
+    def __init__(self) -> None:
+        import ctypes
+        from importlib import import_module
+
+        library: Any = ctypes.CDLL(import_module("numpy._core._multiarray_umath").__file__ or "")
+        found = [name for name in self.NAMES if hasattr(library, name.format("set"))]
+        self._get: Callable[[], int] | None = getattr(library, found[0].format("get")) if found else None
+        self._set: Callable[[int], object] | None = (
+            getattr(library, found[0].format("set")) if found else None
+        )
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = 1
+        runtime.watch(self)
+
+    def forked(self) -> None:
+        """In a child: the threads that were inside are not here."""
+        self._lock = threading.Lock()
+        if self._inside and self._set is not None:
+            self._inside = 0
+            self._set(self._before)
+
+    @contextmanager
+    def one_thread(self) -> Generator[None]:
+        """Work on the calling thread alone: waking others costs more than products this small."""
+        if self._get is None or self._set is None:
+            yield
+            return
+        with self._lock:
+            if not self._inside:
+                self._before = self._get()
+                self._set(1)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    self._set(self._before)
 
 
 @lru_cache(maxsize=1)
-def _blas() -> _Blas | None:
-    """The OpenBLAS that came with numpy; None where numpy has another library, which is left as it is."""
-    import ctypes
-    from importlib import import_module
-
-    library: Any = ctypes.CDLL(import_module("numpy._core._multiarray_umath").__file__ or "")
-    for prefix, suffix in (
-        ("scipy_openblas", "64_"),
-        ("openblas", "64_"),
-        ("scipy_openblas", ""),
-        ("openblas", ""),
-    ):
-        get = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
-        set_ = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
-        if get is not None and set_ is not None:
-            return _Blas(get, set_)
-    return None
-
-
-_blas_lock = threading.Lock()
-_blas_users: list[int] = []
-"""One entry for each thread inside `one_thread`: the number of threads that held when the first of them came."""
-
-
-@contextmanager
-def one_thread() -> Generator[None]:
-    """Have OpenBLAS work on the calling thread alone: waking others costs more than products this small."""
-    blas = _blas()
-    if blas is None:
-        yield
-        return
-    with _blas_lock:
-        _blas_users.append(_blas_users[0] if _blas_users else blas.get())
-        blas.set(1)
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            before = _blas_users.pop()
-            if not _blas_users:
-                blas.set(before)
+def _openblas() -> _OpenBlas:
+    return _OpenBlas()

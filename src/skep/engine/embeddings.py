@@ -28,7 +28,7 @@ from skep.errors import (
     SkepError,
     StorageError,
 )
-from skep.model import WORDS_ALONE
+from skep.model import NOT_READ, WORDS_ALONE
 from skep.storage.sqlite_store import SqliteStore
 from skep.storage.vectors import Made, Space, packed, unpacked
 
@@ -211,6 +211,13 @@ class Embeddings:
         return f"the model behind the stored vectors ({space.fingerprint}) is not at hand: {self._old[2]}"
 
     @property
+    def model(self) -> bool:
+        """True where a model made the vectors that answer now, and not a table of words: its cosines weigh more."""
+        space = self.store.active_space()
+        embedder = self.for_space(space) if space is not None else None
+        return not (embedder or self.embedder).instant
+
+    @property
     def waits(self) -> bool:
         """True where a question may have to wait for its vector."""
         old = self._old
@@ -241,12 +248,12 @@ class Embeddings:
         active, building = self.store.active_space(), self.store.building_space()
         if building is not None and active is not None:
             left = self.store.vectors.waiting(building.number)
-            return f"{active.name} answers until {building.name} has read {_memories(left)} more"
+            return f"{_memories(left)} {NOT_READ} {building.name} yet; {active.name} answers until then"
         if active is None or self.embedder.instant or not self.store.vectors.any_waiting(active.number):
             return ""
         left = self.store.vectors.waiting(active.number)
-        stand_in = "rough vectors" if hasattr(self.for_space(active), "draft") else "their words"
-        return f"{_memories(left)} not read by {active.name} yet and found by {stand_in} until then"
+        stand_in = "words and rough vectors" if hasattr(self.for_space(active), "draft") else "words"
+        return f"{_memories(left)} {NOT_READ} {active.name} yet and found by {stand_in} until then"
 
     def at_once(self, text: str, memory_id: str = "") -> NDArray[np.float32] | None:
         """The vector of a memory for comparing it with others; None where only a slow embedder could make it.

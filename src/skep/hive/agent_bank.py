@@ -384,7 +384,7 @@ class AgentBank(Wholly):
             return bank.resolve_judgement(a, b, decision, by or self.name)
 
     def learn(
-        self, task: str, outcome: str | bool, *, used: str | Iterable[str] = (), **details: Any
+        self, task: str, outcome: str | bool | float, *, used: str | Iterable[str] = (), **details: Any
     ) -> Learned:
         """Record how a task went; see `Bank.learn`."""
         ids = clean_ids("used", used)

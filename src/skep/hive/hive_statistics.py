@@ -179,7 +179,7 @@ class Wholly(Bank):
 
         The list says, as `missing`, who could not be asked.
         """
-        from skep.lifecycle.learn import Candidate, best_of
+        from skep.lifecycle.learn import Candidate, best_of, context_match
 
         if self._alone:
             return super().recommend(task, k, domain=domain, scope=scope, include_shared=include_shared)
@@ -192,7 +192,10 @@ class Wholly(Bank):
         found, heard = self.near(text, where, STRATEGIES)
         total, silent = self._counted()
         best = best_of(
-            [Candidate(one.memory, one.words, one.similarity) for one in found],
+            [
+                Candidate(one.memory, one.words, context_match(text, one.memory, one.similarity))
+                for one in found
+            ],
             k=wanted,
             domain=field,
             total=sum(part.trials for part in total),

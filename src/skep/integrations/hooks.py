@@ -261,7 +261,7 @@ def best_for(store: SqliteStore, prompt: str, now: float) -> list[Memory]:
 
 
 def is_current(memory: Memory, now: float) -> bool:
-    """Whether a memory may speak up unasked: it holds now, and is still trusted."""
+    """True if a memory may speak up unasked: it holds now, and is still trusted."""
     return (
         memory.status in ("active", "pending")
         and (memory.valid_from is None or memory.valid_from <= now)
@@ -272,7 +272,7 @@ def is_current(memory: Memory, now: float) -> bool:
 
 
 def speaks_to(held: set[str], weights: Mapping[str, float], length: int = TYPICAL_WORDS) -> bool:
-    """Whether a memory that holds some of the words of a prompt is about it, rather than merely near it.
+    """True if a memory that holds some of the words of a prompt is about it, rather than merely near it.
 
     It must hold at least two of them (or the only one), and a fair share of their weight: a long prompt has many
     words beside the point, so of those only the heaviest count. A long memory holds many words by chance, so more

@@ -236,17 +236,17 @@ class ByHand:
         self._spoken |= {i: i in found for i in new}
 
     def stands(self, memory_id: str, beside: str) -> bool:
-        """Whether somebody brought a memory back, and neither it nor the one beside it was told anything since."""
+        """True if somebody brought a memory back, and neither it nor the one beside it was told anything since."""
         back = self._back(memory_id)
         return back > NEVER and back > max(self._told(memory_id), self._told(beside))
 
     def unmerged(self, memory_id: str) -> bool:
-        """Whether somebody took a merge of a memory back, and its words have not changed since."""
+        """True if somebody took a merge of a memory back, and its words have not changed since."""
         back = self._back(memory_id, merged=True)
         return back > NEVER and back > self._told(memory_id)
 
     def trusted(self, memory_id: str) -> bool:
-        """Whether somebody brought a memory back, and nothing spoke against it since."""
+        """True if somebody brought a memory back, and nothing spoke against it since."""
         back = self._back(memory_id)
         if back == NEVER:
             return False
@@ -255,7 +255,7 @@ class ByHand:
         return back > doubted(memory_id, [event for event in events if event.id not in void])
 
     def kept(self, memory_id: str, *fields: str) -> bool:
-        """Whether somebody brought a memory back, and none of these fields was revised since."""
+        """True if somebody brought a memory back, and none of these fields was revised since."""
         back = self._back(memory_id)
         return back > NEVER and not any(
             order(event) > back and not event.body.get("changes", {}).keys().isdisjoint(fields)

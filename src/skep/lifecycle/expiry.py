@@ -146,7 +146,7 @@ def rederive(engine: Engine) -> list[Action]:
 
 
 def _stands(engine: Engine, source: Memory) -> bool:
-    """Whether something can still be derived from a memory; what was only summed up has lost nothing."""
+    """True if something can still be derived from a memory; what was only summed up has lost nothing."""
     if in_doubt(engine, source):
         return False
     return source.status in CURRENT or summed_up(engine, source.id)

@@ -58,7 +58,7 @@ def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
 
 
 def in_doubt(engine: Engine, memory: Memory) -> bool:
-    """Whether something contradicts a memory, or what it was derived from no longer stands: nothing follows from it."""
+    """True if something contradicts a memory, or what it was derived from no longer stands: nothing follows from it."""
     return memory.stale or memory.disputes > 0 or engine.contradicted(memory.id)
 
 
@@ -152,7 +152,7 @@ def conventions(engine: Engine, episodes: Sequence[Memory]) -> list[tuple[str, l
 
 
 def _is_known(engine: Engine, text: str, episode: Memory) -> bool:
-    """Whether some fact of the same scope says a text."""
+    """True if some fact of the same scope says a text."""
     fact = Memory(id="", kind="fact", text=text, scope=episode.scope, created_at=episode.created_at)
     return any(conflict.kind == "duplicate" for conflict in find_for(engine, fact))
 
@@ -347,7 +347,7 @@ class _Talk:
         return actions, left
 
     def _says(self, fact: Memory, episode: Memory, sources: Sequence[Memory]) -> bool:
-        """Whether an episode says a fact that was distilled from others."""
+        """True if an episode says a fact that was distilled from others."""
         if self.supports(fact.text, episode.id):
             return True
         if any(fact.text in source.text or fact.text in worth_keeping(source.text) for source in sources):
@@ -391,7 +391,7 @@ class _Talk:
         return sorted(votes, key=lambda text: -votes[text])[:WEIGHED]
 
     def _outdated(self, text: str, says: list[Memory]) -> bool:
-        """Whether something newer near the episodes does not let the statement stand."""
+        """True if something newer near the episodes does not let the statement stand."""
         ids = {each.id for each in says}
         last = max(each.created_at for each in says)
         beside = {i for each in says for i in self.near.get(each.id, ()) if i not in ids}
@@ -411,7 +411,7 @@ class _Talk:
         self._supports.update(zip(keys, answers, strict=True))
 
     def supports(self, text: str, memory_id: str) -> bool:
-        """Whether an episode supports a text."""
+        """True if an episode supports a text."""
         if (text, memory_id) not in self._supports:
             self._ask([(text, memory_id, SAME_EVENT)])
         return self._supports[text, memory_id]
@@ -422,7 +422,7 @@ def _when(memory: Memory) -> tuple[float, str]:
 
 
 def _lasting(memory: Memory) -> bool:
-    """Whether a memory has no end; what lasts is never put together with what does not."""
+    """True if a memory has no end; what lasts is never put together with what does not."""
     return memory.expires_at is None
 
 

@@ -1,11 +1,8 @@
-"""Asking the user's own agent: the prompt on standard input, the answer on standard output.
+"""Judges that decide about pairs of memories which rules leave open: rules, an endpoint, a command, or a callable.
 
-Asking a model behind an address: one request on the standard library, and what it cost.
-
-Who decides what rules cannot: rules, an endpoint, an agent's command line, or a callable.
-
-Everything that is queued goes to the judge in one batch. Its answer is checked; what is missing or makes no sense is
-asked for once more, and then both memories are kept, which is always safe.
+All queued pairs go to a judge in one batch: a prompt on the standard input of the user's own agent, or one request
+to an address, with what it cost. The answer is checked; what is missing or makes no sense is asked for once more, and
+then both memories are kept, which is always safe. The judgement queue calls this; it touches no bank.
 """
 
 from __future__ import annotations
@@ -253,7 +250,7 @@ class RulesJudge:
 
 
 def _of_a_series(a: str, b: str) -> bool:
-    """Whether two texts begin with different numbers of one kind of thing: "user 7 …" and "user 8 …"."""
+    """True if two texts begin with different numbers of one kind of thing: "user 7 …" and "user 8 …"."""
     one, other = _NUMBERED.match(a), _NUMBERED.match(b)
     if one is None or other is None:
         return False

@@ -1,6 +1,7 @@
-"""The judgements that wait, and those that were made; kept as settings, so that every replica knows them.
+"""Pairs that wait for a judge and pairs that were decided, kept as settings, so that every replica knows them.
 
-Asking the judge: one batch within the limits, once more for what it left out, and both memories kept otherwise.
+`ask` sends one batch within the limits, once more for what the judge left out, and keeps both memories otherwise.
+Maintenance and the façade (`bank/`) call this; only a `Run` writes.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def known_pairs(engine: Engine, changed: Sequence[Memory]) -> Known:
 
 
 def _still_said(judgement: Judgement, memories: Mapping[str, Memory]) -> bool:
-    """Whether two memories say what they said when they were judged, as far as they are known."""
+    """True if two memories say what they said when they were judged, as far as they are known."""
     older, newer = memories.get(judgement.older), memories.get(judgement.newer)
     if older is None or newer is None or not judgement.words:
         return True

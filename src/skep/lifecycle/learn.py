@@ -1,17 +1,16 @@
-"""Learning from outcomes: observe, analyse, learn, adapt, apply.
+"""Learning from outcomes: events of one outcome, procedures recommended for a task, and the effect of each memory.
 
 An outcome moves the confidence of what was used in it, links what was used together, and leaves a procedure behind.
-`recommend` ranks procedures by what became of them.
+`recommend` ranks procedures by their record and declines where none fits the task. `effects` estimates what a memory is
+worth. The façade (`bank/`) and a hive call this.
 
-Did memory help? What outcomes say about each memory, and what withholding says about its effect.
-
-A small share of recalls leaves one hit out at random. How likely a memory is to be that one depends on how many hits
-there were, and so on the query: easy and hard tasks may recall different numbers of them. Among recalls with the same
-number of hits and the same share, tasks in which everything was shown and tasks in which one memory was withheld differ
-by chance alone. So success rates are compared within such groups, and the differences averaged with the weights of
-Mantel and Haenszel, which give most to the groups that can tell most and nothing to those in which a memory was always,
-or never, shown. Tasks in which another memory was withheld are left out: they would charge that one's absence to this
-one's presence. Pure but for the outcomes it is given.
+How an effect is estimated: a small share of recalls leaves one hit out at random. How likely a memory is to be that
+one depends on how many hits there were, and so on the query: easy and hard tasks may recall different numbers of
+them. Among recalls with the same number of hits and the same share, tasks in which everything was shown and tasks in
+which one memory was withheld differ by chance alone. So success rates are compared within such groups, and the
+differences averaged with the weights of Mantel and Haenszel, which give most to the groups that can tell most and
+nothing to those in which a memory was always, or never, shown. Tasks in which another memory was withheld are left
+out: they would charge that one's absence to this one's presence. Pure but for the outcomes it is given.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ import msgspec
 from skep.confidence import procedure_score
 from skep.engine.engine import Engine
 from skep.errors import InvalidInputError
+from skep.events import voided
 from skep.filters import Filter
 from skep.lifecycle.similar_memories import derived_from
 from skep.model import CURRENT, Event, Hit, Link, Memory, Outcome, Scope
@@ -35,6 +35,9 @@ from skep.semantics.find_conflicts import find_for
 from skep.storage.sqlite_store import Plan
 from skep.text.terms import query_terms
 
+GRADE = "grade"
+"""The metric of an outcome that says how well it went, 0 to 1."""
+Z95 = 1.959964
 TOGETHER = "used_with"
 """The relation between memories that were used in one successful task."""
 STEP = 0.2
@@ -50,6 +53,16 @@ PRIOR = 0.5
 """How often a strategy that was never tried is expected to work. One that works less often than that gains less by
 having been used much, and nothing if it never works: else what was tried first would be recommended for ever."""
 FITTING = 0.5
+BAR = 0.2
+"""Context match below which a procedure does not fit a task."""
+BY_WORDS = 2 / 3
+"""Context match of a procedure that holds every word of a task."""
+TASKS = 20
+"""Tasks in which a procedure worked that a new task is compared with."""
+USES = 10
+"""Uses after which a procedure may be left out because it keeps failing."""
+WORKS = 0.5
+"""Success rate below which a procedure fails more often than not; a graded outcome from here on is a success."""
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +95,31 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
         return line + (f"; by analogy with {self.analogy_of}" if self.analogy_of else "")
 
 
+def context_match(task: str, memory: Memory, cosine: float, tasks: Iterable[str] = ()) -> float:
+    """How well a procedure fits a task, 0 to 1.
+
+    By its calibrated cosine, or by the share of the task's words that it holds, or that one of the `tasks` does in
+    which it worked before.
+    """
+    words = query_terms(task)
+    texts = (f"{memory.title or ''} {memory.text}", str(memory.metadata.get("task", "")), *tasks)
+    share = max(len(set(words).intersection(query_terms(text))) for text in texts) / max(1, len(set(words)))
+    return max(0.0 if math.isnan(cosine) else cosine, BY_WORDS * share)
+
+
+def keeps_failing(success: float, trials: int) -> bool:
+    """True if even the upper bound of a success rate (Wilson, 95 %) says that a procedure fails more often than not.
+
+    >>> keeps_failing(1 / 10, 10), keeps_failing(2 / 10, 10), keeps_failing(0.0, 9)
+    (True, False, False)
+    """
+    if trials < USES:
+        return False
+    share = Z95**2 / trials
+    spread = Z95 * math.sqrt(success * (1 - success) / trials + share / (4 * trials))
+    return (success + share / 2 + spread) / (1 + share) < WORKS
+
+
 def outcome_of(event: Event) -> Outcome:
     """An outcome from its event."""
     body = event.body
@@ -101,7 +139,7 @@ def learn(
     engine: Engine,
     task: str,
     *,
-    success: bool,
+    success: bool | float,
     used: Sequence[str] = (),
     metrics: Mapping[str, float] | None = None,
     task_type: str | None = None,
@@ -113,7 +151,10 @@ def learn(
     withheld: Sequence[str] = (),
     withhold: float | None = None,
 ) -> Learned:
-    """Record how a task went, and what follows from it, in one transaction."""
+    """Record how a task went, and what follows from it, in one transaction. A grade of 0 to 1 is kept as a metric."""
+    if not isinstance(success, bool):
+        metrics = {**(metrics or {}), GRADE: success}
+        success = success >= WORKS
     engine.known(*used)
     used = list(dict.fromkeys(_standing(engine, memory_id) for memory_id in used))
     scopes = {engine.memory(memory_id).scope for memory_id in used}
@@ -233,18 +274,59 @@ def recommend(
     engine.index.refresh()
     pool = engine.index.search(query_terms(task), vector, where, k_words=CANDIDATES, k_vectors=CANDIDATES)
     found = engine.memories([int(row) for row in pool.rows])
+    records = {memory.id: _record(engine, memory) for memory in found.values()}
     candidates = [
         Candidate(
             found[int(row)],
             float(words),
-            0.0 if math.isnan(cosine) else max(0.0, engine.embeddings.calibrate(float(cosine))),
+            context_match(
+                task,
+                found[int(row)],
+                engine.embeddings.calibrate(float(cosine)),
+                records[found[int(row)].id].tasks,
+            ),
         )
         for row, words, cosine in zip(pool.rows, pool.words, pool.cosine, strict=True)
         if int(row) in found
     ]
     return best_of(
-        candidates, k=k, domain=domain, total=engine.trials(), now=now, links=engine.links, get=engine.get
+        candidates,
+        k=k,
+        domain=domain,
+        total=engine.trials(),
+        now=now,
+        links=engine.links,
+        get=engine.get,
+        success_of=lambda memory: records[memory.id].success,
     )
+
+
+class _Record(NamedTuple):
+    """What outcomes say of a procedure: its success rate, grades included, and the last tasks in which it worked."""
+
+    success: float
+    tasks: Sequence[str] = ()
+
+
+def _record(engine: Engine, memory: Memory) -> _Record:
+    trials = memory.successes + memory.failures
+    if not trials:
+        return _Record(PRIOR)
+    events = engine.log.of(memory.id)
+    void = voided(events)
+    tried = [event.body for event in events if event.kind == "outcome" and event.id not in void]
+    tasks = [body["task"] for body in tried if body["success"]][-TASKS:]
+    graded = any(GRADE in body.get("metrics", ()) for body in tried)
+    if not graded or len(tried) != trials:  # others were counted with a copy that was merged
+        return _Record(success_rate(memory), tasks)
+    grades = [body.get("metrics", {}).get(GRADE, float(body["success"])) for body in tried]
+    return _Record(sum(grades) / trials, tasks)
+
+
+def success_rate(memory: Memory) -> float:
+    """Share of the uses of a procedure that were successes; what is expected where it was never tried."""
+    trials = memory.successes + memory.failures
+    return memory.successes / trials if trials else PRIOR
 
 
 class Candidate(NamedTuple):
@@ -264,6 +346,7 @@ def best_of(
     now: float,
     links: Callable[[str], Sequence[Link]],
     get: Callable[[str], Memory | None],
+    success_of: Callable[[Memory], float] = success_rate,
 ) -> list[Recommendation]:
     """The best of some strategies, then those of other domains that they are linked to.
 
@@ -275,32 +358,36 @@ def best_of(
         now: The time of asking.
         links: The links that touch a memory.
         get: A memory by id.
+        success_of: The success rate of a procedure, grades included.
     """
     ranked: list[Recommendation] = []
     for memory, _, near in _fitting(candidates):
+        if keeps_failing(success_of(memory), memory.successes + memory.failures):
+            continue
         match = near * (1.0 if domain is None or memory.domain in (None, domain) else 0.5)
-        ranked.append(_rated(memory, memory.successes + memory.failures, total, match, now))
+        ranked.append(_rated(memory, success_of(memory), total, match, now))
     ranked.sort(key=lambda r: (-r.score, -r.parts["context"], r.memory.id))
     best = ranked[:k]
     return best + _analogies(links, get, best, total, now)[: max(0, k - len(best))]
 
 
 def _fitting(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates about this kind of task: at least half as close as the closest, by words and meaning together.
+    """The candidates about this kind of task: above the bar, and at least half as close as the closest.
 
     The four factors say what works, not what a task is about, so a proven strategy for something else must not even
     stand for election.
     """
+    candidates = [one for one in candidates if one.context >= BAR]
     most = max((one.words for one in candidates), default=0.0) or 1.0
     bar = FITTING * max((one.words / most + one.context for one in candidates), default=0.0)
     return [one for one in candidates if one.words / most + one.context >= bar]
 
 
 def _rated(
-    memory: Memory, trials: int, total: int, match: float, now: float, analogy_of: str | None = None
+    memory: Memory, success: float, total: int, match: float, now: float, analogy_of: str | None = None
 ) -> Recommendation:
+    trials = memory.successes + memory.failures
     days = max(0.0, (now - max(memory.last_evidence_at, memory.created_at)) / DAY)
-    success = memory.successes / trials if trials else PRIOR
     parts = {
         "success": success,
         "usage": min(1.0, success / PRIOR) * trials / total if total else 0.0,
@@ -336,12 +423,14 @@ def _analogies(
                 continue
             seen.add(other)
             trials = memory.successes + memory.failures
+            if keeps_failing(success_rate(memory), trials):
+                continue
             match = recommendation.parts["context"] * link.strength
-            found.append(_rated(memory, trials, max(total, trials), match, now, recommendation.memory.id))
+            rated = _rated(
+                memory, success_rate(memory), max(total, trials), match, now, recommendation.memory.id
+            )
+            found.append(rated)
     return sorted(found, key=lambda r: (-r.score, r.memory.id))
-
-
-Z95 = 1.959964
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -358,7 +447,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves no doubt about the direction."""
+        """True if the interval leaves no doubt about the direction."""
         return self.low > 0 or self.high < 0
 
 

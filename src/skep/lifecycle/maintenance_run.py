@@ -1,8 +1,6 @@
-"""What maintenance plans and what it did.
+"""One run of maintenance: planned actions, the lease that keeps others out, transactions, and the report.
 
-One run of maintenance at a time: a lease in the bank's file that beats while the run is alive.
-
-One run of maintenance: writes what steps planned, remembers how far each came, and keeps the report.
+A lease in the bank's file beats while the run is alive. `Run` is the only part of this room that writes for a step.
 """
 
 from __future__ import annotations
@@ -167,7 +165,7 @@ class Run:
 
     @property
     def dry(self) -> bool:
-        """Whether nothing is written."""
+        """True if nothing is written."""
         return self.lease is None
 
     def head(self) -> int:

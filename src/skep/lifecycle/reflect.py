@@ -1,12 +1,9 @@
-"""Forgetting what was summed up, if that was asked for, even when a run was cut short in between.
-
-The event that replaces episodes by a summary stands in one transaction with a note of what is to be forgotten. The
-note goes when that is done, so a run that finds one finishes what another began.
-
-Reflection: clusters of episodes become one memory of a higher level, which replaces them.
+"""Plans of the step `reflect`: clusters of episodes become one summary of a higher level, which replaces them.
 
 Each level is clustered by itself: three episodes that tell of the same thing make a summary of level 1, three such
-summaries one of level 2. Whether the episodes came in one run or one by one makes no difference.
+summaries one of level 2. Whether the episodes came in one run or one by one makes no difference. With `hard` the
+episodes are forgotten: a note of them stands in the transaction that replaces them and goes when that is done, so that
+a run that finds one finishes what another began.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ def finish(run: Run) -> str:
 
 
 def _is_note(key: str, value: object) -> bool:
-    """Whether a setting is a note of ours; anybody may have settings under any name."""
+    """True if a setting is a note of ours; anybody may have settings under any name."""
     if not isinstance(value, list) or not value:
         return False
     ids = cast("list[object]", value)
@@ -69,7 +66,7 @@ def _is_note(key: str, value: object) -> bool:
 
 
 def summed_up(engine: Engine, memory_id: str) -> bool:
-    """Whether a memory is replaced by a summary of it, and not by something else since."""
+    """True if a memory is replaced by a summary of it, and not by something else since."""
     memory = engine.get(memory_id)
     if memory is None or memory.status != "superseded" or memory.superseded_by is None:
         return False
@@ -105,7 +102,7 @@ TRUST = 1.0
 
 
 def admitted(engine: Engine, memory: Memory) -> bool:
-    """Whether a memory may be summed up; what is pinned stays as it is, and what expires goes by itself.
+    """True if a memory may be summed up; what is pinned stays as it is, and what expires goes by itself.
 
     An episode in doubt would be replaced by a summary that does not stand on it. A summary is said again instead.
     """

@@ -42,6 +42,10 @@ SHORT = 12
 NEAR = 0.5
 """Similarity from which two memories are compared; a write, which looks at one memory, goes further."""
 CLEAR_CONFLICT = 0.90
+PAIRS_EACH = 2
+"""Pairs that one run compares per memory on average, the nearest first, so that its cost grows with what is new."""
+FEW_PAIRS = 10_000
+"""Pairs that every run compares where there are so many."""
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
 MOST_WAITING = 4
@@ -112,7 +116,8 @@ def _pairs(
             key = key_of(memory.id, other.id)
             if key not in pairs and key not in decided and comparable(memory, other):
                 pairs[key] = *_older_first(memory, other, now), similarity
-    return list(pairs.values())
+    most = max(FEW_PAIRS, PAIRS_EACH * len(memories))
+    return sorted(pairs.values(), key=lambda pair: (-pair[2], pair[0].id, pair[1].id))[:most]
 
 
 def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
@@ -123,7 +128,7 @@ def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
 
 
 def _replaces(newer: Memory, older: Memory, now: float) -> bool:
-    """Whether one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
+    """True if one memory is known to be the later one: by its date, or by the order in which its writer wrote."""
     dated = max(newer.created_at, older.created_at) <= now + AHEAD_SECONDS
     if dated and newer.created_at != older.created_at:
         return newer.created_at > older.created_at
@@ -131,7 +136,7 @@ def _replaces(newer: Memory, older: Memory, now: float) -> bool:
 
 
 def mergeable(a: Memory, b: Memory) -> bool:
-    """Whether rules may merge two memories: copies of one statement, of one kind, scope, domain and time."""
+    """True if rules may merge two memories: copies of one statement, of one kind, scope, domain and time."""
     return (
         (a.kind, a.scope) == (b.kind, b.scope)
         and a.polarity * b.polarity != -1
@@ -249,7 +254,7 @@ def resolve_clear(
 
 
 def extracted(memory: Memory) -> bool:
-    """Whether maintenance made a fact of what episodes say; those stay when it replaces the fact."""
+    """True if maintenance made a fact of what episodes say; those stay when it replaces the fact."""
     return (memory.source or "").startswith(EXTRACTED)
 
 

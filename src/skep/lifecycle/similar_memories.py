@@ -1,8 +1,6 @@
-"""The memories near others, within their own scope, with their similarity on the common scale.
+"""Memories near others by meaning or by words, within their scope; groups of them; fields that a group shares.
 
-Groups of memories that mean the same: disjoint sets, and groups by density. Pure.
-
-What something that was derived from several memories has from them. Pure.
+Every step of maintenance that compares memories calls this. It reads through the engine and writes nothing.
 """
 
 from __future__ import annotations
@@ -148,7 +146,7 @@ def sharing_words(
 
 
 def _few_words(text: str, most: int) -> bool:
-    """Whether a text has at most so many different words."""
+    """True if a text has at most so many different words."""
     return len(whole_words(text)) <= most
 
 

@@ -1,9 +1,8 @@
-"""From several texts to one, without a model: the sentence that stands for the rest. Pure.
+"""Several texts to one text: by the sentence that stands for the rest, or by a model of the user's.
 
-A model that finds the words: the user's own agent, any program or an endpoint, asked about all clusters at once.
-
-What the batch will take is estimated before it is sent, and it is cut to what may be spent; the others wait. An answer
-that leaves something out is asked for once more.
+A model (an agent's command, any program or an endpoint) is asked about all clusters at once. The cost of the batch is
+estimated before it is sent, and it is cut to what may be spent; the others wait. What an answer leaves out is asked for
+once more. Extraction and reflection call this; it touches no bank.
 """
 
 from __future__ import annotations

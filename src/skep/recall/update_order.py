@@ -1,13 +1,16 @@
 """The update of a memory takes its place in an answer; the other way round where the question asks for before.
 
 Two sources say that one memory updates another: `updates` links, which are certain, and the comparer of `semantics`,
-which may be wrong and therefore only re-orders. Nothing is hidden. The recaller hands `UpdateOrder` to the pipeline.
+which may be wrong. The comparer only re-orders: nothing is hidden, and a hit is flagged as outdated only where the
+comparer is nearly certain. The recaller hands `UpdateOrder` to the pipeline. `training/fit_update_order.py` fits the
+weights; training/UPDATE_ORDER.md has the figures with each writer left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,8 +18,6 @@ from skep.semantics.link_graph import UPDATES
 from skep.semantics.pair_judge import update_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     from skep.model import Link
@@ -28,12 +29,28 @@ HEAD = 10
 """The first hits that may give their place to an update."""
 POOL = 30
 """The candidates that may be the update of one of them."""
+WORTH = -2.5
+"""The log odds of the comparer from which a pair is looked at."""
+WEIGHTS = (0.193, 1.489, 4.347, -1.431, 0.268)
+BIAS = -3.685
+"""Of the log odds of the comparer, the newer one's share of the older one's score, their cosine, the share of the
+question that only the older one holds, and the logarithm of the days between them."""
 LIKELY = 0.5
-"""The score of the comparer from which one memory takes the place of another."""
-FAR = 0.4
-"""The least share of the older one's score that the newer one must have."""
-MARKED_FROM = 0.9
-"""The score of the comparer from which the older one is flagged as outdated."""
+"""The probability from which the newer memory takes the place of the older one."""
+MARKED = 0.95
+"""The probability of the comparer from which the older memory is flagged as outdated."""
+CERTAIN = 20.0
+"""The log odds of a link."""
+DAY = 86_400.0
+
+
+class Pairs(NamedTuple):
+    """Pairs of places in a pool: of each newer memory the one that it most likely updates."""
+
+    older: NDArray[np.intp]
+    newer: NDArray[np.intp]
+    odds: Floats
+    """Log odds of the comparer."""
 
 
 class UpdateOrder:
@@ -46,69 +63,90 @@ class UpdateOrder:
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
-        texts = call.sources.texts(pool.rows)
-        scores = self._scores(pool, texts, call)
-        older_of = _best_links(scores, pool.score)
-        if not older_of:
+        former = call.asked.of_before(call.sources.texts(pool.rows[:HEAD]))
+        pairs = best_pairs(pool, self._odds(pool, call), former=former)
+        if not len(pairs.older):
             return found
-        former = call.asked.of_before(texts[:HEAD])
-        order, outdated = _placed(older_of, scores, len(pool), former=former)
+        sure = probability(pair_features(pool, pairs, call)) >= LIKELY
+        sure |= pairs.odds >= CERTAIN
+        if not sure.any():
+            return found
+        older, newer = pairs.older[sure].tolist(), pairs.newer[sure].tolist()
+        order = placed(older, newer, len(pool), former=former)
+        marked = pairs.odds[sure] >= np.log(MARKED / (1 - MARKED))
+        outdated = {
+            int(pool.rows[one]): int(pool.rows[other])
+            for one, other, certain in zip(older, newer, marked.tolist(), strict=True)
+            if certain
+        }
         moved = found.take([*order, *range(len(pool), len(found))])
-        marked = {int(pool.rows[older]): int(pool.rows[newer]) for older, newer in outdated.items()}
-        return replace(moved, score=found.score, outdated=marked).noted(
-            "updates", note=f"{len(older_of)} updates among the first {len(pool)}"
-        )
+        moved = replace(moved, score=found.score, outdated=outdated)
+        return moved.noted("updates", note=f"{len(older)} among the first {len(pool)}")
 
-    def _scores(self, pool: Candidates, texts: list[str], call: Call) -> Floats:
-        """How surely each candidate (column) updates each older one (row); 1 where a link says so."""
-        count = len(pool)
-        scores = np.zeros((count, count))
+    def _odds(self, pool: Candidates, call: Call) -> Floats:
+        """The log odds that each candidate (column) updates each older one (row)."""
         memories = call.sources.memories(pool.rows)
-        older, newer = np.nonzero(pool.created_at[:, None] < pool.created_at[None, :])
+        odds = np.full((len(pool), len(pool)), -np.inf)
+        fits = np.array([memory.kind != "document" for memory in memories])
+        older, newer = np.nonzero(
+            (pool.created_at[:, None] < pool.created_at[None, :]) & fits[:, None] & fits[None, :]
+        )
         if len(older):
-            vectors = call.sources.vectors(pool.rows)
-            earlier, later = [texts[at] for at in older], [texts[at] for at in newer]
-            scores[older, newer] = update_scores(earlier, later, vectors[older], vectors[newer])
-        for row, memory in enumerate(memories):
-            if memory.kind == "document":
-                scores[row, :] = scores[:, row] = 0.0
+            texts, vectors = [memory.text for memory in memories], call.sources.vectors(pool.rows)
+            one, other = [texts[at] for at in older], [texts[at] for at in newer]
+            likely = update_scores(one, other, vectors[older], vectors[newer]).astype(np.float64)
+            odds[older, newer] = np.log(np.maximum(likely, 1e-9) / np.maximum(1 - likely, 1e-9))
         place = {memory.id: at for at, memory in enumerate(memories)}
         for link in self._links(list(place)):
             if link.rel == UPDATES and link.src in place and link.dst in place:
-                scores[place[link.dst], place[link.src]] = 1.0
-        return scores
+                odds[place[link.dst], place[link.src]] = CERTAIN
+        return odds
 
 
-def _best_links(scores: Floats, relevance: Floats) -> dict[int, int]:
-    """Of each newer candidate the one that it most likely updates, where that is likely enough."""
-    links: dict[int, int] = {}
-    for newer in range(scores.shape[1]):
-        older = int(scores[:, newer].argmax())
-        if scores[older, newer] >= LIKELY and relevance[newer] >= FAR * relevance[older]:
-            links[newer] = older
-    return links
+def best_pairs(pool: Candidates, odds: Floats, *, former: bool) -> Pairs:
+    """Of each newer memory the one that it most likely updates, where the order of the two would change."""
+    older = odds.argmax(axis=0)
+    newer = np.arange(len(pool))
+    best = odds[older, newer]
+    behind = older > newer if former else older < newer
+    head = np.minimum(older, newer) < HEAD
+    kept = (best > WORTH) & behind & head
+    return Pairs(older[kept], newer[kept], best[kept])
 
 
-def _placed(
-    older_of: dict[int, int], scores: Floats, count: int, *, former: bool
-) -> tuple[list[int], dict[int, int]]:
-    """The order of the candidates, and the newer one of each that is surely outdated."""
+def pair_features(pool: Candidates, pairs: Pairs, call: Call) -> Floats:
+    """One row per pair; the columns are those of `WEIGHTS`."""
+    older, newer, odds = pairs
+    vectors = call.sources.vectors(pool.rows)
+    raw = np.einsum("ij,ij->i", vectors[older], vectors[newer])
+    cosine = np.nan_to_num(call.sources.calibrate(raw.astype(np.float32)).astype(np.float64))
+    held = pool.signals.get("coverage", np.zeros(len(pool)))
+    days = (pool.created_at[newer] - pool.created_at[older]) / DAY
+    share = pool.score[newer] / np.maximum(pool.score[older], 1e-6)
+    return np.stack([odds, share, cosine, held[older] - held[newer], np.log1p(days)], axis=1)
+
+
+def probability(features: Floats) -> Floats:
+    """The probability that the newer memory of each pair answers the question and the older one does not."""
+    return 1.0 / (1.0 + np.exp(-(features @ np.array(WEIGHTS) + BIAS)))
+
+
+def placed(older: Sequence[int], newer: Sequence[int], count: int, *, former: bool) -> list[int]:
+    """The order of so many candidates in which each newer one stands before its older one, or after it if `former`."""
     before: dict[int, list[int]] = {}
-    for newer, older in older_of.items():
-        first, second = (older, newer) if former else (newer, older)
+    for one, other in zip(older, newer, strict=True):
+        first, second = (one, other) if former else (other, one)
         before.setdefault(second, []).append(first)
     order: list[int] = []
     seen: set[int] = set()
 
     def put(place: int) -> None:
-        if place in seen:
-            return
-        seen.add(place)
-        for each in sorted(before.get(place, ())):
-            put(each)
-        order.append(place)
+        if place not in seen:  # links of users may form a ring
+            seen.add(place)
+            for each in sorted(before.get(place, ())):
+                put(each)
+            order.append(place)
 
     for place in range(count):
         put(place)
-    sure = {older: newer for newer, older in older_of.items() if scores[older, newer] >= MARKED_FROM}
-    return order, sure
+    return order

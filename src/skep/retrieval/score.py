@@ -63,8 +63,8 @@ def recency(created_at: ArrayLike, now: float, *, rate: float = 0.1) -> Floats:
     return cast("Floats", np.exp(-rate * np.maximum(age, 0.0)))
 
 
-def confidence(stored: ArrayLike, last_evidence_at: ArrayLike, now: float, *, rate: float) -> Floats:
-    """Effective confidence: the stored one, faded by the days since the last evidence."""
+def confidence(stored: ArrayLike, last_evidence_at: ArrayLike, now: float, *, rate: float = 0.0) -> Floats:
+    """Confidence as it is stored; with a rate, faded by the days since the last evidence."""
     return np.asarray(stored, dtype=np.float64) * recency(last_evidence_at, now, rate=rate)
 
 

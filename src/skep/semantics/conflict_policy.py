@@ -99,7 +99,8 @@ def _by_policy(engine: Engine, body: Body, on_conflict: OnConflict, conflicts_of
     if on_conflict == "warn":
         conflicts = conflicts_of()
         memory = draft(body, engine.now())
-        kept = next((c.existing for c in conflicts if _is_copy(c.existing, memory)), None)
+        ends = "ttl" in body  # what ends by itself prolongs nothing that stays
+        kept = None if ends else next((c.existing for c in conflicts if _is_copy(c.existing, memory)), None)
         if kept is not None:
             engine.write(_confirming(engine, kept, memory, body))
             return Remembered(memory=engine.memory(kept.id), conflicts=conflicts, action="confirmed")
@@ -297,7 +298,7 @@ def _superseding(
 
 
 def _is_copy(existing: Memory, memory: Memory) -> bool:
-    """Whether a memory is the same statement as a stored one: same words, kind and scope, at the same time."""
+    """True if a memory is the same statement as a stored one: same words, kind and scope, at the same time."""
 
     def where(m: Memory) -> tuple[object, ...]:
         return m.kind, m.scope, m.polarity, m.level, m.valid_from, m.valid_to, m.expires_at

@@ -125,7 +125,7 @@ _REPORTED_UNKNOWN = lazy(
 
 
 def is_unanswered(text: str) -> bool:
-    """Whether a text is a session that asked something and got no answer.
+    """True if a text is a session that asked something and got no answer.
 
     >>> is_unanswered("User: which port has the broker? Assistant: I don't have a port for the broker stored.")
     True
@@ -173,7 +173,7 @@ def _parts(said: str) -> list[str]:
 
 
 def _knows_nothing(said: str) -> bool:
-    """Whether every sentence of an answer says that nothing is known, apologises or defers, and one says the first."""
+    """True if every sentence of an answer says that nothing is known, apologises or defers, and one says the first."""
     unknown = False
     for part in _parts(said):
         first, *others = _CLAUSES.split(part)
@@ -189,7 +189,7 @@ def _knows_nothing(said: str) -> bool:
 
 
 def _defers(clause: str) -> bool:
-    """Whether a clause after "but" only sends somebody elsewhere."""
+    """True if a clause after "but" only sends somebody elsewhere."""
     return _harmless(clause.split(" ", 1)[-1])
 
 
@@ -198,7 +198,7 @@ def _harmless(part: str) -> bool:
 
 
 def _only_asks(said: str) -> bool:
-    """Whether a turn asks, and tells at most a few words besides."""
+    """True if a turn asks, and tells at most a few words besides."""
     parts = _parts(said)
     others = [part for part in parts if not _ASKS.search(part)]
     return len(others) < len(parts) and not any(
@@ -207,7 +207,7 @@ def _only_asks(said: str) -> bool:
 
 
 def _reported(text: str) -> bool:
-    """Whether a report in one's own words says that somebody asked and the assistant did not know."""
+    """True if a report in one's own words says that somebody asked and the assistant did not know."""
     parts = _parts(text)
     asked = next((number for number, part in enumerate(parts) if _REPORT.search(part)), None)
     if asked is None or asked > 1:

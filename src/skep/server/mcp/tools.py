@@ -319,6 +319,7 @@ def default_tools() -> list[Tool]:
         tool(forget, title="Forget for good", destroys=True, repeats=True),
         tool(link, title="Link memories", repeats=True),
         tool(report_outcome, title="Report how a task went"),
+        tool(recommend, title="What worked before", reads=True),
         tool(memory_status, title="Memory status", reads=True),
     ]
 
@@ -340,15 +341,25 @@ def report_outcome(
     ] = None,
     task_type: Annotated[str | None, Meta(description="Kind of task, such as deploy or bugfix.")] = None,
     domain: str | None = None,
+    grade: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="How well it went, 0 to 1, where that says more than success."),
+    ] = None,
 ) -> str:
     """Report how a task went and which memories it relied on. Memories that helped are trusted more, those
     that misled less, and what worked can be recommended next time. Call it once per task, when you know the
     result."""
     learnt = call.bank().learn(
-        task, success, used=used, task_type=task_type, domain=domain, lesson=lesson, agent=client_name(call)
+        task,
+        success if grade is None else grade,
+        used=used,
+        task_type=task_type,
+        domain=domain,
+        lesson=lesson,
+        agent=client_name(call),
     )
     touch(call, *learnt.moved)
-    lines = [f"recorded {'success' if success else 'failure'} [{learnt.outcome.id}]"]
+    lines = [f"recorded {'success' if learnt.outcome.success else 'failure'} [{learnt.outcome.id}]"]
     lines += [f"[{one}] now has confidence {value:.2f}" for one, value in learnt.moved.items()]
     if learnt.procedure is not None:
         touch(call, learnt.procedure.id)
@@ -456,7 +467,6 @@ def maintain_with(judge: Sequence[str] | None) -> Callable[..., str]:
 def learning_tools(judge: Sequence[str] | None = None) -> list[Tool]:
     """The tools of this module that the full profile adds."""
     return [
-        tool(recommend, title="What worked before", reads=True),
         tool(maintain_with(judge), title="Clean up", destroys=True, repeats=True, long=True),
         tool(pending_judgements, title="Questions that wait", reads=True),
         tool(resolve_judgement, title="Answer a question", destroys=True, repeats=True),

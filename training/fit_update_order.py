@@ -1,0 +1,201 @@
+"""Fit the weights of `skep.recall.update_order` on the topic files, and measure them on writers left out.
+
+Banks of three topics of one writer (sixty memories) are asked all their questions through the ordinary pipeline. A pair
+of an older and a newer hit counts where one of them answers and the other does not. Both the comparer and the weights
+are fitted without the writer whose questions are measured. Needs scikit-learn; minutes on a processor.
+
+    python -m training.fit_update_order                    # prints weights and figures
+    python -m training.fit_update_order --vectors made.npy # vectors of `texts_of`, if they have been made
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skep.embedding.minilm import MiniLMEmbedder
+from skep.filters import Filter
+from skep.model import Memory, Scope
+from skep.recall import update_order
+from skep.retrieval.candidates import Call, Candidates
+from skep.retrieval.pipeline import run
+from skep.retrieval.recall_config import preset
+from skep.retrieval.sources import InMemorySources
+from skep.semantics import pair_judge
+from training.fit_judge import columns_of, fit_heads, rows_of, texts_of
+from training.topics import Question, Topic, read_topics
+
+FOLDS = 4
+TOPICS = 3
+EVERYWHERE = Scope(user="*", project="*", session="*")
+Array = Any
+
+
+class Known:
+    """The bundled encoder, each text embedded once."""
+
+    instant = False
+
+    def __init__(self, vectors: dict[str, Array]) -> None:
+        self._inner = MiniLMEmbedder()
+        self._vectors = vectors
+        self.dim, self.fingerprint = self._inner.dim, self._inner.fingerprint
+        self.calibration, self.calibrate = self._inner.calibration, self._inner.calibrate
+
+    def embed(self, texts: Sequence[str]) -> Array:
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        if new:
+            self._vectors.update(zip(new, self._inner.embed(new), strict=True))
+        return np.array([self._vectors[text] for text in texts])
+
+
+class Asked(NamedTuple):
+    """One question on a bank: its best hits before any order of updates, and the pairs among them."""
+
+    writer: str
+    kind: str
+    former: bool
+    right: Array
+    wrong: Array
+    pairs: update_order.Pairs
+    features: Array
+
+
+def banks(topics: Sequence[Topic]) -> Iterator[list[Topic]]:
+    """Three topics of one writer at a time."""
+    by_writer: defaultdict[str, list[Topic]] = defaultdict(list)
+    for topic in topics:
+        by_writer[topic.writer].append(topic)
+    for each in by_writer.values():
+        for start in range(0, len(each), TOPICS):
+            yield each[start : start + TOPICS]
+
+
+def links(topics: Sequence[Topic], vectors: dict[str, Array]) -> dict[str, Array]:
+    """The link weights of the comparer for each writer, fitted without that writer."""
+    rows = rows_of(topics, vectors)
+    columns = columns_of(rows, vectors, vectors, MiniLMEmbedder().calibrate)
+    writers = sorted({topic.writer for topic in topics})
+    of_row = np.array([row.writer for row in rows])
+    found: dict[str, Array] = {}
+    for fold in (writers[start::FOLDS] for start in range(FOLDS)):
+        head = fit_heads(columns, rows, ~np.isin(of_row, fold)).link[0]
+        found |= dict.fromkeys(fold, head)
+    return found
+
+
+def ask(bank: Sequence[Topic], embedder: Known, link: Array) -> Iterator[Asked]:
+    """Every question of a bank that has an answer."""
+    memories: list[Memory] = []
+    for number, topic in enumerate(bank):
+        for note in topic.notes:
+            at = datetime.fromisoformat(note.at).timestamp() + len(memories)
+            memories.append(
+                Memory(
+                    id=f"{number}.{note.id}", kind=note.kind, text=note.text, created_at=at, last_evidence_at=at
+                )
+            )  # fmt: skip
+    sources = InMemorySources(memories, embedder)
+    now = max(memory.created_at for memory in memories) + 86_400
+    texts, made = [memory.text for memory in memories], embedder.embed([memory.text for memory in memories])
+    at = np.array([memory.created_at for memory in memories])
+    older, newer = np.nonzero(at[:, None] < at[None, :])
+    columns = pair_judge.word_columns([texts[i] for i in older], [texts[j] for j in newer])
+    columns = np.concatenate([columns, pair_judge.vector_features(made[older], made[newer])], 1)
+    odds = np.full((len(memories), len(memories)), -np.inf)
+    odds[older, newer] = columns @ link[:-1] + link[-1]
+    config = preset("default", model=True)
+    for number, topic in enumerate(bank):
+        for question in topic.questions:
+            if question.answers:
+                yield _asked(question, number, topic.writer, sources, odds, now, config)
+
+
+def _asked(
+    question: Question, number: int, writer: str, sources: InMemorySources, odds: Array, now: float, config: Any
+) -> Asked:
+    seen: list[Asked] = []
+
+    def note(found: Candidates, call: Call) -> Candidates:
+        pool = found.first(update_order.POOL)
+        former = call.asked.of_before(call.sources.texts(pool.rows[: update_order.HEAD]))
+        pairs = update_order.best_pairs(pool, odds[np.ix_(pool.rows, pool.rows)], former=former)
+        ids = [memory.id.split(".", 1) for memory in call.sources.memories(pool.rows)]
+        mine = [each if owner == str(number) else "" for owner, each in ids]
+        seen.append(
+            Asked(
+                writer, question.type, former,
+                np.array([each in question.answers for each in mine]),
+                np.array([each in question.near for each in mine]),
+                pairs, update_order.pair_features(pool, pairs, call),
+            )
+        )  # fmt: skip
+        return found
+
+    where = Filter(scope=EVERYWHERE, min_confidence=0.0, now=now)
+    run(question.text, config, sources, now, where=where, updates=note)
+    return seen[0]
+
+
+def fitted(asked: Sequence[Asked]) -> tuple[Array, float]:
+    """Weights and bias of a logistic regression over the pairs of questions about the present."""
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = [], []
+    for each in asked:
+        for older, newer, row in zip(each.pairs.older, each.pairs.newer, each.features, strict=True):
+            if not each.former and each.right[older] != each.right[newer]:
+                x.append(row)
+                y.append(each.right[newer])
+    model = LogisticRegression(C=10, max_iter=2000).fit(np.array(x), np.array(y))
+    return model.coef_[0], float(model.intercept_[0])
+
+
+def figures(asked: Sequence[Asked], weights: dict[str, tuple[Array, float]], likely: float) -> str:
+    """First right / among five / outdated or look-alike above the answer, by kind of question."""
+    found: defaultdict[str, list[tuple[bool, bool, bool | None]]] = defaultdict(list)
+    for each in asked:
+        coefficients, bias = weights[each.writer]
+        sure = 1 / (1 + np.exp(-(each.features @ coefficients + bias))) >= likely
+        order = update_order.placed(
+            each.pairs.older[sure].tolist(), each.pairs.newer[sure].tolist(), len(each.right), former=each.former
+        )
+        right, wrong = each.right[order], each.wrong[order]
+        above = bool(wrong[: int(right.argmax()) if right.any() else 5].any()) if each.wrong.any() else None
+        for kind in ("all", each.kind):
+            found[kind].append((bool(right[0]), bool(right[:5].any()), above))
+    return "  ".join(
+        f"{kind} {np.mean([a for a, _, _ in got]):.3f}/{np.mean([b for _, b, _ in got]):.3f}"
+        f"/{np.mean([c for _, _, c in got if c is not None]):.2f}"
+        for kind, got in sorted(found.items())
+    )
+
+
+def main() -> None:
+    """Print weights, and figures with each writer left out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vectors", type=Path)
+    args = parser.parse_args()
+    topics = read_topics()
+    texts = texts_of(topics)
+    made = MiniLMEmbedder().embed(texts) if args.vectors is None else np.load(args.vectors)
+    vectors = dict(zip(texts, made, strict=True))
+    link, embedder = links(topics, vectors), Known(vectors)
+    asked = [each for bank in banks(topics) for each in ask(bank, embedder, link[bank[0].writer])]
+    coefficients, bias = fitted(asked)
+    print("weights", coefficients.round(3).tolist(), "bias", round(bias, 3))
+    writers = sorted({each.writer for each in asked})
+    left_out = {writer: fitted([each for each in asked if each.writer != writer]) for writer in writers}
+    print("without", figures(asked, left_out, 2.0))
+    for likely in (0.4, 0.45, 0.5, 0.55, 0.6, 0.7):
+        print(likely, figures(asked, left_out, likely))
+
+
+if __name__ == "__main__":
+    main()
