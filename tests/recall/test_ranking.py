@@ -188,23 +188,18 @@ def test_a_deployed_config_counts_as_it_does_in_recall(filled: Bank) -> None:
     assert same(order, filled.recall("cache port"))
 
 
-def test_what_a_newer_memory_revises_comes_behind_it_as_it_does_in_recall(
-    bank_path: Path, clock: Clock
-) -> None:
-    with Bank.open(bank_path, now=clock) as bank:
-        old, new = (
-            bank.remember(text, kind="episode", on_conflict="ignore").memory.id
-            for text in (
-                "I'm planning a movie night for the family, and the snack budget is $50, so what should we get?",
-                "Thinking about drinks for Friday: I've adjusted the snack budget to $75, can you suggest some?",
-            )
-        )
-        asked = "What is the snack budget for the family movie night?"
-        assert bank.rank(asked).ids == (old, new)
-        bank.maintain()
-        order = bank.rank(asked)
-        assert order.ids == (new, old)
-        assert same(order, bank.recall(asked))
+def test_an_update_comes_first_as_it_does_in_recall(bank: Bank, clock: Clock) -> None:
+    old = bank.remember("The snack budget for the movie night is $50").memory.id
+    clock.pass_days(1)
+    new = bank.remember("Drinks on Friday cost up to $75").memory.id
+    asked = "What is the snack budget for the movie night?"
+    assert bank.rank(asked).ids == (old, new)
+
+    bank.link(new, old, "updates")
+
+    order = bank.rank(asked)
+    assert order.ids == (new, old)
+    assert same(order, bank.recall(asked))
 
 
 def test_what_recall_refuses_is_refused(bank: Bank) -> None:
